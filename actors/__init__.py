@@ -1,0 +1,1 @@
+"""Who talks to whom: every thread, deadline and failure is owned here."""

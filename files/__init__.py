@@ -1,0 +1,1 @@
+"""Bytes on disk: formats, codecs, and the one door to the operating system."""

@@ -1,0 +1,87 @@
+"""The errors of Octavo, one tree, ordered by the moment they arise.
+
+They live in the lowest room because every room raises them; ``octavo`` re-exports them all.
+"""
+
+from __future__ import annotations
+
+
+class OctavoError(Exception):
+    """Base of every error that Octavo raises on purpose."""
+
+
+# -- the caller asked for something that cannot be
+
+
+class Misuse(OctavoError):  # noqa: N818 - the house's words
+    """The call itself is wrong; nothing was changed. The message names the argument."""
+
+
+class Closed(Misuse):
+    """The store, snapshot or batch was closed by its owner before this call."""
+
+
+class StoreLocked(OctavoError):  # noqa: N818
+    """Another opener, in this process or another, holds the store."""
+
+
+class UnsupportedFormat(OctavoError):  # noqa: N818
+    """A file says it is of a version or kind that this release does not know."""
+
+
+# -- the caller lost a race, or came too late
+
+
+class Conflict(OctavoError):  # noqa: N818
+    """A conditional put or delete met another version than the one it named."""
+
+    def __init__(self, message: str, *, expected: int, found: int) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.found = found
+
+
+class SnapshotExpired(OctavoError):  # noqa: N818
+    """The snapshot's lease ran out; take a new one, or renew in time."""
+
+
+class HistoryCompacted(OctavoError):  # noqa: N818
+    """The journal no longer holds every event that was asked for."""
+
+
+class Fenced(OctavoError):  # noqa: N818
+    """A newer epoch owns this store."""
+
+
+class AskTimeout(OctavoError):  # noqa: N818
+    """An actor did not answer before the deadline."""
+
+
+class AskCycle(OctavoError):  # noqa: N818
+    """An actor asked, directly or through others, for its own turn."""
+
+
+# -- the disk
+
+
+class Corruption(OctavoError):  # noqa: N818
+    """A file does not hold what it must. Names the file, the offset and both values."""
+
+    def __init__(
+        self, file: str, offset: int, what: str, *, expected: object = None, found: object = None
+    ) -> None:
+        detail = "" if expected is None and found is None else f": expected {expected}, found {found}"
+        super().__init__(f"{file} at offset {offset}: {what}{detail}")
+        self.file = file
+        self.offset = offset
+        self.what = what
+        self.expected = expected
+        self.found = found
+
+
+class StorageFailed(OctavoError):  # noqa: N818
+    """An I/O error poisoned the store. What was acknowledged is kept: close and reopen it."""
+
+
+class StorageFull(OctavoError):  # noqa: N818
+    """No room for this write. Nothing of it was kept, and the store goes on when there is room."""

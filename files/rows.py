@@ -1,0 +1,40 @@
+"""Ledger rows as columns: what a merge takes in and what a ledger file is written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+TOMBSTONE = 1
+"""Flag: the key was deleted."""
+EXPIRES = 2
+"""Flag: ``expiries`` holds the moment, in ms UTC, from which the key reads as absent."""
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True)
+class ByteColumn:
+    """n byte strings end to end: row i is ``blob[offsets[i]:offsets[i + 1]]``."""
+
+    blob: Bytes
+    offsets: npt.NDArray[np.int64]  # n + 1, ascending, offsets[0] may be above 0
+
+
+@dataclass(slots=True)
+class Rows:
+    """n ledger rows, one array a column."""
+
+    keys: ByteColumn  # whole ledger keys: prefix + key
+    hashes: npt.NDArray[np.uint32]  # low 32 bits of xxh3-64 of the ledger key
+    sqns: npt.NDArray[np.uint64]  # absolute
+    flags: npt.NDArray[np.uint8]
+    sizes: npt.NDArray[np.uint32]  # bytes of the value as the user gave it
+    times: npt.NDArray[np.uint64]  # write time, ms UTC
+    expiries: npt.NDArray[np.uint64] | None = None  # ms UTC, 0 = none; None = no row expires
+    metas: ByteColumn | None = None  # user metadata; None = no row has any
+
+    def __len__(self) -> int:
+        return len(self.sqns)

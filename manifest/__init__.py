@@ -1,0 +1,1 @@
+"""What exists: immutable views of the file set, their change log, the snapshot register."""
