@@ -1,0 +1,222 @@
+"""Ledger rows out of journal records, by array kernels.
+
+The merge worker reads keys from the journal files themselves, so that filling level zero costs
+the foreground nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import ledger_key, record
+from octavo.files.errors import Corruption
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_STRETCH = 512
+"""Rows hashed between two moments at which other threads may run."""
+
+
+def ranges(starts: Ints, lengths: Ints) -> Ints:
+    """Every index of the ranges [start, start + length), one after the other."""
+    total = int(lengths.sum())
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total, dtype=np.int64)
+
+
+def _gather(buffer: Bytes, at: Ints, dtype: str) -> npt.NDArray[np.generic]:
+    """One unaligned number at each position."""
+    width = np.dtype(dtype).itemsize
+    taken = buffer[at[:, None] + np.arange(width, dtype=np.int64)]
+    return np.ascontiguousarray(taken).view(dtype).ravel()
+
+
+def _optional(
+    buffer: Bytes, at: Ints, flags: Bytes, flag: int, dtype: str, width: int
+) -> npt.NDArray[np.uint64]:
+    """The optional field of ``flag`` in each record, 0 where absent; moves ``at`` behind it."""
+    out = np.zeros(len(at), dtype=np.uint64)
+    has = np.flatnonzero(flags & flag)
+    if len(has):
+        out[has] = _gather(buffer, at[has], dtype).astype(np.uint64)
+        at[has] += width
+    return out
+
+
+def _check_headers(view: memoryview, starts: Ints, ends: Ints, seed: int, file: str) -> None:
+    """Compare every header checksum. Raises Corruption at the first that differs."""
+    pairs = list(zip(starts.tolist(), ends.tolist(), strict=True))
+    for low in range(0, len(pairs), _STRETCH):
+        for start, end in pairs[low : low + _STRETCH]:
+            found = xxh3(view[start:end], seed ^ start) & record.LOW_32
+            if found.to_bytes(4, "little") != view[end : end + 4]:
+                raise Corruption(file, start, "journal record: header checksum")
+        os.sched_yield()
+
+
+def _prefixes(
+    buffer: Bytes, at: Ints, lengths: Ints, tags: Bytes
+) -> tuple[list[bytes], Ints]:
+    """(distinct ledger-key prefixes, which of them each record has)."""
+    which = np.zeros(len(at), dtype=np.int64)
+    found: list[bytes] = []
+    shape = lengths * 256 + tags
+    for code in np.unique(shape).tolist():
+        length, tag = divmod(code, 256)
+        rows = np.flatnonzero(shape == code)
+        if length == 0:
+            which[rows] = len(found)
+            found.append(ledger_key.prefix(tag, b""))
+            continue
+        names = np.ascontiguousarray(
+            buffer[at[rows][:, None] + np.arange(length, dtype=np.int64)]
+        ).view(np.dtype((np.void, length))).ravel()
+        distinct, inverse = np.unique(names, return_inverse=True)
+        which[rows] = len(found) + inverse
+        found.extend(ledger_key.prefix(tag, name.tobytes()) for name in distinct)
+    return found, which
+
+
+def _joined(parts: Sequence[tuple[Bytes, Ints, Ints]]) -> ByteColumn:
+    """The column whose row i is the parts' rows i end to end; a part is (blob, starts, lengths)."""
+    lengths = np.sum([part[2] for part in parts], axis=0, dtype=np.int64)
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    out = np.empty(int(offsets[-1]), dtype=np.uint8)
+    at = offsets[:-1].copy()
+    for blob, starts, size in parts:
+        out[ranges(at, size)] = blob[ranges(starts, size)]
+        at += size
+    return ByteColumn(out, offsets)
+
+
+def hash_column(keys: ByteColumn) -> npt.NDArray[np.uint32]:
+    """Low half of xxh3-64 of each string, a few hundred rows at a stretch."""
+    blob = keys.blob.tobytes()
+    ends = keys.offsets.tolist()
+    out: list[int] = []
+    for low in range(0, len(ends) - 1, _STRETCH):
+        edge = ends[low : low + _STRETCH + 1]
+        out += [xxh3(blob[a:b]) & record.LOW_32 for a, b in zip(edge, edge[1:], strict=False)]
+        os.sched_yield()
+    return np.array(out, dtype=np.uint32)
+
+
+def rows_of(
+    buffer: bytes | memoryview,
+    offsets: npt.NDArray[np.uint32],
+    first: int,
+    seed: int,
+    base_sqn: int,
+    file: str,
+) -> Rows:
+    """Rows of the records ``first`` .. ``len(offsets) - 2`` of a journal file, in their order.
+
+    Record i begins at ``offsets[i]``; empty ranges are left out. Header checksums are verified,
+    values are not read. O(records). Raises Corruption.
+    """
+    view = memoryview(buffer)
+    raw = np.frombuffer(buffer, dtype=np.uint8)
+    all_starts = offsets.astype(np.int64)
+    relative = first + np.flatnonzero(all_starts[first + 1 :] > all_starts[first:-1])
+    start = all_starts[relative]
+    limit = all_starts[relative + 1]
+    if len(start) and (
+        int((limit - start).min()) < record.FIXED_BYTES + record.SUMS_BYTES
+        or int(limit[-1]) > len(raw)
+    ):
+        raise Corruption(file, int(start[0]), "record offsets do not fit the file")
+    kinds, tags, flags = (raw[start + at] for at in (19, 20, 21))
+    bucket_len = _gather(raw, start + 22, "<u2").astype(np.int64)
+    key_len = _gather(raw, start + 24, "<u2").astype(np.int64) + 1
+    times = _gather(raw, start + 26, "<u8").astype(np.uint64)
+    data_len = _gather(raw, start + 4, "<u4").astype(np.int64)
+    at = start + record.FIXED_BYTES
+    if len(start) and int((at + 26).max()) > len(raw):
+        raw = np.concatenate([raw, np.zeros(32, np.uint8)])
+    expiries = _optional(raw, at, flags, record.EXPIRY, "<u8", 8)
+    meta_len = _optional(raw, at, flags, record.METADATA, "<u4", 4).astype(np.int64)
+    index_len = _optional(raw, at, flags, record.INDEX, "<u4", 4).astype(np.int64)
+    at[np.flatnonzero(flags & record.BATCH)] += 8
+    raw_len = _optional(raw, at, flags, record.LZ4, "<u4", 4)
+    sub_len = _optional(raw, at, flags, record.SUB_KEY, "<u2", 2).astype(np.int64)
+    key_at = at + bucket_len
+    meta_at = key_at + key_len + sub_len
+    head_end = meta_at + meta_len + index_len
+    stored = start + 16 + data_len - head_end - record.SUMS_BYTES
+    if len(start) and (int(stored.min()) < 0 or bool((head_end + 8 > limit).any())):
+        raise Corruption(file, int(start[0]), "journal record: lengths do not fit")
+    _check_headers(view, start, head_end, seed, file)
+    sizes = np.where(flags & record.LZ4, raw_len, stored.astype(np.uint64)).astype(np.uint32)
+    deleted = kinds == record.DELETE
+    row_flags = np.where(deleted, TOMBSTONE, 0).astype(np.uint8)
+    row_flags[expiries > 0] |= EXPIRES
+    prefixes, which = _prefixes(raw, at, bucket_len, tags)
+    prefix_blob = np.frombuffer(b"".join(prefixes), dtype=np.uint8)
+    prefix_len = np.array([len(p) for p in prefixes], dtype=np.int64)
+    prefix_at = np.cumsum(prefix_len) - prefix_len
+    keys = (
+        _joined([(prefix_blob, prefix_at[which], prefix_len[which]), (raw, key_at, key_len)])
+        if len(start)
+        else ByteColumn(np.empty(0, np.uint8), np.zeros(1, np.int64))
+    )
+    return Rows(
+        keys=keys,
+        hashes=hash_column(keys),
+        sqns=(relative + base_sqn).astype(np.uint64),
+        flags=row_flags,
+        sizes=sizes,
+        times=times,
+        expiries=expiries if bool((expiries > 0).any()) else None,
+        metas=_joined([(raw, meta_at, meta_len)]) if bool((meta_len > 0).any()) else None,
+    )
+
+
+def concatenated(parts: Sequence[Rows]) -> Rows:
+    """The rows of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(
+        keys=_stacked([p.keys for p in parts]),
+        hashes=np.concatenate([p.hashes for p in parts]),
+        sqns=np.concatenate([p.sqns for p in parts]),
+        flags=np.concatenate([p.flags for p in parts]),
+        sizes=np.concatenate([p.sizes for p in parts]),
+        times=np.concatenate([p.times for p in parts]),
+        expiries=(
+            None
+            if all(p.expiries is None for p in parts)
+            else np.concatenate(
+                [np.zeros(len(p), np.uint64) if p.expiries is None else p.expiries for p in parts]
+            )
+        ),
+        metas=(
+            None
+            if all(p.metas is None for p in parts)
+            else _stacked(
+                [
+                    ByteColumn(np.empty(0, np.uint8), np.zeros(len(p) + 1, np.int64))
+                    if p.metas is None
+                    else p.metas
+                    for p in parts
+                ]
+            )
+        ),
+    )
+
+
+def _stacked(columns: Sequence[ByteColumn]) -> ByteColumn:
+    blobs, offsets, at = [], [np.zeros(1, np.int64)], 0
+    for column in columns:
+        low, high = int(column.offsets[0]), int(column.offsets[-1])
+        blobs.append(column.blob[low:high])
+        offsets.append(column.offsets[1:] - low + at)
+        at += high - low
+    return ByteColumn(np.concatenate(blobs), np.concatenate(offsets))
