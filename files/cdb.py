@@ -24,13 +24,10 @@ them, where our trailer is.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
@@ -40,7 +37,7 @@ POINTERS_BYTES = 2048
 MAX_FILE_BYTES = (1 << 32) - 1
 VERSION = 1
 
-_HEADER_KEY = b"octavo"
+HEADER_KEY = b"octavo"
 _HEADER_MAGIC = b"OCTAVOJ\n"
 _TRAILER_MAGIC = b"OCTAVOT\n"
 _PAIR = Struct("<II")
@@ -51,7 +48,7 @@ HEADER_BYTES = _HEADER.size + 8
 TRAILER_BYTES = _TRAILER.size + 8
 assert HEADER_BYTES == 52  # the layouts above, not guards
 assert TRAILER_BYTES == 96
-RECORDS_AT = POINTERS_BYTES + _PAIR.size + len(_HEADER_KEY) + HEADER_BYTES
+RECORDS_AT = POINTERS_BYTES + _PAIR.size + len(HEADER_KEY) + HEADER_BYTES
 
 TABLE_BYTES_PER_RECORD = 16 + 4
 """What sealing adds for each record: two CDB slots and an offset."""
@@ -75,8 +72,8 @@ def beginning(header: FileHeader) -> bytes:
     return b"".join(
         (
             bytes(POINTERS_BYTES),
-            _PAIR.pack(len(_HEADER_KEY), HEADER_BYTES),
-            _HEADER_KEY,
+            _PAIR.pack(len(HEADER_KEY), HEADER_BYTES),
+            HEADER_KEY,
             fixed,
             _U64.pack(xxh3(fixed)),
         )
@@ -100,89 +97,28 @@ def read_header(head: bytes | memoryview, file: str) -> FileHeader:
     return FileHeader(epoch, base, seed, created)
 
 
-# ---------------------------------------------------------------- sealing
+# ---------------------------------------------------------------- sealed files
 
 
-def _cdb_hashes(relative: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """CDB's hash of each number written as 8 bytes big-endian."""
-    h = np.full(len(relative), 5381, dtype=np.uint32)
-    for shift in range(56, -8, -8):
-        byte = ((relative >> np.uint64(shift)) & np.uint64(255)).astype(np.uint32)
-        h = ((h << np.uint32(5)) + h) ^ byte
-    return h
-
-
-def _header_hash() -> int:
-    h = 5381
-    for byte in _HEADER_KEY:
-        h = (((h << 5) + h) & 0xFFFFFFFF) ^ byte
-    return h
-
-
-def hash_tables(
-    relative: npt.NDArray[np.uint64], positions: npt.NDArray[np.uint32], at: int
-) -> tuple[bytes, bytes]:
-    """(pointers, tables) of a CDB whose tables begin at ``at``; the header pair is included.
-
-    Array kernels only. Entries are placed in rounds: each still unplaced entry claims its next
-    slot, the last claimant of a free one wins. A slot once taken stays taken, so every slot
-    that an entry was turned away from is full, which is all that CDB's probing asks for.
-    """
-    hashes = np.concatenate([np.array([_header_hash()], np.uint32), _cdb_hashes(relative)])
-    where = np.concatenate([np.array([POINTERS_BYTES], np.uint32), positions.astype(np.uint32)])
-    table = hashes & np.uint32(255)
-    slots = 2 * np.bincount(table, minlength=256).astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(slots)[:-1]])
-    size = slots[table]
-    begin = starts[table]
-    step = (hashes >> np.uint32(8)).astype(np.int64) % size
-    owner = np.full(int(slots.sum()), -1, dtype=np.int64)
-    pending = np.arange(len(hashes), dtype=np.int64)
-    while len(pending):
-        target = begin[pending] + step[pending]
-        free = owner[target] < 0
-        owner[target[free]] = pending[free]
-        pending = pending[owner[target] != pending]
-        step[pending] = (step[pending] + 1) % size[pending]
-    out = np.zeros((len(owner), 2), dtype="<u4")
-    full = owner >= 0
-    out[full, 0] = hashes[owner[full]]
-    out[full, 1] = where[owner[full]]
-    pointers = np.empty((256, 2), dtype="<u4")
-    pointers[:, 0] = at + 8 * starts
-    pointers[:, 1] = slots
-    return pointers.tobytes(), out.tobytes()
-
-
-def sealing(
-    offsets: array[int] | npt.NDArray[np.uint32], seed: int, first_ms: int, last_ms: int
-) -> tuple[bytes, bytes]:
-    """(the 2048 bytes at the front, everything behind the records) that seal a journal file.
-
-    ``offsets`` has count + 1 entries and ends where the records end. O(records), array kernels.
-    """
-    table = np.frombuffer(offsets, dtype=np.uint32)
-    records_end = int(table[-1])
-    live = np.flatnonzero(table[1:] > table[:-1])
-    pointers, tables = hash_tables(live.astype(np.uint64), table[live], records_end)
-    stored_offsets = table.astype("<u4").tobytes()
+def trailer_bytes(trailer: Trailer) -> bytes:
+    """The last TRAILER_BYTES of a sealed file."""
     fixed = _TRAILER.pack(
         _TRAILER_MAGIC,
         VERSION,
         0,
-        len(table) - 1,
-        seed,
-        first_ms,
-        last_ms,
-        records_end,
-        records_end + len(tables),
-        xxh3(pointers),
-        xxh3(tables),
-        xxh3(stored_offsets),
-        len(live),
+        trailer.count,
+        trailer.seed,
+        trailer.first_ms,
+        trailer.last_ms,
+        trailer.tables_at,
+        trailer.offsets_at,
+        trailer.pointers_sum,
+        trailer.tables_sum,
+        trailer.offsets_sum,
+        trailer.live,
         0,
     )
-    return pointers, b"".join((tables, stored_offsets, fixed, _U64.pack(xxh3(fixed))))
+    return fixed + _U64.pack(xxh3(fixed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,24 +158,19 @@ def read_trailer(tail: bytes, file_bytes: int, file: str) -> Trailer:
     return Trailer(count, live, seed, first, last, tables_at, offsets_at, *sums)
 
 
-def read_offsets(stored: bytes | memoryview, trailer: Trailer, file: str) -> npt.NDArray[np.uint32]:
-    """The offsets of a sealed file, checksum and order verified, as an array that shares memory.
+def read_offsets(stored: memoryview, trailer: Trailer, file: str) -> memoryview:
+    """The offsets of a sealed file as ints, sharing ``stored``'s memory, checksum verified.
 
-    O(records). Raises Corruption.
+    One pass over 4 bytes a record. Raises Corruption.
     """
     found = xxh3(stored)
-    if found != trailer.offsets_sum:
+    if found != trailer.offsets_sum or len(stored) != 4 * (trailer.count + 1):
         raise Corruption(
             file, trailer.offsets_at, "record offsets", expected=trailer.offsets_sum, found=found
         )
-    table = np.frombuffer(stored, dtype="<u4")
-    if (
-        len(table) != trailer.count + 1
-        or int(table[0]) < RECORDS_AT
-        or int(table[-1]) > trailer.tables_at
-        or bool((table[1:] < table[:-1]).any())
-    ):
-        raise Corruption(file, trailer.offsets_at, "record offsets are out of order")
+    table = stored.cast("I")
+    if table[0] < RECORDS_AT or table[-1] > trailer.tables_at:
+        raise Corruption(file, trailer.offsets_at, "record offsets do not fit the file")
     return table
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,7 @@ def hash_column(keys: ByteColumn) -> npt.NDArray[np.uint32]:
     out: list[int] = []
     for low in range(0, len(ends) - 1, _STRETCH):
         edge = ends[low : low + _STRETCH + 1]
-        out += [xxh3(blob[a:b]) & record.LOW_32 for a, b in zip(edge, edge[1:], strict=False)]
+        out += [xxh3(blob[a:b]) & record.LOW_32 for a, b in pairwise(edge)]
         os.sched_yield()
     return np.array(out, dtype=np.uint32)
 
@@ -117,17 +118,19 @@ def rows_of(
     base_sqn: int,
     file: str,
 ) -> Rows:
-    """Rows of the records ``first`` .. ``len(offsets) - 2`` of a journal file, in their order.
+    """Rows of the records whose offsets are given, in their order; the first of them has the
+    relative number ``first``.
 
-    Record i begins at ``offsets[i]``; empty ranges are left out. Header checksums are verified,
+    Record ``first + i`` begins at ``offsets[i]``; empty ranges are left out. Header checksums are verified,
     values are not read. O(records). Raises Corruption.
     """
     view = memoryview(buffer)
     raw = np.frombuffer(buffer, dtype=np.uint8)
     all_starts = offsets.astype(np.int64)
-    relative = first + np.flatnonzero(all_starts[first + 1 :] > all_starts[first:-1])
-    start = all_starts[relative]
-    limit = all_starts[relative + 1]
+    there = np.flatnonzero(all_starts[1:] > all_starts[:-1])
+    relative = first + there
+    start = all_starts[there]
+    limit = all_starts[there + 1]
     if len(start) and (
         int((limit - start).min()) < record.FIXED_BYTES + record.SUMS_BYTES
         or int(limit[-1]) > len(raw)

@@ -1,0 +1,401 @@
+"""The Bookie: the one actor that callers talk to. Puts go through its turn; gets need none."""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.inker import Inker, Operation
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.penciller import LevelZero, Penciller
+from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.read_cache import ReadCache
+from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.view import Head, JournalView, View
+from octavo.files import record
+from octavo.files.errors import Closed, Conflict
+from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.register import SnapshotRegister
+
+log = logging.getLogger("octavo.bookie")
+
+T = TypeVar("T")
+PUT = record.PUT
+DELETE = record.DELETE
+_LOW_32 = 0xFFFFFFFF
+_LOOK_EVERY = 256
+"""Puts between two looks at how full memory is and how far merging lags."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When the Bookie pushes its recent changes to the Penciller."""
+
+    push_rows: int
+    push_bytes: int
+
+
+class Bookie(TurnActor):
+    """Keeps the recent changes and the current view; asks the Inker first, always."""
+
+    def __init__(
+        self,
+        inker: Ref[Inker],
+        penciller: Ref[Penciller],
+        register: SnapshotRegister,
+        cache: ReadCache,
+        limits: Limits,
+        view: View,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        super().__init__()
+        self.inker: Inker = inker.actor
+        self.penciller = penciller
+        self.register = register
+        self.cache = cache
+        self.limits = limits
+        self.view = view
+        self.clock_ms = clock_ms
+        self.clerk: Ref[PencillerClerk] | None = None
+        self.closed = False
+        self.ended: deque[int] = deque()  # snapshots that were dropped without being closed
+        self.pause_seconds = 0.0
+        self._table_began = self._journal_position()
+        self._pinned_tables: dict[int, MemoryTable] = {}
+        self._aim()
+
+    # ------------------------------------------------------------ writing
+
+    def put(self, ledger_key: bytes, tag: int, bucket: bytes, key: bytes, value: bytes) -> int:
+        """A plain put: no expiry, metadata or condition. Its sqn.
+
+        Three turns (Bookie, Inker, file) on the calling thread, one write. Raises StorageFull,
+        StorageFailed, Closed.
+        """
+        if self.inbox or not self.turn_acquire(False):
+            self.enter()
+        try:
+            table = self.view.recent
+            if table.newest_pin >= 0:
+                table.keep(ledger_key)
+            try:
+                sqn = self.inker.append(
+                    PUT, tag, bucket, key, value, time.time_ns() // 1_000_000
+                )
+                self.view.recent.rows[ledger_key] = sqn
+            except BaseException:
+                self._catch_up()
+                raise
+            if ledger_key in self.cache.entries:
+                self.cache.discard(ledger_key)
+            if sqn >= self._attention:
+                self._look(sqn)
+        finally:
+            self.turn_release()
+            if self.inbox:
+                self.schedule()
+        if self.pause_seconds:
+            self._wait_a_little()
+        return sqn
+
+    def write(
+        self,
+        operations: Sequence[Operation],
+        ledger_keys: Sequence[bytes],
+        *,
+        atomic: bool,
+        conditions: Sequence[tuple[int, int]] = (),
+    ) -> tuple[int, int]:
+        """Several operations in one write of the journal; (first sqn, last sqn).
+
+        ``conditions``: (index, sqn that the key's live version must have, 0 for absent); if one
+        fails, Conflict is raised and nothing is written. ``atomic`` as Inker.append_group.
+        """
+        self.enter()
+        try:
+            if self.closed:
+                raise Closed("the store is closed")
+            for index, expected in conditions:
+                self._check(ledger_keys[index], operations[index][3], expected)
+            table = self.view.recent
+            if table.newest_pin >= 0:
+                for ledger_key in ledger_keys:
+                    table.keep(ledger_key)
+            try:
+                first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
+                rows = self.view.recent.rows
+                sqn = first
+                for operation, ledger_key in zip(operations, ledger_keys, strict=True):
+                    plain = operation[0] == PUT and not operation[5]
+                    rows[ledger_key] = sqn if plain else -sqn
+                    sqn += 1
+            except BaseException:
+                self._catch_up()
+                raise
+            entries = self.cache.entries
+            for ledger_key in ledger_keys:
+                if ledger_key in entries:
+                    self.cache.discard(ledger_key)
+            if last >= self._attention:
+                self._look(last)
+        finally:
+            self.leave()
+        if self.pause_seconds:
+            self._wait_a_little()
+        return first, last
+
+    def _check(self, ledger_key: bytes, key: bytes, expected: int) -> None:
+        head = self.view.head(ledger_key, self.inker.last_sqn, self.clock_ms())
+        found = 0 if head is None else head.sqn
+        if found != expected:
+            raise Conflict(
+                f"if_sqn={expected} does not hold for key {key[:80]!r}: "
+                + (f"its version is {found}" if found else "it is absent"),
+                expected=expected,
+                found=found,
+            )
+
+    def _catch_up(self) -> None:
+        """A write was interrupted: take into memory whatever the journal did accept."""
+        rows = self.view.recent.rows
+        for sqn in range(self._applied() + 1, self.inker.last_sqn + 1):
+            header = self.inker.view.file_of(sqn).header(sqn)
+            ledger_key = self._key_of(header)
+            plain = header.kind == PUT and not header.expiry_ms
+            rows[ledger_key] = sqn if plain else -sqn
+            self.cache.discard(ledger_key)
+
+    @staticmethod
+    def _key_of(header: record.Header) -> bytes:
+        from octavo.files import ledger_key
+
+        return ledger_key.prefix(header.tag, header.bucket) + header.key
+
+    def _applied(self) -> int:
+        """The newest sqn that memory knows of. O(1): the newest row of a dict stands last, but
+        for keys that were overwritten, so this is a lower bound, which is all that is asked."""
+        table = self.view.recent
+        last = next(reversed(table.rows.values()), 0)
+        return max(abs(last), table.since)
+
+    # ------------------------------------------------------------ pushing and pausing
+
+    def _journal_position(self) -> int:
+        active = self.inker.active
+        return self.inker.bytes_written + (active.offsets[-1] if active is not None else 0)
+
+    def _aim(self) -> None:
+        self._attention = self.inker.last_sqn + _LOOK_EVERY
+
+    def _look(self, sqn: int) -> None:
+        """Every few hundred puts: push if memory is full; set the pace."""
+        self._attention = sqn + _LOOK_EVERY
+        table = self.view.recent
+        if (
+            len(table.rows) >= self.limits.push_rows
+            or self._journal_position() - self._table_began >= self.limits.push_bytes
+        ):
+            self.push()
+        self._pace()
+
+    def _pace(self) -> None:
+        """Slow down by degrees while merging lags, so that nobody ever stops for seconds."""
+        waiting, files = self.penciller.actor.backlog()
+        lag = max(waiting - 1, 0) * 1.0 + max(files - 16, 0) * 0.25
+        if lag <= 0:
+            self.pause_seconds = 0.0
+            return
+        # A pause a stretch of puts: the stretch shrinks and the pause grows with the lag.
+        self.pause_seconds = min(0.0002 * lag * lag, 0.02)
+        self._attention = self.inker.last_sqn + max(int(_LOOK_EVERY / (1 + 4 * lag * lag)), 1)
+
+    def _wait_a_little(self) -> None:
+        seconds, self.pause_seconds = self.pause_seconds, 0.0
+        time.sleep(seconds)
+
+    def push(self) -> None:
+        """Hand the recent changes to the Penciller and begin a new table. O(1)."""
+        view = self.view
+        table = view.recent
+        upto = self.inker.last_sqn
+        if not table.rows:
+            return
+        table.frozen = True
+        self.view = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
+        self._table_began = self._journal_position()
+        self.penciller.send(Penciller.push, table, table.since, upto)
+        if self.clerk is not None:
+            self.clerk.send(PencillerClerk.work)
+
+    def journal_rolled(self, journal: JournalView) -> None:
+        """The Inker has a new file. Called on the thread that holds the Bookie's turn."""
+        self.view = replace(self.view, journal=journal)
+
+    def ledger_changed(self, manifest: LedgerManifest, saved: LevelZero | None) -> None:
+        """The Penciller installed files; a table that is in them now leaves memory."""
+        frozen = self.view.frozen
+        if saved is not None:
+            frozen = tuple(table for table in frozen if table is not saved.table)
+        self.view = replace(self.view, frozen=frozen, ledger=manifest)
+        self._pace()
+
+    # ------------------------------------------------------------ reading, in any thread
+
+    def get(self, ledger_key: bytes, bucket_and_key: bytes, bucket_bytes: int) -> bytes | None:
+        """The newest value, or None. Memory, then cache, then a probe a level and one read."""
+        view = self.view
+        entry = view.recent.rows.get(ledger_key)
+        if entry is None:
+            for table in view.frozen:
+                entry = table.rows.get(ledger_key)
+                if entry is not None:
+                    break
+            else:
+                cached = self.cache.entries.get(ledger_key)
+                if cached is not None:
+                    cached[1] = True
+                    return cached[0]  # type: ignore[return-value]
+                return self._get_from_ledger(view, ledger_key, bucket_and_key, bucket_bytes)
+        if entry > 0:
+            bases, files = view.journal
+            if entry >= bases[-1]:
+                file = files[-1]
+            else:
+                file = files[bisect_right(bases, entry) - 1]
+            data, at = file.raw(entry - file.base)
+            value = record.value_of(data, file.seed ^ at, bucket_and_key, bucket_bytes)
+            if value is not None:
+                return value
+        return self._get_with_care(ledger_key)
+
+    def _get_from_ledger(
+        self, view: View, ledger_key: bytes, bucket_and_key: bytes, bucket_bytes: int
+    ) -> bytes | None:
+        h32 = xxh3(ledger_key) & _LOW_32
+        ledger = view.ledger
+        try:
+            for level, firsts in enumerate(ledger.firsts):
+                if level == 0:
+                    candidates = ledger.levels[0]
+                else:
+                    at = bisect_right(firsts, ledger_key) - 1
+                    if at < 0:
+                        continue
+                    candidates = ledger.levels[level][at : at + 1]
+                for entry in candidates:
+                    file = entry.file
+                    sst = file.sst or file.reader()
+                    row = sst.probe(h32)
+                    if row < 0:
+                        continue
+                    if sst.flags[row]:
+                        return self._get_with_care(ledger_key)
+                    sqn = sst.sqns[row] + entry.sqn_base
+                    bases, files = view.journal
+                    journal_file = files[bisect_right(bases, sqn) - 1]
+                    data, offset = journal_file.raw(sqn - journal_file.base)
+                    value = record.value_of(
+                        data, journal_file.seed ^ offset, bucket_and_key, bucket_bytes
+                    )
+                    if value is None:
+                        return self._get_with_care(ledger_key)
+                    self._fill(view, ledger_key, value)
+                    return value
+        except FileNotFoundError:
+            return self._get_with_care(ledger_key)
+        return None
+
+    def _fill(self, view: View, ledger_key: bytes, value: bytes) -> None:
+        """Cache a value, unless it was overwritten since it was read: a put first enters memory
+        and then discards, so looking at memory after filling misses nothing."""
+        self.cache.fill(ledger_key, value)
+        if self.view.recent is not view.recent or ledger_key in view.recent.rows:
+            self.cache.discard(ledger_key)
+
+    def _get_with_care(self, ledger_key: bytes) -> bytes | None:
+        """The long way: every case, every error named."""
+        found = self._retried(lambda view: view.get(ledger_key, 1 << 63, self.clock_ms()))
+        return None if found is None else found[0]
+
+    def head(self, ledger_key: bytes) -> Head | None:
+        """Head of the newest live version, or None. Reads no value."""
+        view = self.view
+        entry = view.recent.rows.get(ledger_key)
+        if entry is None and not view.frozen:
+            h32 = xxh3(ledger_key) & _LOW_32
+            for sst, base in view.candidates(ledger_key, h32):
+                row = sst.find(ledger_key, h32)
+                if row >= 0:
+                    if sst.flags[row] & (TOMBSTONE | EXPIRES):
+                        break
+                    return Head(
+                        sst.sqns[row] + base, sst.sizes[row], sst.meta(row), sst.time(row), None
+                    )
+            else:
+                return None
+        return self._retried(lambda view: view.head(ledger_key, 1 << 63, self.clock_ms()))
+
+    def _retried(self, read: Callable[[View], T]) -> T:
+        """``read`` on the newest view, again if a file it needed was merged away meanwhile."""
+        while True:
+            view = self.view
+            try:
+                return read(view)
+            except FileNotFoundError:
+                if self.view is view:
+                    raise
+
+    def slice(
+        self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
+    ) -> list[bytes]:
+        """Keys of a memory table in order; in the Bookie's turn while it is being written."""
+        if table.frozen:
+            return table.slice(low, high, limit, reverse=reverse)
+        self.enter()
+        try:
+            return table.slice(low, high, limit, reverse=reverse)
+        finally:
+            self.leave()
+
+    # ------------------------------------------------------------ snapshots
+
+    def snapshot(self, lease_seconds: float) -> tuple[int, View, int, int]:
+        """(id, view, upper sqn, moment in ms UTC): nothing is copied. O(1)."""
+        self.enter()
+        try:
+            if self.closed:
+                raise Closed("the store is closed")
+            while self.ended:
+                self._release(self.ended.popleft())
+            view = self.view
+            upper = self.inker.last_sqn
+            number = self.register.register(view.ledger.version, lease_seconds)
+            view.recent.pin(number, upper)
+            self._pinned_tables[number] = view.recent
+            return number, view, upper, self.clock_ms()
+        finally:
+            self.leave()
+
+    def release(self, number: int) -> None:
+        """A snapshot is over. Idempotent."""
+        self.enter()
+        try:
+            self._release(number)
+        finally:
+            self.leave()
+
+    def _release(self, number: int) -> None:
+        table = self._pinned_tables.pop(number, None)
+        if table is not None:
+            table.unpin(number)
+        self.register.release(number)
+        if self.penciller.actor.delete_pending:
+            self.penciller.send(Penciller.sweep)

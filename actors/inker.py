@@ -1,0 +1,345 @@
+"""The Inker: keeps the journal, gives sequence numbers, rolls files and has them sealed."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import lz4.block
+
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.open_files import OpenFiles
+from octavo.actors.runtime import TurnActor
+from octavo.actors.view import JournalView
+from octavo.actors.worker import JobRunner
+from octavo.files import cdb, record
+from octavo.files.disk import Disk
+from octavo.files.errors import Closed, OctavoError, StorageFailed
+from octavo.files.lifecycle import State
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+
+log = logging.getLogger("octavo.inker")
+
+CEILING_STEP = 1 << 20
+"""Sequence numbers reserved ahead: at most this many are skipped by an unclean stop."""
+
+COMPRESS_FROM_BYTES = 2048
+_PATIENCE = 16
+
+
+Operation = tuple[int, int, bytes, bytes, bytes, int, bytes]
+"""(kind, tag, bucket, key, value, expiry ms or 0, metadata): what one record says."""
+
+
+class Inker(TurnActor):
+    """Owns the active journal file's succession. Values live in the files' actors."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        manifest: JournalManifest,
+        change_log: ChangeLog,
+        epoch: int,
+        runner: JobRunner,
+        open_files: OpenFiles,
+        clock_ms: Callable[[], int],
+        *,
+        roll_size_bytes: int,
+        roll_count: int,
+        on_roll: Callable[[JournalView], None],
+    ) -> None:
+        super().__init__()
+        self.disk = disk
+        self.directory = directory
+        self.manifest = manifest
+        self.change_log = change_log
+        self.epoch = epoch
+        self.runner = runner
+        self.open_files = open_files
+        self.clock_ms = clock_ms
+        self.roll_size = roll_size_bytes
+        self.roll_count = roll_count
+        self.on_roll = on_roll
+        self.active: JournalFile | None = None
+        self.stop_sqn = 0  # the sqn at which the active file rolls or the ceiling is raised
+        self.view = JournalView((), ())
+        self.unsealed: list[JournalFile] = []  # rolled files that the worker has yet to seal
+        self.failed: OctavoError | None = None
+        self.bytes_written = 0  # by files that were rolled
+        self.closing = False
+        self._incompressible = 0
+        self._sealing = False
+        self._last = 0
+
+    # ------------------------------------------------------------ appending
+
+    def append(
+        self, kind: int, tag: int, bucket: bytes, key: bytes, value: bytes, time_ms: int
+    ) -> int:
+        """One record without optional fields; its sqn. See JournalFile.append for errors."""
+        if self.inbox or not self.turn_acquire(False):
+            self.enter()
+        try:
+            active = self.active
+            if active is None or len(value) >= COMPRESS_FROM_BYTES:
+                return self._append_group(
+                    ((kind, tag, bucket, key, value, 0, b""),), time_ms, False
+                )[0]
+            sqn = active.base + active.append(kind, tag, bucket, key, value, time_ms)
+            if sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
+                self._look()
+            return sqn
+        finally:
+            self.turn_release()
+            if self.inbox:
+                self.schedule()
+
+    def append_group(
+        self, operations: Sequence[Operation], time_ms: int, atomic: bool
+    ) -> tuple[int, int]:
+        """Records of several operations in one write; (first sqn, last sqn).
+
+        ``atomic``: they carry their position and number, and are recovered all or none.
+        """
+        self.enter()
+        try:
+            return self._append_group(operations, time_ms, atomic)
+        finally:
+            self.leave()
+
+    def _append_group(
+        self, operations: Sequence[Operation], time_ms: int, atomic: bool
+    ) -> tuple[int, int]:
+        if self.failed is not None:
+            raise self.failed
+        active = self.active
+        if active is None:
+            raise Closed("the store is closed")
+        raw = [self._compressed(operation[4]) for operation in operations]
+        room = sum(
+            len(operation[2]) + len(operation[3]) + len(operation[6]) + len(stored) + 96
+            for operation, (stored, _) in zip(operations, raw, strict=True)
+        )
+        if (
+            active.offsets[-1] + room + 64 * (len(active.offsets) + len(operations)) + 8192
+            > cdb.MAX_FILE_BYTES
+            or active.base + len(active.offsets) + len(operations) > self.manifest.ceiling
+        ):
+            self._make_room(len(operations))
+            active = self.active
+            if active is None:
+                raise Closed("the store is closed")
+        at = active.offsets[-1]
+        relative = len(active.offsets) - 1
+        parts, ends = [], []
+        for number, (operation, (stored, raw_bytes)) in enumerate(
+            zip(operations, raw, strict=True)
+        ):
+            kind, tag, bucket, key, _, expiry_ms, metadata = operation
+            data = record.encode(
+                relative + number,
+                active.seed ^ at,
+                kind,
+                tag,
+                bucket,
+                key,
+                stored,
+                time_ms,
+                expiry_ms=expiry_ms,
+                metadata=metadata,
+                raw_bytes=raw_bytes,
+                batch=(number, len(operations)) if atomic else None,
+            )
+            parts.append(data)
+            at += len(data)
+            ends.append(at)
+        active.append_encoded(parts[0] if len(parts) == 1 else b"".join(parts), ends)
+        first = active.base + relative
+        last = first + len(operations) - 1
+        if last >= self.stop_sqn or at >= self.roll_size:
+            self._look()
+        return first, last
+
+    def _compressed(self, value: bytes) -> tuple[bytes, int | None]:
+        """(bytes to store, original length if that is LZ4). Large values that shrink are worth
+        it; while a stream of values does not shrink, only one in a few is tried."""
+        if len(value) < COMPRESS_FROM_BYTES:
+            return value, None
+        if self._incompressible > _PATIENCE and self._incompressible % _PATIENCE:
+            self._incompressible += 1
+            return value, None
+        packed = lz4.block.compress(value, store_size=False)
+        if len(packed) > len(value) - (len(value) >> 3):
+            self._incompressible += 1
+            return value, None
+        self._incompressible = 0
+        return packed, len(value)
+
+    # ------------------------------------------------------------ rolling
+
+    def _look(self) -> None:
+        """The active file is full, or the ceiling is near."""
+        active = self.active
+        if active is None:
+            return
+        following = active.base + len(active.offsets) - 1
+        if following + CEILING_STEP // 2 > self.manifest.ceiling:
+            self._reserve(following + 2 * CEILING_STEP)
+        if active.offsets[-1] >= self.roll_size or len(active.offsets) > self.roll_count:
+            self._roll(following)
+        else:
+            self._aim(active)
+
+    def _make_room(self, count: int) -> None:
+        active = self.active
+        following = active.base + len(active.offsets) - 1 if active else 0
+        if following + count > self.manifest.ceiling:
+            self._reserve(following + count + 2 * CEILING_STEP)
+        self._roll(following)
+
+    def _aim(self, active: JournalFile) -> None:
+        self.stop_sqn = min(
+            active.base + self.roll_count, self.manifest.ceiling - CEILING_STEP // 2
+        )
+
+    def _reserve(self, ceiling: int) -> None:
+        """Raise the durable ceiling: no sqn below it is given twice, whatever happens."""
+        self._commit(self.manifest.edit(ceiling=ceiling))
+
+    def _commit(self, manifest: JournalManifest) -> None:
+        change = self.manifest.change_to(manifest)
+        self.change_log.append(change)
+        self.manifest = manifest
+        if self.change_log.snapshot_due:
+            self.change_log.snapshot(manifest.encode())
+
+    def roll(self) -> None:
+        """Begin a new active file now, unless the active one is empty."""
+        self.enter()
+        try:
+            active = self.active
+            if active is not None and len(active.offsets) > 1:
+                self._roll(active.base + len(active.offsets) - 1)
+        finally:
+            self.leave()
+
+    def _roll(self, base_sqn: int) -> None:
+        old = self.active
+        fresh = self.new_file(base_sqn)
+        if old is not None:
+            if len(old.offsets) == 1:
+                self._retire_empty(old)
+            else:
+                old.roll()
+                self.bytes_written += old.offsets[-1]
+                self.unsealed.append(old)
+                self.actor_ref.send(Inker.seal_next)
+        self._activate(fresh)
+
+    def _retire_empty(self, old: JournalFile) -> None:
+        old.close()
+        self.disk.unlink(old.path)
+        kept = [
+            (base, file)
+            for base, file in zip(self.view.bases, self.view.files, strict=True)
+            if file is not old
+        ]
+        self.view = JournalView(tuple(b for b, _ in kept), tuple(f for _, f in kept))
+
+    def new_file(self, base_sqn: int) -> JournalFile:
+        """A new, empty, writable journal file."""
+        seed = secrets.randbits(64)
+        file = started_file(self, f"{base_sqn:016x}-{seed:016x}.log", base_sqn, seed)
+        file.create(cdb.FileHeader(self.epoch, base_sqn, seed, self.clock_ms()))
+        return file
+
+    def _activate(self, file: JournalFile) -> None:
+        self.active = file
+        self.view = JournalView((*self.view.bases, file.base), (*self.view.files, file))
+        self._aim(file)
+        self.on_roll(self.view)
+
+    # ------------------------------------------------------------ sealing, off the caller's path
+
+    def seal_next(self) -> None:
+        """Have the oldest rolled file sealed. One at a time and in order, so that a file that
+        the manifest does not know is always younger than all that it knows."""
+        if self._sealing or not self.unsealed or self.closing:
+            return
+        self._sealing = True
+        file = self.unsealed[0]
+        file.actor_ref.send(JournalFile.seal, self.runner, self.actor_ref)
+
+    def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
+        """A file was turned into stock CDB, durably: enter it in the manifest."""
+        self._sealing = False
+        self.unsealed.remove(file)
+        try:
+            self._commit(self.manifest.edit(added=(replace(entry, file=file),)))
+        except OctavoError as error:
+            # The file is found on disk at the next start; only what follows is refused.
+            self.failed = error
+            raise
+        self.seal_next()
+
+    def sealing_failed(self, file: JournalFile, error: Exception) -> None:
+        """Nothing is lost: the file stays readable as it is, and is tried again at a roll."""
+        self._sealing = False
+        log.warning("%s was not sealed and stays as it is for now: %s", file.path, error)
+        if isinstance(error, StorageFailed):
+            self.failed = error
+
+    # ------------------------------------------------------------ durability, outside any turn
+
+    def make_durable(self, sqn: int, timeout: float) -> None:
+        """Return when every record up to ``sqn`` (inclusive) is durable.
+
+        At most one fsync a file that is not, shared with all who wait. Raises StorageFailed.
+        """
+        for file in reversed(self.view.files):
+            if file.state is State.SEALED:
+                return
+            if file.base <= sqn:
+                file.commit.wait_durable(file.end_of(sqn), timeout)
+
+    @property
+    def last_sqn(self) -> int:
+        """The newest sqn given; 0 if there was none."""
+        active = self.active
+        return active.base + len(active.offsets) - 2 if active is not None else self._last
+
+    # ------------------------------------------------------------ closing
+
+    def close(self) -> None:
+        """Make all durable, note the exact next sqn, let go of every file. The seal of a
+        half-full file is left to its next life."""
+        self.closing = True
+        active = self.active
+        if active is not None:
+            self._last = self.last_sqn
+            try:
+                if self.failed is None:
+                    self.make_durable(self._last, 60.0)
+                    self._commit(self.manifest.edit(ceiling=self._last + 1))
+            finally:
+                self.active = None
+                self._let_go()
+        self.change_log.close()
+
+    def _let_go(self) -> None:
+        for file in self.view.files:
+            file.actor_ref.call(JournalFile.close)
+            file.actor_ref.stop()
+
+
+def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFile:
+    """A started journal-file actor, its file not yet touched."""
+    ref = JournalFile.start(
+        inker.disk, inker.directory, name, base_sqn, seed, inker.open_files
+    )
+    file: JournalFile = ref.actor
+    return file

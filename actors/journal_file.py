@@ -1,0 +1,363 @@
+"""The journal-file actor: one file of the journal, from its first record to its removal."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from mmap import mmap
+from typing import TYPE_CHECKING
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.group_commit import GroupCommit
+from octavo.actors.open_files import OpenFiles
+from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.worker import JobRunner
+from octavo.files import cdb, record
+from octavo.files.disk import AppendFile, Disk
+from octavo.files.errors import Corruption, OctavoError, StorageFailed, StorageFull
+from octavo.files.lifecycle import State, after
+from octavo.manifest.journal_manifest import JournalEntry
+
+if TYPE_CHECKING:
+    from octavo.actors.inker import Inker
+
+log = logging.getLogger("octavo.journal")
+
+_ROOM_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_pack_fixed = record.pack_fixed
+_pack_sums = record.pack_sums
+_MAGIC = record.MAGIC
+_VERSION = record.VERSION
+_LOW_32 = record.LOW_32
+_HEAD = record.FIXED_BYTES
+_NONE: array[int] = array("I")
+Reading = tuple[mmap | bytes | None, Sequence[int]]
+_TO_DATA_LENGTH = record.FIXED_BYTES + record.SUMS_BYTES - 16
+
+
+class JournalFile(TurnActor):
+    """Owns one journal file. Only the Inker appends; anyone reads, without a turn.
+
+    Readers use ``reading``: (map, or None while the file grows or is not open; offsets). A record
+    is published by the append of its end to the offsets, after its bytes are in the file.
+    """
+
+    def __init__(
+        self, disk: Disk, directory: str, name: str, base_sqn: int, seed: int, open_files: OpenFiles
+    ) -> None:
+        super().__init__()
+        self.disk = disk
+        self.directory = directory
+        self.name = name
+        self.base = base_sqn
+        self.seed = seed
+        self.state = State.STARTING
+        self.offsets: array[int] = _NONE  # until it is sealed
+        self.reading: Reading = (None, _NONE)
+        self.file: AppendFile | None = None
+        self.commit = GroupCommit(self._sync)
+        self.failed: StorageFailed | None = None
+        self._open_files = open_files
+        self._name_durable = False
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self.name}"
+
+    # ------------------------------------------------------------ writing
+
+    def create(self, header: cdb.FileHeader) -> None:
+        """Make the file with its first pair. One create, one write, no fsync."""
+        self.state = after(self.state, "create", self.name)
+        self.file = self.disk.create(self.path)
+        self.file.write_all(cdb.beginning(header))
+        self._begin(array("I", (cdb.RECORDS_AT,)))
+
+    def resume(self, offsets: array[int]) -> None:
+        """Go on appending behind the records that a scan found whole."""
+        self.state = after(self.state, "create", self.name)
+        self.file = self.disk.reopen(self.path, offsets[-1])
+        self._begin(offsets)
+
+    def _begin(self, offsets: array[int]) -> None:
+        self.offsets = offsets
+        self.reading = (None, offsets)
+        self.commit.appended = offsets[-1]
+
+    def append(
+        self, kind: int, tag: int, bucket: bytes, key: bytes, value: bytes, time_ms: int
+    ) -> int:
+        """Write a record without optional fields; its relative number. One system call.
+
+        Raises StorageFull (nothing kept) or StorageFailed (the store is poisoned).
+        """
+        if self.inbox or not self.turn_acquire(False):
+            self.enter()
+        try:
+            offsets = self.offsets
+            at = offsets[-1]
+            relative = len(offsets) - 1
+            head = (
+                _pack_fixed(
+                    8,
+                    _TO_DATA_LENGTH + len(bucket) + len(key) + len(value),
+                    relative.to_bytes(8, "big"),
+                    _MAGIC,
+                    _VERSION,
+                    kind,
+                    tag,
+                    0,
+                    len(bucket),
+                    len(key) - 1,
+                    time_ms,
+                )
+                + bucket
+                + key
+            )
+            h = xxh3(head, self.seed ^ at)
+            data = b"".join((head, _pack_sums(h & _LOW_32, xxh3(value, h) & _LOW_32), value))
+            end = at + len(data)
+            try:
+                if self.failed is not None or self.file.write(data) != len(data):  # type: ignore[union-attr]
+                    self._write_rest(data, at)
+                offsets.append(end)
+            except BaseException as error:
+                self._undo(error)
+                raise
+            self.commit.appended = end
+            return relative
+        finally:
+            self.turn_release()
+            if self.inbox:
+                self.schedule()
+
+    def append_encoded(self, data: bytes, ends: Sequence[int]) -> int:
+        """Write records that were encoded for this place; the first's relative number.
+
+        ``ends`` are their absolute ends. All of them are published, or none.
+        """
+        self.enter()
+        try:
+            offsets = self.offsets
+            relative = len(offsets) - 1
+            try:
+                if self.failed is not None:
+                    raise self.failed
+                if self.file.write(data) != len(data):  # type: ignore[union-attr]
+                    self._write_rest(data, offsets[-1])
+                offsets.extend(ends)
+            except BaseException as error:
+                self._undo(error)
+                raise
+            self.commit.appended = ends[-1]
+            return relative
+        finally:
+            self.leave()
+
+    def _write_rest(self, data: bytes, at: int) -> None:
+        """Finish a write that the system cut short, or say why there can be none."""
+        if self.failed is not None:
+            raise self.failed
+        if self.file is None:
+            raise StorageFailed(f"{self.name} is no longer being written")
+        self.file.truncate(at)
+        self.file.write_all(data)
+
+    def _undo(self, error: BaseException) -> None:
+        """Take back what a failed or interrupted append left behind the last record."""
+        if self.failed is not None:
+            return
+        try:
+            if self.file is not None:
+                self.file.truncate(self.offsets[-1])
+        except OSError as worse:
+            self.failed = StorageFailed(f"{self.path}: {worse}; close the store and reopen it")
+        if isinstance(error, OSError):
+            if error.errno in _ROOM_ERRORS and self.failed is None:
+                raise StorageFull(f"{self.path}: {error.strerror}; free some space") from error
+            self.failed = self.failed or StorageFailed(
+                f"{self.path}: {error}; close the store and reopen it"
+            )
+            raise self.failed from error
+
+    def end_of(self, sqn: int) -> int:
+        """Position behind the record of ``sqn``, or behind the last one if it is not here."""
+        at = sqn - self.base + 1
+        return self.offsets[at] if at < len(self.offsets) else self.offsets[-1]
+
+    def _sync(self) -> None:
+        """Make everything appended so far durable, and the file's name once. Outside any turn."""
+        file = self.file
+        if file is None:
+            self.disk.sync_file(self.path)
+        else:
+            file.sync()
+        if not self._name_durable:
+            self.disk.sync_dir(self.directory)
+            self._name_durable = True
+
+    # ------------------------------------------------------------ the turn of the tide
+
+    def roll(self) -> None:
+        """No record comes after this. Reads go on from a map of the file."""
+        self.state = after(self.state, "roll", self.name)
+        self.reading = (self._open_files.opened(self), self.offsets)
+
+    def recovered(self, offsets: array[int]) -> None:
+        """A file that a stopped process left behind: whole as far as ``offsets`` goes."""
+        self.state = after(self.state, "recover", self.name)
+        self._begin(offsets)
+
+    def seal(self, runner: JobRunner, inker: Ref[Inker]) -> None:
+        """Have the worker turn the file into stock CDB, then tell the Inker.
+
+        In this file's turn, on the pool: appends and reads of the store go on meanwhile.
+        """
+        from octavo.actors.inker import Inker
+
+        stem = self.name.removesuffix(".log")
+        try:
+            self.commit.wait_durable(self.offsets[-1], self.DEADLINE_SECONDS)
+            count = len(self.offsets) - 1
+            first, last = self._times()
+            result = runner.run(
+                "seal",
+                self.offsets.tobytes(),
+                directory=self.directory,
+                name=self.name,
+                sealed_name=f"{stem}.cdb",
+                seed=self.seed,
+                first_ms=first,
+                last_ms=last,
+            )
+            self.sealed_as(f"{stem}.cdb")
+        except (OctavoError, OSError) as error:
+            inker.send(Inker.sealing_failed, self, error)
+            return
+        entry = JournalEntry(
+            name=self.name,
+            base_sqn=self.base,
+            last_sqn=self.base + count - 1,
+            count=count,
+            bytes=result["bytes"],
+            seed=self.seed,
+            state="sealed",
+        )
+        inker.send(Inker.sealed, self, entry)
+
+    def _times(self) -> tuple[int, int]:
+        """Write times of the first and the last record that are there, ms UTC."""
+        there = list(self.sqns(self.base, self.base + len(self.offsets)))
+        if not there:
+            return 0, 0
+        return self.header(there[0]).time_ms, self.header(there[-1]).time_ms
+
+    def sealed_as(self, name: str) -> None:
+        """The worker turned the file into stock CDB under ``name``: read from that."""
+        self.state = after(self.state, "seal", self.name)
+        file, self.file = self.file, None
+        self.name = name
+        if file is not None:
+            file.close()
+        self.commit.durable = self.commit.appended
+        self._name_durable = True
+        self._open_files.dropped(self)
+        self.reading = (None, _NONE)
+        self.offsets = _NONE
+
+    def opened_sealed(self) -> None:
+        """A sealed file of the manifest: nothing is read until someone asks for a record."""
+        self.state = after(self.state, "open", self.name)
+        self._name_durable = True
+
+    # ------------------------------------------------------------ reading, in any thread
+
+    def map_now(self) -> mmap | bytes:
+        """The file's map, made if need be. Called by OpenFiles."""
+        return self.disk.map(self.path)
+
+    def forget_map(self) -> None:
+        """Give up map and offsets; who still reads them keeps them alive."""
+        if self.state is not State.WRITING:
+            self.reading = (None, self.offsets)
+
+    def ensure_open(self) -> tuple[mmap | bytes, Sequence[int]]:
+        """(map, offsets) of a file that is not being written. Raises Corruption.
+
+        Opening a sealed one reads its trailer and one pass over its offsets.
+        """
+        mapped, offsets = self.reading
+        if mapped is not None:
+            return mapped, offsets
+        mapped = self._open_files.opened(self)
+        if not self.offsets:
+            view = memoryview(mapped)
+            trailer = cdb.read_trailer(
+                bytes(view[-cdb.TRAILER_BYTES :]), len(view), self.path
+            )
+            stored = view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES]
+            offsets = cdb.read_offsets(stored, trailer, self.path)
+        self.reading = (mapped, offsets)
+        return mapped, offsets
+
+    def raw(self, relative: int) -> tuple[bytes | memoryview, int]:
+        """(bytes of a record, its offset): at most one system call, no more than one copy."""
+        mapped, offsets = self.reading
+        if mapped is None:
+            file = self.file
+            if file is not None and self.state is State.WRITING:
+                at = offsets[relative]
+                return file.pread(offsets[relative + 1] - at, at), at
+            mapped, offsets = self.ensure_open()
+        try:
+            at = offsets[relative]
+            end = offsets[relative + 1]
+        except IndexError:
+            raise Corruption(
+                self.path, 0, f"no record of sqn {self.base + relative}: a journal file is missing"
+            ) from None
+        if end - at > 4096:
+            return memoryview(mapped)[at:end], at
+        return mapped[at:end], at
+
+    def record(self, sqn: int) -> record.Record:
+        """The whole record, every checksum verified. Raises Corruption."""
+        data, at = self.raw(sqn - self.base)
+        if not data:
+            raise Corruption(self.path, at, f"the record of sqn {sqn} was lost to damage")
+        return record.decode(data, self.seed ^ at, self.base, self.path, at)
+
+    def header(self, sqn: int) -> record.Header:
+        """The record's header, checksum verified; its value is not read. Raises Corruption."""
+        data, at = self.raw(sqn - self.base)
+        try:
+            return record.parse_header(data, self.seed ^ at, len(data))
+        except record.NotARecord as wrong:
+            raise Corruption(self.path, at, f"journal record: {wrong}") from None
+
+    def sqns(self, first: int, last: int) -> Iterator[int]:
+        """Every sqn in [first, last] that has a record, ascending."""
+        offsets = self.offsets or self.ensure_open()[1]
+        low = max(first - self.base, 0)
+        high = min(last - self.base + 1, len(offsets) - 1)
+        edges = offsets[low : high + 1]
+        for number, (at, end) in enumerate(pairwise(edges), self.base + low):
+            if end > at:
+                yield number
+
+    def replace(self) -> None:
+        """A newer manifest does without this file: it goes when no snapshot needs it."""
+        self.state = after(self.state, "replace", self.name)
+
+    def close(self) -> None:
+        """Let go of every descriptor. Idempotent."""
+        self.state = after(self.state, "close", self.name)
+        self._open_files.dropped(self)
+        self.reading = (None, _NONE)
+        file, self.file = self.file, None
+        if file is not None:
+            file.close()

@@ -1,0 +1,63 @@
+"""The ledger-file actor: one sorted, immutable file, ignorant of its level and its manifest."""
+
+from __future__ import annotations
+
+from mmap import mmap
+
+from octavo.actors.open_files import OpenFiles
+from octavo.actors.runtime import TurnActor
+from octavo.files.disk import Disk
+from octavo.files.lifecycle import State, after
+from octavo.files.sst import Sst
+
+
+class LedgerFile(TurnActor):
+    """Owns one ledger file. Anyone reads through ``reader()``, without a turn."""
+
+    def __init__(self, disk: Disk, directory: str, name: str, open_files: OpenFiles) -> None:
+        super().__init__()
+        self.disk = disk
+        self.directory = directory
+        self.name = name
+        self.state = after(State.STARTING, "open", name)
+        self.sst: Sst | None = None  # None: not open now
+        self._open_files = open_files
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self.name}"
+
+    def reader(self) -> Sst:
+        """The open file. Its first use maps it and reads its summary. Raises Corruption."""
+        sst = self.sst
+        if sst is None:
+            sst = Sst(self._open_files.opened(self), self.path)
+            self.sst = sst
+        return sst
+
+    def map_now(self) -> mmap | bytes:
+        """The file's map. Called by OpenFiles."""
+        return self.disk.map(self.path)
+
+    def forget_map(self) -> None:
+        """Give up the map; who still reads it keeps it alive."""
+        self.sst = None
+
+    def replace(self) -> None:
+        """A newer manifest does without this file: it goes when no snapshot needs it."""
+        self.state = after(self.state, "replace", self.name)
+
+    def delete(self) -> None:
+        """The register is clear: unlink the file. Maps that are still read live on."""
+        self.state = after(self.state, "delete", self.name)
+        self._close()
+        self.disk.unlink(self.path)
+
+    def close(self) -> None:
+        """Let go of the descriptor. Idempotent."""
+        self.state = after(self.state, "close", self.name)
+        self._close()
+
+    def _close(self) -> None:
+        self._open_files.dropped(self)
+        self.sst = None

@@ -1,0 +1,90 @@
+"""Recent changes in memory: newest version by ledger key, older ones only while someone looks.
+
+An entry is a sequence number; negative where a plain read is not enough (a delete, or a put
+that expires): then the journal record tells.
+
+One thread at a time writes (in the Bookie's turn); any thread reads single keys without a turn.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from sortedcontainers import SortedList
+
+
+class MemoryTable:
+    """What was written since the table began; frozen when the next one begins.
+
+    ``rows`` is read and written directly by the put and get paths: a put into a table that is
+    pinned calls ``keep`` first, so that the pinned version stays findable.
+    """
+
+    __slots__ = ("frozen", "newest_pin", "older", "order", "pins", "rows", "since")
+
+    def __init__(self, since: int) -> None:
+        self.rows: dict[bytes, int] = {}
+        self.older: dict[bytes, list[int]] = {}
+        self.since = since  # every entry is above this sqn
+        self.pins: dict[int, int] = {}
+        self.newest_pin = -1  # highest sqn a live reader is bound to; -1: none
+        self.order: SortedList | None = None
+        self.frozen = False
+
+    def keep(self, ledger_key: bytes) -> None:
+        """Save the current version of a key that is about to be replaced, if a pin needs it."""
+        entry = self.rows.get(ledger_key)
+        if entry is not None and abs(entry) <= self.newest_pin:
+            self.older.setdefault(ledger_key, []).append(entry)
+
+    def pin(self, reader: int, upper: int) -> None:
+        """Bind a reader to the versions at or below ``upper``. In the Bookie's turn. O(1)."""
+        self.pins[reader] = upper
+        if upper > self.newest_pin:
+            self.newest_pin = upper
+
+    def unpin(self, reader: int) -> None:
+        """Let a reader go. In the Bookie's turn. O(live readers)."""
+        if self.pins.pop(reader, None) is not None:
+            self.newest_pin = max(self.pins.values(), default=-1)
+            if not self.pins:
+                # A new dict: someone may be reading the old one.
+                self.older = {}
+
+    def entry(self, ledger_key: bytes, upper: int) -> int | None:
+        """Entry of the newest version at or below ``upper``; None: not in this table. O(1)."""
+        entry = self.rows.get(ledger_key)
+        if entry is None or -upper <= entry <= upper:
+            return entry
+        for entry in reversed(self.older.get(ledger_key, ())):
+            if -upper <= entry <= upper:
+                return entry
+        return None
+
+    def in_order(self) -> SortedList:
+        """All keys in order, those that came since the last call included.
+
+        In the Bookie's turn while the table is not frozen. O(new keys * log), O(n log n) first.
+        """
+        order = self.order
+        rows = self.rows
+        if order is None:
+            order = SortedList(list(rows))
+            self.order = order
+        elif len(order) < len(rows):
+            order.update(list(islice(reversed(rows), len(rows) - len(order))))
+        return order
+
+    def slice(self, low: bytes, high: bytes | None, limit: int, *, reverse: bool) -> list[bytes]:
+        """Up to ``limit`` keys of [low, high) from its start (its end if ``reverse``), ascending.
+
+        In the Bookie's turn while the table is not frozen.
+        """
+        found = self.in_order().irange(low, high, (True, False), reverse=reverse)
+        keys = list(islice(found, limit))
+        if reverse:
+            keys.reverse()
+        return keys
+
+    def __len__(self) -> int:
+        return len(self.rows)

@@ -1,0 +1,51 @@
+"""How many files may be mapped at once.
+
+In CPython every mmap holds a descriptor, so 5,000 ledger files would pass the usual limit. A
+file that was let go is mapped again when it is read; a map lives as long as a buffer from it
+does, so nothing is ever unmapped under a reader.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from mmap import mmap
+from typing import Protocol
+
+
+class Mappable(Protocol):
+    """A file that can be mapped now, and can do without its map later."""
+
+    def map_now(self) -> mmap | bytes: ...
+    def forget_map(self) -> None: ...
+
+
+class OpenFiles:
+    """At most ``limit`` files are mapped; opening one more lets go of the one opened longest ago."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Mappable, None] = OrderedDict()
+
+    def opened(self, file: Mappable) -> mmap | bytes:
+        """Map ``file`` and count it. One open, one mmap, one close."""
+        mapped = file.map_now()
+        with self._lock:
+            self._open[file] = None
+            self._open.move_to_end(file)
+            over = [
+                self._open.popitem(last=False)[0] for _ in range(len(self._open) - self.limit)
+            ]
+        for old in over:
+            if old is not file:
+                old.forget_map()
+        return mapped
+
+    def dropped(self, file: Mappable) -> None:
+        """``file`` no longer needs to be counted."""
+        with self._lock:
+            self._open.pop(file, None)
+
+    def __len__(self) -> int:
+        return len(self._open)

@@ -1,0 +1,238 @@
+"""The Penciller: keeps the ledger, decides what is merged next, and when a file may go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from octavo.actors.ledger_file import LedgerFile
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.open_files import OpenFiles
+from octavo.actors.runtime import TurnActor
+from octavo.files.disk import Disk
+from octavo.files.errors import OctavoError
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.ledger_manifest import LedgerEntry, LedgerManifest
+from octavo.manifest.register import SnapshotRegister
+
+log = logging.getLogger("octavo.penciller")
+
+LEVEL_ZERO_FILES = 6
+"""Files of level zero that start a merge into level one."""
+LEVEL_ONE_ROWS = 1 << 20
+GROWTH = 8
+"""Each level from one down holds this many times the rows of the one above."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelZero:
+    """Save the oldest memory table of level zero: journal records (since, upto]."""
+
+    table: MemoryTable
+    since: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Merge ``inputs`` into ``level``; with ``move`` they only change their level."""
+
+    inputs: tuple[LedgerEntry, ...]
+    level: int
+    basement: bool
+    move: bool
+
+
+class Penciller(TurnActor):
+    """Owns the ledger's manifest, level zero in memory, and the files that wait to be deleted."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        manifest: LedgerManifest,
+        change_log: ChangeLog,
+        epoch: int,
+        open_files: OpenFiles,
+        register: SnapshotRegister,
+    ) -> None:
+        super().__init__()
+        self.disk = disk
+        self.directory = directory
+        self.manifest = manifest
+        self.change_log = change_log
+        self.epoch = epoch
+        self.open_files = open_files
+        self.register = register
+        self.tables: list[LevelZero] = []  # level zero in memory, oldest first
+        self.delete_pending: list[tuple[int, LedgerFile]] = []  # (gone since version, file)
+        self.failed: OctavoError | None = None
+        self.rows_merged = 0
+        self.bytes_written = 0
+        self._jobs = 0
+        self._cursor: dict[int, bytes] = {}  # level: where the last merge out of it ended
+
+    def adopt(self, names: Sequence[LedgerEntry]) -> None:
+        """Start an actor for each file of the manifest. No file is touched. O(files)."""
+        levels = tuple(
+            tuple(replace(entry, file=self._start_file(entry.name)) for entry in level)
+            for level in self.manifest.levels
+        )
+        self.manifest = replace(self.manifest, levels=levels)
+
+    def _start_file(self, name: str) -> LedgerFile:
+        file: LedgerFile = LedgerFile.start(
+            self.disk, self.directory, name, self.open_files
+        ).actor
+        return file
+
+    # ------------------------------------------------------------ level zero
+
+    def push(self, table: MemoryTable, since: int, upto: int) -> None:
+        """Take over a frozen memory table: the journal's records (since, upto]. O(1)."""
+        self.tables.append(LevelZero(table, since, upto))
+
+    # ------------------------------------------------------------ what to merge
+
+    def next_task(self) -> LevelZero | Merge | None:
+        """The most pressing work, or None. O(levels)."""
+        if self.failed is not None:
+            return None
+        if self.tables:
+            return self.tables[0]
+        levels = self.manifest.levels
+        if levels and len(levels[0]) >= LEVEL_ZERO_FILES:
+            return self._merge_of(levels[0], 1)
+        target = LEVEL_ONE_ROWS
+        for level in range(1, len(levels)):
+            if sum(entry.rows for entry in levels[level]) > target:
+                return self._merge_of((self._next_out_of(level),), level + 1)
+            target *= GROWTH
+        return None
+
+    def _next_out_of(self, level: int) -> LedgerEntry:
+        """Files leave a level in turns, round its key range."""
+        entries = self.manifest.levels[level]
+        after = self._cursor.get(level, b"")
+        chosen = next((entry for entry in entries if entry.first_key > after), entries[0])
+        self._cursor[level] = chosen.last_key
+        return chosen
+
+    def _merge_of(self, above: tuple[LedgerEntry, ...], level: int) -> Merge:
+        first = min(entry.first_key for entry in above)
+        last = max(entry.last_key for entry in above)
+        below: tuple[LedgerEntry, ...] = ()
+        basement = True
+        for deeper in range(level, len(self.manifest.levels)):
+            touched = self.manifest.overlapping(deeper, first, last)
+            if deeper == level:
+                below = touched
+            elif touched:
+                basement = False
+        apart = sorted(above, key=lambda entry: entry.first_key)
+        move = not below and all(
+            left.last_key < right.first_key for left, right in zip(apart, apart[1:], strict=False)
+        )
+        if basement and any(entry.tombstones for entry in above):
+            move = False
+        return Merge((*above, *below), level, basement, move)
+
+    def next_stem(self) -> str:
+        """The beginning of the names of a job's files: they carry the epoch, and never recur."""
+        self._jobs += 1
+        return f"{self.epoch:08x}-{self._jobs:08x}"
+
+    def backlog(self) -> tuple[int, int]:
+        """(memory tables that wait to be saved, files in level zero)."""
+        return len(self.tables), len(self.manifest.levels[0]) if self.manifest.levels else 0
+
+    # ------------------------------------------------------------ installing what was merged
+
+    def install_level_zero(self, task: LevelZero, files: Sequence[dict[str, Any]]) -> None:
+        """The table is in ``files`` now; the ledger is persisted up to its last sqn."""
+        self._install(self._entries(files, 0), (), task.upto)
+        self.tables.remove(task)
+
+    def install_merge(self, task: Merge, files: Sequence[dict[str, Any]]) -> None:
+        """The inputs are replaced by ``files``; their old files are delete_pending."""
+        gone = {entry.name for entry in task.inputs}
+        self.rows_merged += sum(entry.rows for entry in task.inputs)
+        self._install(self._entries(files, task.level), gone, None)
+        for entry in task.inputs:
+            entry.file.replace()
+            self.delete_pending.append((self.manifest.version, entry.file))
+
+    def install_move(self, task: Merge) -> None:
+        """The inputs change their level; no byte is written but the manifest's record."""
+        moved = tuple(replace(entry, level=task.level) for entry in task.inputs)
+        self._install(moved, {entry.name for entry in task.inputs}, None)
+
+    def _entries(self, files: Sequence[dict[str, Any]], level: int) -> tuple[LedgerEntry, ...]:
+        out = []
+        for row in files:
+            self.bytes_written += row["bytes"]
+            out.append(
+                LedgerEntry(
+                    name=row["name"],
+                    level=level,
+                    rows=row["rows"],
+                    bytes=row["bytes"],
+                    tombstones=row["tombstones"],
+                    expiring=row["expiring"],
+                    first_key=row["first_key"].encode("latin-1"),
+                    last_key=row["last_key"].encode("latin-1"),
+                    min_sqn=row["min_sqn"],
+                    max_sqn=row["max_sqn"],
+                    sqn_base=0,
+                    file=self._start_file(row["name"]),
+                )
+            )
+        return tuple(out)
+
+    def _install(
+        self, added: tuple[LedgerEntry, ...], removed: Sequence[str] | set[str], upto: int | None
+    ) -> None:
+        manifest = self.manifest.edit(added, tuple(removed), persisted_sqn=upto)
+        try:
+            self.change_log.append(self.manifest.encode_change(added, removed, upto))
+            self.manifest = manifest
+            if self.change_log.snapshot_due:
+                self.change_log.snapshot(manifest.encode())
+        except OctavoError as error:
+            self.failed = error
+            raise
+
+    # ------------------------------------------------------------ delete_pending
+
+    def sweep(self) -> int:
+        """Delete the files that no live snapshot needs; how many still wait.
+
+        Called after whoever reads the newest manifest was told of it, and whenever a snapshot
+        ends. O(waiting files).
+        """
+        self.register.expire()
+        waiting = []
+        for version, file in self.delete_pending:
+            if self.register.needed(version):
+                waiting.append((version, file))
+                continue
+            try:
+                file.actor_ref.call(LedgerFile.delete)
+            except FileNotFoundError:
+                log.warning("%s was already gone", file.path)
+            file.actor_ref.stop()
+        self.delete_pending = waiting
+        return len(waiting)
+
+    def close(self) -> None:
+        """Let go of every file. What is delete_pending is swept at the next start."""
+        for level in self.manifest.levels:
+            for entry in level:
+                entry.file.actor_ref.call(LedgerFile.close)
+                entry.file.actor_ref.stop()
+        for _, file in self.delete_pending:
+            file.actor_ref.call(LedgerFile.close)
+            file.actor_ref.stop()
+        self.change_log.close()

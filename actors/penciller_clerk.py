@@ -1,0 +1,164 @@
+"""The Penciller's clerk: saves level zero and merges the ledger's levels, one job at a time."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+
+from octavo.actors.inker import Inker
+from octavo.actors.penciller import LevelZero, Merge, Penciller
+from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.view import JournalView
+from octavo.actors.worker import JobRunner, WorkerDied
+from octavo.files.errors import Closed, OctavoError, StorageFailed, StorageFull
+from octavo.files.lifecycle import State
+from octavo.manifest.ledger_manifest import LedgerManifest
+
+log = logging.getLogger("octavo.clerk")
+
+MAX_FILE_ROWS = 1 << 18
+MAX_FILE_BYTES = 64 << 20
+_ATTEMPTS = 3
+
+
+class PencillerClerk(TurnActor):
+    """Works on the pool while there is work; the job itself runs in the worker process."""
+
+    def __init__(
+        self,
+        penciller: Ref[Penciller],
+        inker: Ref[Inker],
+        runner: JobRunner,
+        clock_ms: Callable[[], int],
+        on_change: Callable[[LedgerManifest, LevelZero | None], None],
+    ) -> None:
+        super().__init__()
+        self.penciller = penciller
+        self.inker = inker
+        self.runner = runner
+        self.clock_ms = clock_ms
+        self.on_change = on_change
+        self.closing = False
+
+    def work(self) -> None:
+        """Do the most pressing piece of work, then come back for the next. On the pool."""
+        if self.closing:
+            return
+        task = self.penciller.call(Penciller.next_task)
+        if task is None:
+            return
+        try:
+            self.do(task)
+        except Closed:
+            return
+        except StorageFull as full:
+            log.warning("merging waits for room: %s", full)
+            return
+        self.actor_ref.send(PencillerClerk.work)
+
+    def do(self, task: LevelZero | Merge) -> None:
+        """One job, from its inputs to the manifest. Raises what stopped it."""
+        try:
+            if isinstance(task, LevelZero):
+                self._save(task)
+            else:
+                self._merge(task)
+        except OctavoError as error:
+            if not isinstance(error, Closed | StorageFull):
+                log.error("merging stopped: %s", error)
+                self.penciller.actor.failed = error
+            raise
+        except OSError as error:
+            failed = StorageFailed(f"merging stopped: {error}; close the store and reopen it")
+            self.penciller.actor.failed = failed
+            raise failed from error
+
+    def save_all(self) -> None:
+        """Save every memory table that was pushed; merge nothing. For closing and recovery."""
+        while True:
+            task = self.penciller.call(Penciller.next_task)
+            if not isinstance(task, LevelZero):
+                return
+            self.do(task)
+
+    def _save(self, task: LevelZero) -> None:
+        inker = self.inker.actor
+        inker.make_durable(task.upto, self.DEADLINE_SECONDS)
+        stem = self.penciller.call(Penciller.next_stem)
+        for attempt in range(_ATTEMPTS):
+            parts, blobs = stretches(inker.view, task.since, task.upto)
+            try:
+                result = self.runner.run(
+                    "level_zero",
+                    *blobs,
+                    journal=inker.directory,
+                    ledger=self.penciller.actor.directory,
+                    stem=f"{stem}-{attempt}",
+                    parts=parts,
+                    max_rows=MAX_FILE_ROWS,
+                    max_bytes=MAX_FILE_BYTES,
+                )
+                break
+            except (FileNotFoundError, WorkerDied) as error:
+                # A file was sealed, and so renamed, meanwhile; or the worker was killed.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                log.info("saving level zero again: %s", error)
+        self.penciller.call(Penciller.install_level_zero, task, result["files"])
+        self.on_change(self.penciller.actor.manifest, task)
+        self.penciller.call(Penciller.sweep)
+
+    def _merge(self, task: Merge) -> None:
+        if task.move:
+            self.penciller.call(Penciller.install_move, task)
+        else:
+            stem = self.penciller.call(Penciller.next_stem)
+            result = self._merged(task, stem)
+            self.penciller.call(Penciller.install_merge, task, result["files"])
+        self.on_change(self.penciller.actor.manifest, None)
+        self.penciller.call(Penciller.sweep)
+
+    def _merged(self, task: Merge, stem: str) -> dict[str, Any]:
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self.runner.run(
+                    "merge",
+                    ledger=self.penciller.actor.directory,
+                    stem=f"{stem}-{attempt}",
+                    inputs=[(entry.name, entry.sqn_base) for entry in task.inputs],
+                    basement=task.basement,
+                    now_ms=self.clock_ms(),
+                    max_rows=MAX_FILE_ROWS,
+                    max_bytes=MAX_FILE_BYTES,
+                )
+            except WorkerDied as error:
+                if self.closing:
+                    raise Closed("the store is closing: the merge is left to its next life") from None
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                log.info("merging again: %s", error)
+        raise StorageFailed("no attempt to merge was made")
+
+
+def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """(files and first relative numbers, offsets) of the records (since, upto]."""
+    parts, blobs = [], []
+    first = max(bisect_right(view.bases, since + 1) - 1, 0)
+    for file in view.files[first:]:
+        if file.base > upto:
+            break
+        offsets = file.offsets if file.state is not State.SEALED else ()
+        if not offsets:
+            offsets = file.ensure_open()[1]
+        low = max(since + 1 - file.base, 0)
+        high = min(upto + 1 - file.base, len(offsets) - 1)
+        if low >= high:
+            continue
+        parts.append(
+            {"name": file.name, "seed": file.seed, "base_sqn": file.base, "first": low}
+        )
+        blobs.append(array("I", offsets[low : high + 1]).tobytes())
+    return parts, blobs

@@ -1,0 +1,270 @@
+"""Ordered reads over a view: windows of keys merged from memory tables and ledger files.
+
+Each source offers its rows as ascending chunks. A window is what all sources can give up to a
+common bound, so within a window every version of a key is at hand, and newer sources win. Work
+is done a window at a time with C-speed dict and sort operations; windows start small, for short
+scans, and grow, for long ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.view import Found, View
+from octavo.files import ledger_key
+from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.files.sst import Sst
+from octavo.manifest.ledger_manifest import LedgerEntry
+
+FIRST_WINDOW = 64
+LARGEST_WINDOW = 4096
+
+Slice = Callable[[MemoryTable, bytes, bytes | None, int, bool], list[bytes]]
+"""Keys of a memory table in order: in the Bookie's turn while the table is not frozen."""
+
+
+class Chunk(Protocol):
+    """Consecutive rows of one source: user keys ascending, and what each row is."""
+
+    keys: list[bytes]
+
+    def dead(self, now_ms: int) -> frozenset[int]:
+        """Rows that read as absent."""
+
+    def found(self, at: int) -> Found: ...
+
+
+class _MemoryChunk:
+    def __init__(self, view: View, keys: list[bytes], entries: list[int]) -> None:
+        self.keys = keys
+        self.entries = entries
+        self.view = view
+
+    def dead(self, now_ms: int) -> frozenset[int]:
+        out = []
+        for at, entry in enumerate(self.entries):
+            if entry < 0:
+                head = self.view.head_of(self.found(at))
+                if head is None or (head.expires_at is not None and head.expires_at <= now_ms):
+                    out.append(at)
+        return frozenset(out)
+
+    def found(self, at: int) -> Found:
+        entry = self.entries[at]
+        return Found(abs(entry), entry > 0, None, -1)
+
+
+class _FileChunk:
+    def __init__(self, sst: Sst, base: int, low: int, high: int) -> None:
+        self.keys = sst.user_keys(low, high)
+        self.sst = sst
+        self.base = base
+        self.low = low
+
+    def dead(self, now_ms: int) -> frozenset[int]:
+        sst, low = self.sst, self.low
+        flags = bytes(sst.flags[low : low + len(self.keys)])
+        if not any(flags):
+            return frozenset()
+        out = []
+        for at, flag in enumerate(flags):
+            if flag and (flag & TOMBSTONE or (flag & EXPIRES and sst.expiry(low + at) <= now_ms)):
+                out.append(at)
+        return frozenset(out)
+
+    def found(self, at: int) -> Found:
+        row = self.low + at
+        flags = self.sst.flags[row]
+        return Found(
+            self.sst.sqns[row] + self.base, not flags & (TOMBSTONE | EXPIRES), self.sst, row
+        )
+
+
+def _memory_chunks(
+    view: View, table: MemoryTable, upper: int, bounds: Bounds, take: Slice
+) -> Iterator[Chunk]:
+    low: bytes = bounds.low
+    high = bounds.high
+    window = FIRST_WINDOW
+    cut = len(bounds.prefix)
+    while True:
+        keys = take(table, low, high, window, bounds.reverse)
+        if not keys:
+            return
+        if bounds.reverse:
+            high = keys[0]
+        else:
+            low = keys[-1] + b"\x00"
+        entries = [table.entry(key, upper) for key in keys]
+        pairs = [(k[cut:], e) for k, e in zip(keys, entries, strict=True) if e is not None]
+        if pairs:
+            yield _MemoryChunk(view, [k for k, _ in pairs], [e for _, e in pairs])
+        if len(keys) < window:
+            return
+        window = min(window * 4, LARGEST_WINDOW)
+
+
+def _file_chunks(entries: Sequence[LedgerEntry], bounds: Bounds) -> Iterator[Chunk]:
+    window = FIRST_WINDOW
+    for entry in reversed(entries) if bounds.reverse else entries:
+        sst: Sst = entry.file.reader()
+        low = sst.lower_bound(bounds.low)
+        high = sst.rows if bounds.high is None else sst.lower_bound(bounds.high)
+        while low < high:
+            if bounds.reverse:
+                at = max(low, high - window)
+                yield _FileChunk(sst, entry.sqn_base, at, high)
+                high = at
+            else:
+                at = min(high, low + window)
+                yield _FileChunk(sst, entry.sqn_base, low, at)
+                low = at
+            window = min(window * 4, LARGEST_WINDOW)
+
+
+class Bounds(NamedTuple):
+    """Ledger keys in [low, high), all of one bucket's prefix."""
+
+    prefix: bytes
+    low: bytes
+    high: bytes | None
+    reverse: bool
+
+
+def bounds(
+    prefix: bytes, start: bytes | None, end: bytes | None, begins: bytes | None, reverse: bool
+) -> Bounds:
+    """The range of a bucket: ``start`` inclusive, ``end`` exclusive, keys beginning ``begins``."""
+    low, high = prefix, ledger_key.after(prefix)
+    if begins:
+        low, high = prefix + begins, ledger_key.after(prefix + begins)
+    if start is not None:
+        low = max(low, prefix + start)
+    if end is not None:
+        high = prefix + end if high is None else min(high, prefix + end)
+    return Bounds(prefix, low, high, reverse)
+
+
+class Row(NamedTuple):
+    """A live row of a window: where its newest version stands."""
+
+    key: bytes
+    chunk: Chunk
+    at: int
+
+
+class Window:
+    """Live rows in the direction of the scan. ``keys`` costs nothing more; rows are looked at
+    one by one."""
+
+    def __init__(self, keys: list[bytes], rows: list[tuple[Chunk, int]]) -> None:
+        self.keys = keys
+        self._rows = rows
+
+    def found(self) -> Iterator[Found]:
+        """Where each key's version stands, in the order of ``keys``."""
+        for chunk, at in self._rows:
+            yield chunk.found(at)
+
+
+class _Lazy(Window):
+    """A window of rows [low, high) of one chunk."""
+
+    def __init__(self, chunk: Chunk, low: int, high: int, reverse: bool) -> None:
+        keys = chunk.keys[low:high]
+        self._order = range(low, high)
+        if reverse:
+            keys.reverse()
+            self._order = range(high - 1, low - 1, -1)
+        self._chunk = chunk
+        super().__init__(keys, [])
+
+    def found(self) -> Iterator[Found]:
+        chunk = self._chunk
+        for at in self._order:
+            yield chunk.found(at)
+
+
+def windows(
+    view: View, upper: int, now_ms: int, bound: Bounds, take: Slice
+) -> Iterator[Window]:
+    """Windows of the live rows of a range, in its direction.
+
+    Raises Corruption. Memory: a few thousand rows a source, whatever the range.
+    """
+    if bound.high is not None and bound.low >= bound.high:
+        return
+    sources: list[Iterator[Chunk]] = [
+        _memory_chunks(view, table, upper, bound, take)
+        for table in (view.recent, *view.frozen)
+        if table.rows
+    ]
+    last = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8) if bound.high is None else bound.high
+    for level in range(len(view.ledger.levels)):
+        touched = view.ledger.overlapping(level, bound.low, last)
+        if level == 0:
+            sources += [_file_chunks((entry,), bound) for entry in touched]
+        elif touched:
+            sources.append(_file_chunks(touched, bound))
+    yield from _merged(sources, now_ms, bound.reverse)
+
+
+def _merged(sources: list[Iterator[Chunk]], now_ms: int, reverse: bool) -> Iterator[Window]:
+    """Sources newest first. Positions: rows [low, high) of a chunk are still to come."""
+    live: list[tuple[Iterator[Chunk], Chunk, frozenset[int], int, int]] = []
+    for source in sources:
+        chunk = next(source, None)
+        if chunk is not None:
+            live.append((source, chunk, chunk.dead(now_ms), 0, len(chunk.keys)))
+    while live:
+        if reverse:
+            edge = max(chunk.keys[low] for _, chunk, _, low, _ in live)
+        else:
+            edge = min(chunk.keys[high - 1] for _, chunk, _, _, high in live)
+        taken: list[tuple[Chunk, frozenset[int], int, int]] = []
+        rest: list[tuple[Iterator[Chunk], Chunk, frozenset[int], int, int]] = []
+        for source, chunk, dead, low, high in live:
+            if reverse:
+                cut = bisect_left(chunk.keys, edge, low, high)
+                part, low, high = (cut, high), low, cut
+            else:
+                cut = bisect_right(chunk.keys, edge, low, high)
+                part, low = (low, cut), cut
+            if part[0] < part[1]:
+                taken.append((chunk, dead, *part))
+            if low < high:
+                rest.append((source, chunk, dead, low, high))
+            else:
+                following = next(source, None)
+                if following is not None:
+                    rest.append(
+                        (source, following, following.dead(now_ms), 0, len(following.keys))
+                    )
+        live = rest
+        window = _window(taken, reverse)
+        if window.keys:
+            yield window
+
+
+def _window(
+    taken: list[tuple[Chunk, frozenset[int], int, int]], reverse: bool
+) -> Window:
+    if len(taken) == 1 and not taken[0][1]:
+        chunk, _, low, high = taken[0]
+        return _Lazy(chunk, low, high, reverse)
+    # Codes name a source and a row in one int; older sources first, so that newer ones win.
+    newest: dict[bytes, int] = {}
+    for number in range(len(taken) - 1, -1, -1):
+        chunk, _, low, high = taken[number]
+        base = number << 32
+        newest.update(zip(chunk.keys[low:high], range(base + low, base + high), strict=True))
+    for number, (chunk, dead, low, high) in enumerate(taken):
+        for at in dead:
+            if low <= at < high and newest.get(chunk.keys[at]) == (number << 32) + at:
+                del newest[chunk.keys[at]]
+    keys = sorted(newest, reverse=reverse)
+    rows = [(taken[code >> 32][0], code & 0xFFFFFFFF) for code in map(newest.__getitem__, keys)]
+    return Window(keys, rows)

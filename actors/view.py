@@ -1,0 +1,166 @@
+"""What a reader sees: an immutable view of the store, read in the reader's own thread.
+
+Nothing here takes a turn or copies a table. A view is replaced, never changed: whoever holds an
+old one goes on reading the files and memory tables it names.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.ledger_file import LedgerFile
+from octavo.actors.memory_table import MemoryTable
+from octavo.files import record
+from octavo.files.errors import Corruption
+from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.files.sst import Sst
+from octavo.manifest.ledger_manifest import LedgerEntry, LedgerManifest
+
+LOW_32 = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is known of a value without reading it."""
+
+    sqn: int
+    """Sequence number of the put; what ``if_sqn`` compares with."""
+    size: int
+    """Bytes of the value, as given."""
+    metadata: bytes
+    """What the put was given as ``metadata``."""
+    written_at: int
+    """Moment of the put, ms UTC."""
+    expires_at: int | None
+    """Moment from which the key reads as absent, ms UTC; None: never."""
+
+
+class JournalView(NamedTuple):
+    """The journal's files by their first sequence numbers."""
+
+    bases: tuple[int, ...]
+    files: tuple[JournalFile, ...]
+
+    def file_of(self, sqn: int) -> JournalFile:
+        """The file that holds ``sqn``. O(log files)."""
+        at = bisect_right(self.bases, sqn) - 1
+        if at < 0:
+            raise Corruption("journal", 0, f"no journal file holds sqn {sqn}")
+        return self.files[at]
+
+
+class Found(NamedTuple):
+    """Where a key's newest version stands: its sqn and, if the ledger has it, its row there."""
+
+    sqn: int
+    plain: bool  # neither a delete nor expiring
+    sst: Sst | None
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A state of the store: memory tables newest first, the ledger's files, the journal's."""
+
+    recent: MemoryTable
+    frozen: tuple[MemoryTable, ...]
+    ledger: LedgerManifest
+    journal: JournalView
+
+    def candidates(self, ledger_key: bytes, h32: int) -> list[tuple[Sst, int]]:
+        """(ledger file, its sqn base) that may hold the key, newest first. O(levels)."""
+        out = []
+        for entry in self.ledger.levels[0] if self.ledger.levels else ():
+            out.append((_file(entry).reader(), entry.sqn_base))
+        for level in range(1, len(self.ledger.levels)):
+            found = self.ledger.find(level, ledger_key)
+            if found is not None:
+                out.append((_file(found).reader(), found.sqn_base))
+        return out
+
+    def find(self, ledger_key: bytes, upper: int) -> Found | None:
+        """The newest version at or below ``upper``, deletes included; None: never written.
+
+        Memory tables first, then one hash probe a level. Raises Corruption.
+        """
+        entry = self.recent.entry(ledger_key, upper)
+        if entry is None:
+            for table in self.frozen:
+                entry = table.rows.get(ledger_key)
+                if entry is not None:
+                    break
+        if entry is not None:
+            return Found(abs(entry), entry > 0, None, -1)
+        return self.find_in_ledger(ledger_key)
+
+    def find_in_ledger(self, ledger_key: bytes) -> Found | None:
+        """As find, below the memory tables."""
+        h32 = xxh3(ledger_key) & LOW_32
+        for sst, base in self.candidates(ledger_key, h32):
+            row = sst.find(ledger_key, h32)
+            if row >= 0:
+                flags = sst.flags[row]
+                return Found(sst.sqns[row] + base, not flags & (TOMBSTONE | EXPIRES), sst, row)
+        return None
+
+    def get(self, ledger_key: bytes, upper: int, now_ms: int) -> tuple[bytes, int] | None:
+        """(value, sqn) of a live key, or None. Raises Corruption."""
+        found = self.find(ledger_key, upper)
+        if found is None:
+            return None
+        if not found.plain and self._dead(found, now_ms):
+            return None
+        whole = self.journal.file_of(found.sqn).record(found.sqn)
+        check_same_key(whole, ledger_key, self.journal.file_of(found.sqn))
+        return whole.value, found.sqn
+
+    def head(self, ledger_key: bytes, upper: int, now_ms: int) -> Head | None:
+        """The head of a live key, or None. Its value is not read. Raises Corruption."""
+        found = self.find(ledger_key, upper)
+        if found is None:
+            return None
+        head = self.head_of(found)
+        return None if head is None or _expired(head, now_ms) else head
+
+    def head_of(self, found: Found) -> Head | None:
+        """Head of what ``find`` found, expired or not; None for a delete."""
+        sst, row = found.sst, found.row
+        if sst is not None:
+            if sst.flags[row] & TOMBSTONE:
+                return None
+            return Head(
+                found.sqn, sst.sizes[row], sst.meta(row), sst.time(row), sst.expiry(row) or None
+            )
+        header = self.journal.file_of(found.sqn).header(found.sqn)
+        if header.kind == record.DELETE:
+            return None
+        return Head(
+            found.sqn, header.size, header.metadata, header.time_ms, header.expiry_ms or None
+        )
+
+    def _dead(self, found: Found, now_ms: int) -> bool:
+        head = self.head_of(found)
+        return head is None or _expired(head, now_ms)
+
+
+def _expired(head: Head, now_ms: int) -> bool:
+    return head.expires_at is not None and head.expires_at <= now_ms
+
+
+def _file(entry: LedgerEntry) -> LedgerFile:
+    file: LedgerFile = entry.file
+    return file
+
+
+def check_same_key(whole: record.Record, ledger_key: bytes, file: JournalFile) -> None:
+    """The journal must hold, under a sqn, the key that the ledger says. Raises Corruption."""
+    if not ledger_key.endswith(whole.key):
+        raise Corruption(
+            file.path, 0, f"sqn {whole.sqn} is of another key than the ledger says",
+            expected=ledger_key[:80], found=whole.key[:80],
+        )

@@ -1,0 +1,123 @@
+"""Where background jobs run: a worker process, or a thread where none can be started."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from octavo.files import errors, worker
+from octavo.files.disk import Disk, RealDisk
+
+log = logging.getLogger("octavo.worker")
+
+
+class JobRunner:
+    """Runs one job at a time; ``run`` blocks its (pool) thread, mostly outside the interpreter
+    lock, and is never called on a user's path.
+
+    The process starts with the first job and leaves when the store closes or dies: its input
+    then closes. A disk that is not the real one has no process: its jobs run on the thread.
+    """
+
+    def __init__(self, disk: Disk, *, in_process: bool = False) -> None:
+        self._disk = disk
+        self._in_process = in_process or not isinstance(disk, RealDisk)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._job: str | None = None
+
+    def run(self, job: str, *blobs: bytes, **arguments: Any) -> dict[str, Any]:
+        """The job's result. Raises what the job raised: OctavoError or OSError."""
+        with self._lock:
+            if self._closed:
+                raise errors.Closed("the store is closing: no further background job starts")
+            if not self._in_process:
+                process = self._started()
+                if process is not None:
+                    return self._ask(process, job, blobs, arguments)
+        from octavo.files.jobs import JOBS
+
+        return JOBS[job](self._disk, *blobs, **arguments)
+
+    def abandon(self, job: str) -> None:
+        """If ``job`` is being run, end it: its asker gets WorkerDied. For a quick close."""
+        process = self._process
+        if self._job == job and process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """End the process. Waits for the job at hand."""
+        with self._lock:
+            self._closed = True
+            process, self._process = self._process, None
+            if process is not None:
+                _end(process)
+
+    def _started(self) -> subprocess.Popen[bytes] | None:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._drop()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "octavo.files.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd="/",
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                start_new_session=True,  # Ctrl-C is for the user's process; ours leaves by EOF
+            )
+        except OSError as error:
+            log.warning("no worker process can be started (%s): merging on a thread", error)
+            self._in_process = True
+        return self._process
+
+    def _ask(
+        self,
+        process: subprocess.Popen[bytes],
+        job: str,
+        blobs: tuple[bytes, ...],
+        arguments: dict[str, Any],
+    ) -> dict[str, Any]:
+        if process.stdin is None or process.stdout is None:
+            raise errors.StorageFailed("the worker process has no pipes")
+        self._job = job
+        try:
+            worker.send(process.stdin, {"job": job, "arguments": arguments}, blobs)
+            answer, _ = worker.receive(process.stdout)
+        except (worker.Disconnected, OSError) as gone:
+            self._drop()
+            raise WorkerDied(f"the worker process died during {job!r}") from gone
+        finally:
+            self._job = None
+        if "error" in answer:
+            raise worker.raised(answer)
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _drop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process)
+
+
+class WorkerDied(errors.OctavoError):  # noqa: N818
+    """The worker process ended in the middle of a job; the job may be run again."""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError as error:
+                log.debug("closing a pipe of the worker: %s", error)
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,94 @@
+"""What turns a finished journal file into stock CDB: its hash tables, by array kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.cdb import HEADER_KEY, POINTERS_BYTES, Trailer, trailer_bytes
+
+
+def _cdb_hashes(relative: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+    """CDB's hash of each number written as 8 bytes big-endian."""
+    h = np.full(len(relative), 5381, dtype=np.uint32)
+    for shift in range(56, -8, -8):
+        byte = ((relative >> np.uint64(shift)) & np.uint64(255)).astype(np.uint32)
+        h = ((h << np.uint32(5)) + h) ^ byte
+    return h
+
+
+def _header_hash() -> int:
+    h = 5381
+    for byte in HEADER_KEY:
+        h = (((h << 5) + h) & 0xFFFFFFFF) ^ byte
+    return h
+
+
+def hash_tables(
+    relative: npt.NDArray[np.uint64], positions: npt.NDArray[np.uint32], at: int
+) -> tuple[bytes, bytes]:
+    """(pointers, tables) of a CDB whose tables begin at ``at``; the header pair is included.
+
+    Array kernels only. Linear probing without inserting one by one: with the entries in the
+    order of their home slots, entry i ends at the larger of its home and the slot behind entry
+    i - 1; what runs over the end of a table takes the first free slots of it, in any order,
+    since every slot from its home to there is full. Each table has room for all its entries
+    behind its end while this is worked out, so that tables do not run into each other.
+    """
+    hashes = np.concatenate([np.array([_header_hash()], np.uint32), _cdb_hashes(relative)])
+    where = np.concatenate([np.array([POINTERS_BYTES], np.uint32), positions.astype(np.uint32)])
+    table = (hashes & np.uint32(255)).astype(np.int64)
+    counts = np.bincount(table, minlength=256).astype(np.int64)
+    slots = 2 * counts
+    starts = np.cumsum(slots) - slots
+    roomy = np.cumsum(slots + counts) - (slots + counts)
+    home = roomy[table] + (hashes >> np.uint32(8)).astype(np.int64) % slots[table]
+    order = np.argsort(home, kind="stable")
+    sequence = np.arange(len(order), dtype=np.int64)
+    of_table = table[order]
+    slot = np.maximum.accumulate(home[order] - sequence) + sequence - roomy[of_table]
+    owner = np.full(int(slots.sum()), -1, dtype=np.int64)
+    fits = slot < slots[of_table]
+    owner[(starts[of_table] + slot)[fits]] = order[fits]
+    over = order[~fits]
+    for number in np.unique(table[over]).tolist():
+        late = over[table[over] == number]
+        begin = int(starts[number])
+        free = np.flatnonzero(owner[begin : begin + int(slots[number])] < 0)
+        owner[begin + free[: len(late)]] = late
+    out = np.zeros((len(owner), 2), dtype="<u4")
+    full = owner >= 0
+    out[full, 0] = hashes[owner[full]]
+    out[full, 1] = where[owner[full]]
+    pointers = np.empty((256, 2), dtype="<u4")
+    pointers[:, 0] = at + 8 * starts
+    pointers[:, 1] = slots
+    return pointers.tobytes(), out.tobytes()
+
+
+def sealing(
+    offsets: bytes | memoryview | npt.NDArray[np.uint32], seed: int, first_ms: int, last_ms: int
+) -> tuple[bytes, bytes]:
+    """(the 2048 bytes at the front, everything behind the records) that seal a journal file.
+
+    ``offsets`` has count + 1 entries and ends where the records end. O(records), array kernels.
+    """
+    table = np.frombuffer(offsets, dtype=np.uint32)
+    records_end = int(table[-1])
+    live = np.flatnonzero(table[1:] > table[:-1])
+    pointers, tables = hash_tables(live.astype(np.uint64), table[live], records_end)
+    stored_offsets = table.astype("<u4").tobytes()
+    trailer = Trailer(
+        count=len(table) - 1,
+        live=len(live),
+        seed=seed,
+        first_ms=first_ms,
+        last_ms=last_ms,
+        tables_at=records_end,
+        offsets_at=records_end + len(tables),
+        pointers_sum=xxh3(pointers),
+        tables_sum=xxh3(tables),
+        offsets_sum=xxh3(stored_offsets),
+    )
+    return pointers, b"".join((tables, stored_offsets, trailer_bytes(trailer)))

@@ -1,0 +1,113 @@
+"""The worker process: runs jobs that come in on standard input, answers on standard output.
+
+Started as ``python -m octavo.files.worker``. It holds no lock, and leaves when its input closes,
+so it never outlives the store that started it by more than the job at hand.
+
+A message, both ways: u32 length of a JSON head, u32 number of blobs, u64 length of each blob,
+the head, the blobs. All lengths are bounded. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from typing import Any, BinaryIO
+
+from octavo.files import errors
+
+_COUNTS = struct.Struct("<II")
+_MAX_HEAD = 64 << 20
+_MAX_BLOB = 64 << 20
+_MAX_BLOBS = 4096
+
+
+class Disconnected(Exception):  # noqa: N818 - internal: the other side is gone
+    """The pipe ended."""
+
+
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    data = stream.read(length)
+    if data is None or len(data) != length:
+        raise Disconnected
+    return data
+
+
+def send(stream: BinaryIO, head: dict[str, Any], blobs: tuple[bytes, ...] = ()) -> None:
+    """Write one message and flush it. Raises OSError when the other side is gone."""
+    text = json.dumps(head).encode()
+    lengths = struct.pack(f"<{len(blobs)}Q", *map(len, blobs))
+    stream.write(_COUNTS.pack(len(text), len(blobs)) + lengths + text)
+    for blob in blobs:
+        stream.write(blob)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> tuple[dict[str, Any], list[bytes]]:
+    """Read one message. Raises Disconnected at the end of the stream or on nonsense."""
+    text_length, count = _COUNTS.unpack(_exactly(stream, _COUNTS.size))
+    if text_length > _MAX_HEAD or count > _MAX_BLOBS:
+        raise Disconnected
+    lengths = struct.unpack(f"<{count}Q", _exactly(stream, 8 * count))
+    if any(length > _MAX_BLOB for length in lengths):
+        raise Disconnected
+    head = json.loads(_exactly(stream, text_length))
+    return head, [_exactly(stream, length) for length in lengths]
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """An exception as plain values; raised() is the other way."""
+    if isinstance(error, errors.Corruption):
+        return {
+            "error": "Corruption",
+            "args": [error.file, error.offset, error.what, str(error.expected), str(error.found)],
+        }
+    if isinstance(error, OSError):
+        return {"error": "OSError", "args": [error.errno, error.strerror, error.filename]}
+    return {"error": type(error).__name__, "args": [str(error)]}
+
+
+def raised(answer: dict[str, Any]) -> Exception:
+    """The exception that a failed job's answer stands for."""
+    name, args = answer["error"], answer["args"]
+    if name == "Corruption":
+        file, offset, what, expected, found = args
+        return errors.Corruption(file, offset, what, expected=expected, found=found)
+    if name == "OSError":
+        return OSError(*args)
+    known = getattr(errors, name, None)
+    if isinstance(known, type) and issubclass(known, errors.OctavoError):
+        return known(*args)
+    return errors.StorageFailed(f"background job failed: {name}: {args[0]}")
+
+
+def main() -> None:
+    """Serve jobs until standard input closes."""
+    from octavo.files.disk import RealDisk
+    from octavo.files.jobs import JOBS
+
+    requests = sys.stdin.buffer
+    # Whatever prints must not land between two messages.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    disk = RealDisk()
+    while True:
+        try:
+            head, blobs = receive(requests)
+        except (Disconnected, KeyboardInterrupt):
+            return
+        try:
+            answer = {"result": JOBS[head["job"]](disk, *blobs, **head["arguments"])}
+        except KeyboardInterrupt:
+            return
+        except Exception as error:  # noqa: BLE001 - every failure is the asker's to judge
+            answer = failure(error)
+        try:
+            send(answers, answer)
+        except OSError:
+            return
+
+
+if __name__ == "__main__":
+    main()
