@@ -1,0 +1,340 @@
+"""The one door to the operating system: nothing else in Octavo opens, syncs, renames or unlinks.
+
+``Disk`` says what there is, ``RealDisk`` does it; tests put a simulated disk in its place.
+
+What a power cut leaves, and so what the callers of this module have to order:
+
+- the bytes of a file are durable after ``AppendFile.sync`` (or ``sync_file``), its *name* only
+  after ``sync_dir`` of the directory that holds it; the two are independent of each other;
+- ``rename``, ``link`` and ``unlink`` are visible at once and durable after ``sync_dir`` of each
+  directory concerned. They are separate calls, so that one ``sync_dir`` can serve many of them;
+- a sync that raised is never tried again: the system may have dropped the pages and forgotten
+  it, and would answer "fine" the second time. The file counts as ending at its last good sync.
+
+Paths are ``str``. Descriptors are close-on-exec. Interrupted calls are retried by Python. A
+missing file raises FileNotFoundError; other OSErrors pass through unchanged, for the caller
+knows what they mean to it. A symbolic link, FIFO or device where a file of ours must be raises
+Corruption and is never waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from octavo.files.errors import Corruption
+from octavo.files.file_lock import FileLock, lock_file
+from octavo.files.file_system import PROBE_PREFIX, refuse_unsupported
+from octavo.files.open_file import (
+    OPEN_FLAGS,
+    AppendFile,
+    Buffer,
+    RealFile,
+    open_regular,
+    sync_data,
+    sync_directory,
+)
+
+__all__ = [
+    "PROBE_PREFIX",
+    "TEMPORARY_SUFFIX",
+    "AppendFile",
+    "Buffer",
+    "Disk",
+    "FileLock",
+    "RealDisk",
+    "directory_of",
+]
+
+TEMPORARY_SUFFIX = ".tmp"
+"""``write_atomically`` writes here first; such a file left by a crash may be removed."""
+
+
+def directory_of(path: str) -> str:
+    """The directory that holds the name ``path``: what ``sync_dir`` needs after a change of it."""
+    stripped = path.rstrip("/")
+    if not stripped:
+        return "/" if path else "."
+    return os.path.dirname(stripped) or "."
+
+
+# ---------------------------------------------------------------- what a disk can do
+
+
+class Disk(ABC):
+    """What Octavo asks of an operating system. Calls may come from any thread."""
+
+    @abstractmethod
+    def create(self, path: str) -> AppendFile:
+        """A new, empty file. Raises FileExistsError. The name is durable after ``sync_dir``."""
+
+    @abstractmethod
+    def reopen(self, path: str, length: int) -> AppendFile:
+        """An existing file, to go on writing at ``length``; anything behind is cut off.
+
+        The cut is durable after ``sync``, and seen through every hard link of the file. Raises
+        Corruption where the file is shorter than ``length``.
+        """
+
+    @abstractmethod
+    def map(self, path: str) -> mmap.mmap | bytes:
+        """The whole file, read-only, as long as it is now; ``b""`` where it is empty.
+
+        No copy. It lives as long as any view of it, also when the file is unlinked meanwhile,
+        and holds one descriptor for that time (CPython's mmap keeps its own). Map only files
+        that are not cut any more: reading where a file no longer reaches kills the process.
+        """
+
+    @abstractmethod
+    def read(self, path: str, limit_bytes: int) -> bytes:
+        """The whole file. Raises Corruption where it has more than ``limit_bytes``."""
+
+    @abstractmethod
+    def pread(self, path: str, length: int, offset: int) -> bytes:
+        """Bytes [offset, offset + length); fewer where the file ends. Opens and closes."""
+
+    @abstractmethod
+    def size(self, path: str) -> int:
+        """Length in bytes."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool:
+        """Whether the name is there, whatever it names. Errors other than absence pass."""
+
+    @abstractmethod
+    def links(self, path: str) -> int:
+        """How many names the file has. More than one: never modify it in place."""
+
+    @abstractmethod
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    @abstractmethod
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name; a file that was ``target`` is replaced.
+
+        Atomic: whoever looks sees the old ``target`` or the new one. Nothing happens where
+        both are names of one file. Raises OSError EXDEV across file systems.
+        """
+
+    @abstractmethod
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name. Raises FileExistsError, OSError EXDEV or EMLINK."""
+
+    @abstractmethod
+    def unlink(self, path: str) -> None:
+        """Take a name away. The bytes go with the last name, descriptor and map."""
+
+    @abstractmethod
+    def sync_dir(self, path: str) -> None:
+        """Make every change of names in this directory durable. Never retry one that raised."""
+
+    @abstractmethod
+    def sync_file(self, path: str) -> None:
+        """Make the bytes of a file durable that someone else wrote and closed."""
+
+    @abstractmethod
+    def lock(self, path: str) -> FileLock:
+        """Lock a file, made where absent, against every other opener, in this process too.
+
+        Raises StoreLocked at once, naming the holder where it left its process id. Released by
+        the system when the process ends, however it ends. A forked child does not hold it.
+        """
+
+    @abstractmethod
+    def free_bytes(self, path: str) -> int:
+        """Room for this user on the file system of ``path``."""
+
+    @abstractmethod
+    def check_supported(self, path: str) -> None:
+        """Raise Misuse, naming the file system, where the directory ``path`` cannot hold a store.
+
+        Tries hard links, flock, mmap and directory sync with a file of its own: some 10 calls.
+        """
+
+    @abstractmethod
+    def _make_directory(self, path: str) -> None:
+        """Make one directory and make its name durable; one that is there already is fine."""
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and those above it, all of them durable. One that exists is fine.
+
+        Raises FileExistsError or NotADirectoryError where a file is in the way.
+        """
+        missing = []
+        at = path
+        while not self.exists(at):
+            missing.append(at)
+            if directory_of(at) == at:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), at)
+            at = directory_of(at)
+        # A killed process may have left the lowest one visible but not yet durable.
+        self._sync_inherited(directory_of(at))
+        for directory in reversed(missing or [path]):
+            self._make_directory(directory)
+
+    def _sync_inherited(self, path: str) -> None:
+        """Sync a directory in which a name was found that we may have made before a crash."""
+        try:
+            self.sync_dir(path)
+        except OSError as error:
+            # Where this cannot be done _make_directory makes nothing: the name is not ours.
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
+                raise
+
+    def write_atomically(self, path: str, data: Buffer) -> None:
+        """Put ``data`` under ``path``, durably: after a crash there is the old file or the new.
+
+        Costs a file sync and a directory sync. One writer of a path at a time. On OSError the
+        old file is there, or (only the directory sync failed) the new one, perhaps not durably.
+        """
+        temporary = path + TEMPORARY_SUFFIX
+        with contextlib.suppress(FileNotFoundError):
+            self.unlink(temporary)  # never write into it: it may have other names
+        file = self.create(temporary)
+        try:
+            try:
+                file.write_all(data)
+                file.sync()
+            finally:
+                file.close()
+            self.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):  # the error that matters is the first one
+                self.unlink(temporary)
+            raise
+        self.sync_dir(directory_of(path))
+
+
+# ---------------------------------------------------------------- the operating system
+
+
+@contextlib.contextmanager
+def _opened(path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+    fd = open_regular(path, flags)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _pread_all(fd: int, length: int, offset: int) -> bytes:
+    first = os.pread(fd, length, offset)
+    if len(first) == length or not first:
+        return first
+    parts = [first]
+    had = len(first)
+    while had < length and (more := os.pread(fd, length - had, offset + had)):
+        parts.append(more)
+        had += len(more)
+    return b"".join(parts)
+
+
+class RealDisk(Disk):
+    """The operating system's file systems. Has no state of its own."""
+
+    def create(self, path: str) -> AppendFile:
+        return RealFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666))
+
+    def reopen(self, path: str, length: int) -> AppendFile:
+        file = RealFile(path, open_regular(path, os.O_RDWR))
+        try:
+            size = os.fstat(file.fd).st_size
+            if size < length:
+                raise Corruption(path, size, "file too short", expected=length, found=size)
+            file.truncate(length)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def map(self, path: str) -> mmap.mmap | bytes:
+        with _opened(path) as fd:
+            length = os.fstat(fd).st_size
+            return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
+
+    def read(self, path: str, limit_bytes: int) -> bytes:
+        with _opened(path) as fd:
+            # The size is asked first, so that what is refused is not read before.
+            size = os.fstat(fd).st_size
+            if size <= limit_bytes:
+                found = _pread_all(fd, size + 1, 0)
+                if len(found) <= limit_bytes:
+                    return found
+                size = len(found)
+        raise Corruption(path, limit_bytes, "file too large", expected=limit_bytes, found=size)
+
+    def pread(self, path: str, length: int, offset: int) -> bytes:
+        with _opened(path) as fd:
+            # A length read from a damaged file must not decide how much memory is taken.
+            room = max(os.fstat(fd).st_size - offset, 0)
+            return _pread_all(fd, min(length, room), offset)
+
+    def size(self, path: str) -> int:
+        return os.lstat(path).st_size
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def links(self, path: str) -> int:
+        return os.lstat(path).st_nlink
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = _open_directory(path)
+        try:
+            sync_directory(fd)
+        finally:
+            os.close(fd)
+
+    def sync_file(self, path: str) -> None:
+        with _opened(path) as fd:
+            sync_data(fd)
+
+    def lock(self, path: str) -> FileLock:
+        return lock_file(path)
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def check_supported(self, path: str) -> None:
+        refuse_unsupported(path)
+
+    def _make_directory(self, path: str) -> None:
+        if os.path.isdir(path):
+            return
+        # Opened first: where its parent cannot be synced a directory is not made at all.
+        fd = _open_directory(directory_of(path))
+        try:
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                if not os.path.isdir(path):
+                    raise
+            sync_directory(fd)
+        finally:
+            os.close(fd)
+
+
+def _open_directory(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,0 +1,172 @@
+"""Open files: what is appended to and read at the same time. Opened by disk.py only."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn
+
+from octavo.files.errors import Corruption
+
+Buffer = bytes | bytearray | memoryview
+
+# Opening a FIFO must not wait for its other end; regular files do not mind O_NONBLOCK.
+OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class AppendFile(ABC):
+    """A file that is written at its end and can be read at the same time.
+
+    One thread at a time may write; any number may ``pread``, ``sync`` and ``close`` beside it.
+    A call that is under way while another thread closes the file ends normally: the descriptor
+    goes when its last user is done, and its number is never given to another file before.
+    """
+
+    __slots__ = ("__weakref__", "fd", "path", "pread", "pwrite", "write")
+
+    path: str
+    """As it was at opening; a later rename does not change it."""
+    fd: int
+    """The descriptor; -1 once closed, and where there is none."""
+    write: Callable[[Buffer], int]
+    """Writes at the end, answers how many bytes were taken: may be fewer than given. The bare
+    system call, for hot paths. Look it up for each write: ``close`` replaces it."""
+    pread: Callable[[int, int], bytes]
+    """(length, offset) -> bytes; fewer only where the file ends, or beyond 2 GiB in one call.
+    Takes memory for ``length`` bytes first: check a length that comes from a file before."""
+    pwrite: Callable[[Buffer, int], int]
+    """(bytes, offset) -> bytes taken; the end for ``write`` stays where it is."""
+
+    def write_all(self, buf: Buffer) -> None:
+        """Write all of ``buf`` at the end. On OSError the file may hold a part of it."""
+        taken = self.write(buf)
+        total = memoryview(buf).nbytes
+        if taken == total:
+            return
+        view = memoryview(buf).cast("B")
+        while taken < total:
+            taken += self._some(self.write(view[taken:]))
+
+    def pwrite_all(self, buf: Buffer, offset: int) -> None:
+        """Write all of ``buf`` at ``offset``. On OSError the file may hold a part of it."""
+        taken = self.pwrite(buf, offset)
+        total = memoryview(buf).nbytes
+        if taken == total:
+            return
+        view = memoryview(buf).cast("B")
+        while taken < total:
+            taken += self._some(self.pwrite(view[taken:], offset + taken))
+
+    def _some(self, taken: int) -> int:
+        if taken <= 0:  # or the loops above would never end
+            raise OSError(errno.EIO, "a write took nothing and gave no error", self.path)
+        return taken
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Make the bytes and the length durable; not the name. Never retry one that raised."""
+
+    @abstractmethod
+    def truncate(self, length: int) -> None:
+        """Cut the file (or lengthen it with zeros) to ``length`` and write from there on."""
+
+    def close(self) -> None:
+        """Give the descriptor back, without syncing. Idempotent; later calls raise EBADF."""
+        self.write = self.pread = self.pwrite = partial(_refuse, self.path)
+        self.fd = -1
+
+
+def _refuse(path: str, *_: object) -> NoReturn:
+    raise OSError(errno.EBADF, "the file was closed", path)
+
+
+# ---------------------------------------------------------------- the operating system
+
+
+if sys.platform == "darwin":
+
+    def sync_data(fd: int) -> None:
+        # fsync leaves the bytes in the drive's cache; not every file system knows the real thing.
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                raise
+            os.fsync(fd)
+
+    sync_directory = sync_data
+else:
+    sync_data = os.fdatasync
+    sync_directory = os.fsync
+
+
+def open_regular(path: str, flags: int) -> int:
+    """A descriptor of a regular file; Corruption where something else is there."""
+    try:
+        fd = os.open(path, flags | OPEN_FLAGS, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP and os.path.islink(path):
+            raise _not_a_file(path, "symbolic link") from None
+        if error.errno == errno.ENXIO:
+            raise _not_a_file(path, "socket or device") from None
+        raise
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise _not_a_file(path, "FIFO" if stat.S_ISFIFO(mode) else "device")
+
+
+def _not_a_file(path: str, found: str) -> Corruption:
+    return Corruption(path, 0, "not a file", expected="regular file", found=found)
+
+
+class _Descriptor(int):
+    """A descriptor that is closed when nobody refers to it any more.
+
+    The bound calls of a RealFile refer to it, and so does a call under way: therefore close()
+    in one thread cannot pull the descriptor from under a read in another, nor can a new file
+    take over its number while that read still goes to it.
+    """
+
+    __slots__ = ()
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # Nothing that was promised durable hangs on what close() says: that is sync's work.
+        with contextlib.suppress(OSError):
+            close(self)
+
+
+class RealFile(AppendFile):
+    """An AppendFile on a descriptor."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = owned = _Descriptor(fd)
+        self.write = partial(os.write, owned)
+        self.pread = partial(os.pread, owned)
+        self.pwrite = partial(os.pwrite, owned)
+
+    def sync(self) -> None:
+        fd = self.fd  # keeps it open to the end of the call
+        if fd < 0:
+            _refuse(self.path)
+        sync_data(fd)
+
+    def truncate(self, length: int) -> None:
+        fd = self.fd
+        if fd < 0:
+            _refuse(self.path)
+        os.ftruncate(fd, length)
+        os.lseek(fd, length, os.SEEK_SET)
