@@ -239,13 +239,17 @@ class Bookie(TurnActor):
         """The Inker has a new file. Called on the thread that holds the Bookie's turn."""
         self.view = replace(self.view, journal=journal)
 
-    def ledger_changed(self, manifest: LedgerManifest, saved: LevelZero | None) -> None:
+    def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> None:
         """The Penciller installed files; a table that is in them now leaves memory."""
-        frozen = self.view.frozen
-        if saved is not None:
-            frozen = tuple(table for table in frozen if table is not saved.table)
-        self.view = replace(self.view, frozen=frozen, ledger=manifest)
-        self._pace()
+        self.enter()
+        try:
+            frozen = self.view.frozen
+            if saved is not None:
+                frozen = tuple(table for table in frozen if table is not saved.table)
+            self.view = replace(self.view, frozen=frozen, ledger=manifest)
+            self._pace()
+        finally:
+            self.leave()
 
     # ------------------------------------------------------------ reading, in any thread
 
@@ -399,3 +403,20 @@ class Bookie(TurnActor):
         self.register.release(number)
         if self.penciller.actor.delete_pending:
             self.penciller.send(Penciller.sweep)
+
+    # ------------------------------------------------------------ closing
+
+    def close(self, save_from_rows: int) -> None:
+        """Refuse what comes, save memory if a replay would take long, make all durable."""
+        self.enter()
+        try:
+            self.closed = True
+            if len(self.view.recent.rows) >= save_from_rows:
+                self.push()
+        finally:
+            self.leave()
+        if self.clerk is not None:
+            self.clerk.actor.closing = True
+            self.clerk.actor.runner.abandon("merge")
+            self.clerk.call(PencillerClerk.save_all)
+        self.inker.actor_ref.call(Inker.close)

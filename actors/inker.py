@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -74,6 +75,14 @@ class Inker(TurnActor):
         self._incompressible = 0
         self._sealing = False
         self._last = 0
+
+    def begin(self, view: JournalView, following: int) -> None:
+        """Take over the files that are there; the next sqn is ``following``."""
+        self.view = view
+        if self.active is None:
+            self._activate(self.new_file(following))
+        else:
+            self._aim(self.active)
 
     # ------------------------------------------------------------ appending
 
@@ -311,6 +320,24 @@ class Inker(TurnActor):
         """The newest sqn given; 0 if there was none."""
         active = self.active
         return active.base + len(active.offsets) - 2 if active is not None else self._last
+
+    def stretch_end(self, since: int, upto: int, records: int) -> int | None:
+        """The sqn that ends a stretch of about ``records`` records above ``since``, at most
+        ``upto``; None if no record is there. O(log files)."""
+        first = max(bisect_right(self.view.bases, since + 1) - 1, 0)
+        room, end = records, None
+        for file in self.view.files[first:]:
+            if file.base > upto:
+                break
+            last = file.base + len(file.offsets or file.ensure_open()[1]) - 2
+            low = max(since + 1, file.base)
+            if last < low:
+                continue
+            end = min(last, upto, low + room - 1)
+            room -= end - low + 1
+            if room <= 0:
+                break
+        return end
 
     # ------------------------------------------------------------ closing
 

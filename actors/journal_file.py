@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors import recovery
 from octavo.actors.group_commit import GroupCommit
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import Ref, TurnActor
@@ -219,7 +220,7 @@ class JournalFile(TurnActor):
         """
         from octavo.actors.inker import Inker
 
-        stem = self.name.removesuffix(".log")
+        stem = self.name.rpartition(".")[0]
         try:
             self.commit.wait_durable(self.offsets[-1], self.DEADLINE_SECONDS)
             count = len(self.offsets) - 1
@@ -295,14 +296,21 @@ class JournalFile(TurnActor):
             return mapped, offsets
         mapped = self._open_files.opened(self)
         if not self.offsets:
-            view = memoryview(mapped)
-            trailer = cdb.read_trailer(
-                bytes(view[-cdb.TRAILER_BYTES :]), len(view), self.path
-            )
-            stored = view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES]
-            offsets = cdb.read_offsets(stored, trailer, self.path)
+            offsets = self._sealed_offsets(memoryview(mapped))
         self.reading = (mapped, offsets)
         return mapped, offsets
+
+    def _sealed_offsets(self, view: memoryview) -> Sequence[int]:
+        try:
+            trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), self.path)
+            stored = view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES]
+            return cdb.read_offsets(stored, trailer, self.path)
+        except Corruption as wrong:
+            log.warning("%s; reading record by record instead: repair the store", wrong)
+            offsets, notes = recovery.rebuilt_offsets(view, self.path, self.seed)
+            for note in notes:
+                log.warning("%s", note)
+            return offsets
 
     def raw(self, relative: int) -> tuple[bytes | memoryview, int]:
         """(bytes of a record, its offset): at most one system call, no more than one copy."""

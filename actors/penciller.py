@@ -74,7 +74,7 @@ class Penciller(TurnActor):
         self._jobs = 0
         self._cursor: dict[int, bytes] = {}  # level: where the last merge out of it ended
 
-    def adopt(self, names: Sequence[LedgerEntry]) -> None:
+    def adopt(self) -> None:
         """Start an actor for each file of the manifest. No file is touched. O(files)."""
         levels = tuple(
             tuple(replace(entry, file=self._start_file(entry.name)) for entry in level)
@@ -153,7 +153,8 @@ class Penciller(TurnActor):
     def install_level_zero(self, task: LevelZero, files: Sequence[dict[str, Any]]) -> None:
         """The table is in ``files`` now; the ledger is persisted up to its last sqn."""
         self._install(self._entries(files, 0), (), task.upto)
-        self.tables.remove(task)
+        if task in self.tables:
+            self.tables.remove(task)
 
     def install_merge(self, task: Merge, files: Sequence[dict[str, Any]]) -> None:
         """The inputs are replaced by ``files``; their old files are delete_pending."""

@@ -1,0 +1,104 @@
+"""Octavo: an embedded, event-sourced key-value store with snapshots that fold.
+
+``octavo.open(path)`` gives a Store. Everything else is reached from it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from octavo.actors.view import Head
+    from octavo.batch import Batch
+    from octavo.bucket import Bucket
+    from octavo.changes import Change
+    from octavo.files.errors import (
+        AskCycle,
+        AskTimeout,
+        Closed,
+        Conflict,
+        Corruption,
+        Fenced,
+        HistoryCompacted,
+        Misuse,
+        OctavoError,
+        SnapshotExpired,
+        StorageFailed,
+        StorageFull,
+        StoreLocked,
+        UnsupportedFormat,
+    )
+    from octavo.snapshot import Snapshot, SnapshotBucket
+    from octavo.store import Store, open
+    from octavo.verify import Report
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "octavo.store": ("Store", "open"),
+    "octavo.bucket": ("Bucket",),
+    "octavo.snapshot": ("Snapshot", "SnapshotBucket"),
+    "octavo.batch": ("Batch",),
+    "octavo.changes": ("Change",),
+    "octavo.verify": ("Report",),
+    "octavo.actors.view": ("Head",),
+    "octavo.files.errors": (
+        "AskCycle",
+        "AskTimeout",
+        "Closed",
+        "Conflict",
+        "Corruption",
+        "Fenced",
+        "HistoryCompacted",
+        "Misuse",
+        "OctavoError",
+        "SnapshotExpired",
+        "StorageFailed",
+        "StorageFull",
+        "StoreLocked",
+        "UnsupportedFormat",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AskCycle",
+    "AskTimeout",
+    "Batch",
+    "Bucket",
+    "Change",
+    "Closed",
+    "Conflict",
+    "Corruption",
+    "Fenced",
+    "Head",
+    "HistoryCompacted",
+    "Misuse",
+    "OctavoError",
+    "Report",
+    "Snapshot",
+    "SnapshotBucket",
+    "SnapshotExpired",
+    "StorageFailed",
+    "StorageFull",
+    "Store",
+    "StoreLocked",
+    "UnsupportedFormat",
+    "__version__",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, so that what reads only a snapshot's files loads no actor.
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'octavo' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,36 @@
+"""``sync=seconds``: a thread that bounds how much a power cut can take."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from octavo.actors.inker import Inker
+from octavo.files.errors import OctavoError
+
+log = logging.getLogger("octavo.sync")
+
+
+class IntervalSync:
+    """Every ``seconds`` makes durable what was written. Its thread sleeps, or is in fsync."""
+
+    def __init__(self, inker: Inker, seconds: float) -> None:
+        self._inker = inker
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="octavo-sync", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            try:
+                self._inker.make_durable(self._inker.last_sqn, 600.0)
+            except OctavoError as error:
+                # The next put or sync meets the same failure and raises it to its caller.
+                log.error("the interval's sync failed: %s", error)
+                return
+
+    def stop(self) -> None:
+        """End the thread; waits for an fsync under way."""
+        self._stopped.set()
+        self._thread.join()

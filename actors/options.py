@@ -1,0 +1,69 @@
+"""The options of a store: their defaults, their bounds, and the errors that name them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from octavo.files.errors import Misuse
+
+MiB = 1 << 20
+Sync = Literal["none", "always"] | float
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a store behaves; none of them changes what its files mean."""
+
+    create: bool = True
+    """Make the store if the directory holds none."""
+    sync: Sync = "none"
+    """When an acknowledged write survives a power cut: "none" (when the operating system gets to
+    it; SIGKILL loses nothing), "always" (before the call returns), or seconds that bound it."""
+    roll_size_bytes: int = 128 * MiB
+    """A journal file is full at this size (1 MiB .. 3 GiB)."""
+    roll_count: int = 1 << 19
+    """... or with this many records (256 .. 4 M)."""
+    push_rows: int = 1 << 17
+    """Recent changes go from memory to the ledger at this many keys (64 .. 16 M)."""
+    push_bytes: int = 64 * MiB
+    """... or after this much journal (64 KiB .. 3 GiB)."""
+    read_cache_bytes: int = 64 * MiB
+    """Memory for recently read values; 0: no cache."""
+    max_open_files: int = 512
+    """Files that are mapped at once (8 .. 100,000); each map holds a descriptor."""
+    worker: bool = True
+    """Merge in a worker process; otherwise on a thread of this one."""
+
+    def __post_init__(self) -> None:
+        _whole("roll_size_bytes", self.roll_size_bytes, MiB, 3 << 30)
+        _whole("roll_count", self.roll_count, 256, 4 << 20)
+        _whole("push_rows", self.push_rows, 64, 16 << 20)
+        _whole("push_bytes", self.push_bytes, 64 << 10, 3 << 30)
+        _whole("read_cache_bytes", self.read_cache_bytes, 0, 1 << 40)
+        _whole("max_open_files", self.max_open_files, 8, 100_000)
+        if isinstance(self.sync, bool) or not (
+            self.sync in ("none", "always")
+            or (isinstance(self.sync, int | float) and 0 < self.sync <= 3600)
+        ):
+            raise Misuse(
+                f'sync={self.sync!r}: allowed are "none", "always", '
+                "or seconds above 0 and at most 3600"
+            )
+        for name in ("create", "worker"):
+            if not isinstance(getattr(self, name), bool):
+                raise Misuse(f"{name}={getattr(self, name)!r}: allowed are True and False")
+
+
+def options(given: dict[str, Any]) -> Options:
+    """Options from keywords. Raises Misuse that names an unknown or impossible one."""
+    known = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in known:
+            raise Misuse(f"unknown option {name!r}; known are: {', '.join(known)}")
+    return Options(**given)
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise Misuse(f"{name}={value!r}: allowed is a whole number from {low} to {high}")

@@ -1,0 +1,146 @@
+"""A reader bound to one state of the store: what snapshots and live iterators read through."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from octavo.actors import scan
+from octavo.actors.bookie import Bookie
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.view import Found, Head
+from octavo.files import ledger_key, record
+from octavo.files.errors import Closed, Corruption, SnapshotExpired
+
+LEASE_SECONDS = 900.0
+
+
+class Reader:
+    """Everything at or below ``sqn``, as of its making. Reads in the caller's thread.
+
+    Holds a lease: until it ends, no file that is needed goes. Released by close(), by garbage
+    collection, or by expiry; after that every read raises, it never gives other data.
+    """
+
+    def __init__(self, bookie: Bookie, lease_seconds: float, *, renewing: bool = False) -> None:
+        self._bookie = bookie
+        self._register = bookie.register
+        self._lease = lease_seconds
+        self._renewing = renewing
+        self._closed = False
+        self.number, self.view, self.sqn, self.now_ms = bookie.snapshot(lease_seconds)
+        # Only an append: a collector may run inside any turn, so it must not ask for one.
+        self._finalizer = weakref.finalize(self, bookie.ended.append, self.number)
+        self._finalizer.atexit = False
+
+    def check(self) -> None:
+        """Raise Closed or SnapshotExpired if this may no longer be read."""
+        if self._closed:
+            raise Closed("the snapshot was closed")
+        if not self._register.is_live(self.number):
+            if self._bookie.closed:
+                raise Closed("the store is closed")
+            raise SnapshotExpired(
+                f"the snapshot's lease of {self._lease:g} s ran out; "
+                "take a new one, or renew in time"
+            )
+
+    def renew(self, lease_seconds: float | None = None) -> None:
+        """The lease begins anew. Raises SnapshotExpired if it had ended."""
+        self.check()
+        self._lease = lease_seconds or self._lease
+        self._register.renew(self.number, self._lease)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Value of a live ledger key, or None."""
+        with self._reading():
+            found = self.view.get(key, self.sqn, self.now_ms)
+        return None if found is None else found[0]
+
+    def head(self, key: bytes) -> Head | None:
+        """Head of a live ledger key, or None."""
+        with self._reading():
+            return self.view.head(key, self.sqn, self.now_ms)
+
+    def windows(self, bound: scan.Bounds) -> Iterator[scan.Window]:
+        """Windows of live rows: see scan.windows."""
+        found = scan.windows(self.view, self.sqn, self.now_ms, bound, self._bookie.slice)
+        while True:
+            with self._reading():
+                if self._renewing:
+                    self._register.renew(self.number, self._lease)
+                window = next(found, None)
+            if window is None:
+                return
+            yield window
+
+    def values(
+        self, bucket: bytes, keys: Iterable[bytes], found: Iterable[Found]
+    ) -> Iterator[bytes]:
+        """Values of rows of a window, in their order. One journal read each."""
+        self.check()
+        file_of = self.view.journal.file_of
+        blen = len(bucket)
+        value_of = record.value_of
+        try:
+            for key, row in zip(keys, found, strict=True):
+                sqn = row.sqn
+                file = file_of(sqn)
+                data, at = file.raw(sqn - file.base)
+                value = value_of(data, file.seed ^ at, bucket + key, blen)
+                yield self._value_with_care(file, sqn, key) if value is None else value
+        except FileNotFoundError:
+            self.check()
+            raise
+
+    @staticmethod
+    def _value_with_care(file: JournalFile, sqn: int, key: bytes) -> bytes:
+        whole = file.record(sqn)
+        if whole.key != key:
+            raise Corruption(
+                file.path,
+                0,
+                f"sqn {sqn} is of another key than the ledger says",
+                expected=key[:80],
+                found=whole.key[:80],
+            )
+        return whole.value
+
+    def buckets(self) -> Iterator[bytes]:
+        """Names of the buckets that hold a live key, in byte order. O(buckets) for the ledger,
+        O(keys) for memory."""
+        prefixes: set[bytes] = set()
+        with self._reading():
+            for table in (self.view.recent, *self.view.frozen):
+                for key in list(table.rows):
+                    prefixes.add(key[: ledger_key.end_of_prefix(key)])
+            for level in self.view.ledger.levels:
+                for entry in level:
+                    prefixes.update(entry.file.reader().prefixes())
+        for prefix in sorted(prefixes):
+            if prefix[0] != ledger_key.STANDARD:
+                continue
+            bound = scan.bounds(prefix, None, None, None, False)
+            if next(self.windows(bound), None) is not None:
+                yield ledger_key.split(prefix)[1]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self.check()
+        try:
+            yield
+        except FileNotFoundError:
+            # Only an expired lease lets a file go that this view names.
+            self.check()
+            raise
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            if self._finalizer.detach() is not None:
+                self._bookie.release(self.number)
+
+

@@ -1,0 +1,179 @@
+"""What a stopped process left behind in the journal, found again at start-up."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from dataclasses import dataclass, field
+
+from octavo.files import cdb, record
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.manifest.journal_manifest import JournalManifest
+
+log = logging.getLogger("octavo.recovery")
+
+LOG = ".log"
+SEALED = ".cdb"
+
+
+@dataclass(slots=True)
+class Tail:
+    """A journal file that the manifest does not know: younger than all that it knows."""
+
+    name: str
+    base_sqn: int
+    seed: int
+    sealed: bool
+    offsets: array[int]
+    headers: list[tuple[int, record.Header]] = field(default_factory=list)
+
+    @property
+    def last_sqn(self) -> int:
+        return self.base_sqn + len(self.offsets) - 2
+
+
+@dataclass(slots=True)
+class Found:
+    """The journal's unknown part, and everything that was not as it should be."""
+
+    tails: list[Tail]
+    notes: list[str]
+    strays: list[str]  # files that no manifest and no rule claims; left alone
+
+
+def identity(name: str) -> tuple[int, int] | None:
+    """(base sqn, seed) from a journal file's name; None: not such a name."""
+    stem, dot, kind = name.rpartition(".")
+    parts = stem.split("-")
+    if dot + kind not in (LOG, SEALED) or [len(part) for part in parts] != [16, 16]:
+        return None
+    try:
+        return int(parts[0], 16), int(parts[1], 16)
+    except ValueError:
+        return None
+
+
+def find_tails(
+    disk: Disk, directory: str, manifest: JournalManifest, *, headers_above: int
+) -> Found:
+    """Scan the journal files that the manifest does not list.
+
+    Headers of records above ``headers_above`` are kept for replay. O(bytes not yet sealed).
+    Damage is stepped over and noted; only a last fragment, and a batch that is not whole, are
+    cut. Raises UnsupportedFormat.
+    """
+    known = {entry.name for entry in manifest.entries}
+    newest = max((entry.last_sqn for entry in manifest.entries), default=0)
+    found = Found([], [], [])
+    names = set(disk.listdir(directory))
+    for missing in sorted(known - names):
+        found.notes.append(f"{directory}/{missing}: a journal file is missing; its values are lost")
+    candidates = []
+    for name in sorted(names - known):
+        who = identity(name)
+        if who is None:
+            continue
+        base, seed = who
+        if base <= newest:
+            found.strays.append(name)
+        else:
+            candidates.append((base, seed, name))
+    for base, seed, name in sorted(candidates):
+        found.tails.append(_tail(disk, f"{directory}/{name}", name, base, seed, headers_above, found))
+    return found
+
+
+def _tail(
+    disk: Disk, path: str, name: str, base: int, seed: int, headers_above: int, found: Found
+) -> Tail:
+    buffer = disk.map(path)
+    view = memoryview(buffer)
+    if name.endswith(SEALED):
+        try:
+            trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), path)
+            stored = view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES]
+            return Tail(name, base, seed, True, array("I", cdb.read_offsets(stored, trailer, path)))
+        except Corruption as wrong:
+            found.notes.append(f"{wrong}: read record by record instead")
+    if len(view) < cdb.RECORDS_AT:
+        if len(view):
+            found.notes.append(f"{path}: cut short in its header; it held no record")
+        return Tail(name, base, seed, False, array("I", (cdb.RECORDS_AT,)))
+    try:
+        header = cdb.read_header(view[: cdb.RECORDS_AT], path)
+        if (header.base_sqn, header.seed) != (base, seed):
+            found.notes.append(f"{path}: its header is another file's; the name is believed")
+    except Corruption as wrong:
+        found.notes.append(f"{wrong}: its name is believed instead")
+    return _scanned(view, path, name, base, seed, headers_above, found)
+
+
+def rebuilt_offsets(view: memoryview, path: str, seed: int) -> tuple[array[int], list[str]]:
+    """(offsets, notes) of a sealed file whose own are damaged, read record by record.
+
+    O(bytes). Raises Corruption where no record is found at all.
+    """
+    found = Found([], [], [])
+    tail = _scanned(view, path, path, 0, seed, 1 << 63, found)
+    if len(tail.offsets) < 2:
+        raise Corruption(path, cdb.RECORDS_AT, "no whole record in a sealed journal file")
+    # Behind the records stand tables, which are no damage.
+    return tail.offsets, [note for note in found.notes if "torn tail" not in note]
+
+
+def _scanned(
+    view: memoryview, path: str, name: str, base: int, seed: int, headers_above: int, found: Found
+) -> Tail:
+    damages: list[cdb.Damage] = []
+    starts: dict[int, tuple[int, int]] = {}
+    headers: list[tuple[int, record.Header]] = []
+    groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
+    sizes: list[int] = []
+    for at, end, head in cdb.scan(view, cdb.RECORDS_AT, len(view), seed, damages):
+        relative = head.relative_sqn
+        if relative > len(view) // record.FIXED_BYTES or (
+            starts and relative <= next(reversed(starts))
+        ):
+            found.notes.append(f"{path} at offset {at}: record {relative} is out of order")
+            continue
+        starts[relative] = (at, end)
+        if base + relative > headers_above:
+            headers.append((base + relative, head))
+        if head.batch is not None:
+            position, length = head.batch
+            if position == 0 or not groups or groups[-1][0] != relative - position:
+                groups.append([relative - position])
+                sizes.append(length)
+            groups[-1].append(relative)
+    broken: set[int] = set()
+    for group, length in zip(groups, sizes, strict=True):
+        if len(group) - 1 != length:
+            broken.update(group[1:])
+            found.notes.append(
+                f"{path}: a batch of {length} is not whole ({len(group) - 1} are there): dropped"
+            )
+    for damage in damages:
+        torn = damage.end >= len(view)
+        found.notes.append(
+            f"{path} at offset {damage.start}: "
+            + (f"torn tail of {damage.end - damage.start} bytes cut" if torn else
+               f"{damage.end - damage.start} bytes damaged ({damage.what}) and skipped")
+        )
+    for relative in broken:
+        del starts[relative]
+    offsets = _offsets(starts)
+    kept = [(sqn, head) for sqn, head in headers if sqn - base not in broken]
+    return Tail(name, base, seed, False, offsets, kept)
+
+
+def _offsets(starts: dict[int, tuple[int, int]]) -> array[int]:
+    """Offsets by relative number; a number that is not there gets an empty range."""
+    offsets = array("I")
+    end = cdb.RECORDS_AT
+    for relative, (at, stop) in starts.items():
+        # A hole begins where the record behind it does, so the one before may end early.
+        offsets.extend([at] * (relative + 1 - len(offsets)))
+        end = stop
+    offsets.append(end)
+    return offsets

@@ -1,0 +1,410 @@
+"""Start-up and shut-down of a store: which actor comes when, and what each finds.
+
+    lock, identity
+    Inker        journal manifest, then journal files younger than it
+    Penciller    ledger manifest, then ledger files that no manifest names (swept)
+    replay       journal records above the ledger's persisted sqn: sealed files straight into
+                 ledger files, the rest into memory
+    Bookie       ready
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from octavo.actors import recovery
+from octavo.actors.bookie import Bookie, Limits
+from octavo.actors.inker import CEILING_STEP, Inker, started_file
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.open_files import OpenFiles
+from octavo.actors.options import Options
+from octavo.actors.penciller import LevelZero, Penciller
+from octavo.actors.penciller_clerk import MAX_FILE_ROWS, PencillerClerk
+from octavo.actors.read_cache import ReadCache
+from octavo.actors.runtime import Ref
+from octavo.actors.view import JournalView, View
+from octavo.actors.worker import JobRunner
+from octavo.files import ledger_key, record
+from octavo.files.disk import Disk, FileLock
+from octavo.files.errors import Closed, Corruption, Misuse, UnsupportedFormat
+from octavo.manifest import change_log
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.register import SnapshotRegister
+
+log = logging.getLogger("octavo")
+
+FORMAT_VERSION = 1
+IDENTITY = "OCTAVO"
+_RESUME_BELOW_BYTES = 4 << 20
+_SAVE_FROM_ROWS = 1 << 14
+
+
+@dataclass(slots=True)
+class Running:
+    """The parts of an open store, for its owner to use and to shut down."""
+
+    path: str
+    options: Options
+    disk: Disk
+    lock: FileLock
+    identity: dict[str, object]
+    inker: Ref[Inker]
+    penciller: Ref[Penciller]
+    clerk: Ref[PencillerClerk]
+    bookie: Ref[Bookie]
+    runner: JobRunner
+    register: SnapshotRegister
+    open_files: OpenFiles
+    notes: list[str]
+    replayed: int
+
+
+def start(
+    path: str,
+    options: Options,
+    disk: Disk,
+    *,
+    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Running:
+    """Open the store at ``path``. Bounded by what is not yet in the ledger.
+
+    Raises StoreLocked, Misuse, UnsupportedFormat, Corruption, or the OSError of a directory that
+    cannot be used.
+    """
+    identity = _identify(path, options, disk)
+    lock = disk.lock(f"{path}/LOCK")
+    opening = _Opening(path, options, disk, clock_ms, monotonic)
+    try:
+        return opening.run(identity, lock)
+    except BaseException:
+        opening.undo()
+        lock.release()
+        raise
+
+
+def _identify(path: str, options: Options, disk: Disk) -> dict[str, object]:
+    """Read what the directory says it is, or make it a store."""
+    file = f"{path}/{IDENTITY}"
+    if not disk.exists(file):
+        if not options.create:
+            raise Misuse(f"path={path!r} holds no store, and create=False")
+        if disk.exists(path):
+            strangers = [n for n in disk.listdir(path) if n not in ("LOCK", "journal", "ledger")]
+            if strangers and not disk.exists(f"{path}/journal"):
+                raise Misuse(
+                    f"path={path!r} is a directory with other things in it "
+                    f"({strangers[0]!r}, ...); name an empty or a new one"
+                )
+        disk.mkdir(path)
+        disk.check_supported(path)
+        identity: dict[str, object] = {
+            "format": FORMAT_VERSION,
+            "id": f"{secrets.randbits(128):032x}",
+            "mode": "standard",
+        }
+        disk.write_atomically(file, json.dumps(identity).encode() + b"\n")
+        return identity
+    try:
+        found = json.loads(disk.read(file, 1 << 16))
+        version = found["format"]
+    except (ValueError, KeyError, TypeError):
+        raise Corruption(file, 0, "does not say which store this is") from None
+    if version != FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"{path}: a store of format {version}; this release knows format {FORMAT_VERSION}"
+        )
+    identity = dict(found)
+    return identity
+
+
+class _Opening:
+    """One attempt to open a store; what it started, it can undo."""
+
+    def __init__(
+        self,
+        path: str,
+        options: Options,
+        disk: Disk,
+        clock_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.path = path
+        self.options = options
+        self.disk = disk
+        self.clock_ms = clock_ms
+        self.open_files = OpenFiles(options.max_open_files)
+        self.runner = JobRunner(disk, in_process=not options.worker)
+        self.register = SnapshotRegister(monotonic)
+        self.notes: list[str] = []
+        self.refs: list[Ref[Inker] | Ref[Penciller] | Ref[PencillerClerk] | Ref[Bookie]] = []
+        self.bookie: Ref[Bookie] | None = None
+        self.replayed = 0
+
+    def undo(self) -> None:
+        """Let go of everything that a failed opening holds."""
+        self.runner.close()
+        for ref in self.refs:
+            ref.stop()
+
+    def run(self, identity: dict[str, object], lock: FileLock) -> Running:
+        journal, ledger = f"{self.path}/journal", f"{self.path}/ledger"
+        for directory in (journal, ledger):
+            self.disk.mkdir(f"{directory}/manifest")
+        found_journal = change_log.recover(self.disk, f"{journal}/manifest")
+        found_ledger = change_log.recover(self.disk, f"{ledger}/manifest")
+        self.notes += found_journal.notes + found_ledger.notes
+        epoch = max(found_journal.epoch, found_ledger.epoch) + 1
+        ledger_manifest = self._ledger_manifest(found_ledger, ledger)
+        journal_manifest = _replayed_journal(found_journal)
+        tails = recovery.find_tails(
+            self.disk, journal, journal_manifest, headers_above=ledger_manifest.persisted_sqn
+        )
+        self.notes += tails.notes
+        for note in self.notes:
+            log.warning("%s", note)
+        inker = self._start_inker(
+            journal, journal_manifest, tails, epoch, damaged=found_journal.damaged
+        )
+        penciller = self._start_penciller(ledger, ledger_manifest, epoch)
+        bookie, clerk = self._start_bookie(inker, penciller, tails)
+        self._sweep_orphans(ledger, penciller)
+        return Running(
+            self.path, self.options, self.disk, lock, identity, inker, penciller, clerk, bookie,
+            self.runner, self.register, self.open_files, self.notes, self.replayed,
+        )
+
+    # ------------------------------------------------------------ manifests
+
+    def _ledger_manifest(self, found: change_log.Recovered, directory: str) -> LedgerManifest:
+        """The ledger as far as its files are there; an empty one is rebuilt from the journal."""
+        try:
+            manifest = (
+                LedgerManifest.decode(found.snapshot) if found.snapshot else LedgerManifest.empty()
+            )
+            for change in found.changes:
+                manifest = manifest.apply(change)
+            manifest.check()
+        except Corruption as wrong:
+            self.notes.append(f"{wrong}: the ledger is rebuilt from the journal")
+            return LedgerManifest.empty()
+        names = set(self.disk.listdir(directory))
+        missing = [e.name for level in manifest.levels for e in level if e.name not in names]
+        if missing or found.damaged:
+            self.notes.append(
+                f"{directory}: {len(missing)} ledger files are missing ({', '.join(missing[:3])}), "
+                "or the manifest is damaged: the ledger is rebuilt from the journal"
+            )
+            return LedgerManifest.empty()
+        return manifest
+
+    def _begin_log(self, directory: str, epoch: int, snapshot: bytes) -> ChangeLog:
+        return ChangeLog.begin(self.disk, f"{directory}/manifest", epoch, snapshot)
+
+    # ------------------------------------------------------------ the Inker
+
+    def _start_inker(
+        self,
+        directory: str,
+        manifest: JournalManifest,
+        tails: recovery.Found,
+        epoch: int,
+        *,
+        damaged: bool,
+    ) -> Ref[Inker]:
+        newest = max(
+            [entry.last_sqn for entry in manifest.entries]
+            + [tail.last_sqn for tail in tails.tails]
+            + [0]
+        )
+        clean = newest + 1 == manifest.ceiling
+        following = newest + 1 if clean else max(manifest.ceiling, newest + 1)
+        if damaged:
+            # A ceiling may have been in what was lost.
+            following = max(following, newest + 1) + 2 * CEILING_STEP
+            clean = False
+        manifest = manifest.edit(ceiling=following + 2 * CEILING_STEP)
+        manifest = manifest.edit(added=tuple(self._sealed_entry(directory, t) for t in tails.tails if t.sealed))
+        ref = Inker.start(
+            self.disk, directory, manifest, self._begin_log(directory, epoch, manifest.encode()),
+            epoch, self.runner, self.open_files, self.clock_ms,
+            roll_size_bytes=self.options.roll_size_bytes,
+            roll_count=self.options.roll_count,
+            on_roll=self._rolled,
+        )
+        self.refs.append(ref)
+        inker: Inker = ref.actor
+        files = [self._known_file(inker, entry) for entry in manifest.entries]
+        for tail in tails.tails:
+            if tail.sealed:
+                continue
+            last = tail is tails.tails[-1]
+            resumes = (
+                last and clean and tail.name.endswith(recovery.LOG)
+                and tail.offsets[-1] < _RESUME_BELOW_BYTES and len(tail.offsets) > 1
+            )
+            if len(tail.offsets) == 1:
+                self.disk.unlink(f"{directory}/{tail.name}")
+                continue
+            file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
+            if resumes:
+                file.resume(tail.offsets)
+                inker.active = file
+            else:
+                file.recovered(tail.offsets)
+                inker.unsealed.append(file)
+            files.append(file)
+        files.sort(key=lambda file: file.base)
+        inker.begin(JournalView(tuple(f.base for f in files), tuple(files)), following)
+        return ref
+
+    def _sealed_entry(self, directory: str, tail: recovery.Tail) -> JournalEntry:
+        """A file that was sealed, but not yet entered in the manifest."""
+        return JournalEntry(
+            name=tail.name,
+            base_sqn=tail.base_sqn,
+            last_sqn=tail.last_sqn,
+            count=len(tail.offsets) - 1,
+            bytes=self.disk.size(f"{directory}/{tail.name}"),
+            seed=tail.seed,
+            state="sealed",
+        )
+
+    def _known_file(self, inker: Inker, entry: JournalEntry) -> JournalFile:
+        file = started_file(inker, entry.name, entry.base_sqn, entry.seed)
+        file.opened_sealed()
+        return file
+
+    def _rolled(self, view: JournalView) -> None:
+        if self.bookie is not None:
+            self.bookie.actor.journal_rolled(view)
+
+    # ------------------------------------------------------------ the Penciller and the Bookie
+
+    def _start_penciller(
+        self, directory: str, manifest: LedgerManifest, epoch: int
+    ) -> Ref[Penciller]:
+        ref = Penciller.start(
+            self.disk, directory, manifest, self._begin_log(directory, epoch, manifest.encode()),
+            epoch, self.open_files, self.register,
+        )
+        self.refs.append(ref)
+        ref.actor.adopt()
+        return ref
+
+    def _start_bookie(
+        self, inker: Ref[Inker], penciller: Ref[Penciller], tails: recovery.Found
+    ) -> tuple[Ref[Bookie], Ref[PencillerClerk]]:
+        persisted = penciller.actor.manifest.persisted_sqn
+        recent = self._replay(tails, persisted)
+        oldest = min((abs(sqn) for sqn in recent.rows.values()), default=0)
+        view = View(recent, (), penciller.actor.manifest, inker.actor.view)
+        limits = Limits(self.options.push_rows, self.options.push_bytes)
+        bookie = Bookie.start(
+            inker, penciller, self.register, ReadCache(self.options.read_cache_bytes), limits,
+            view, self.clock_ms,
+        )
+        self.refs.append(bookie)
+        self.bookie = bookie
+        clerk = PencillerClerk.start(
+            penciller, inker, self.runner, self.clock_ms, bookie.actor.ledger_installed
+        )
+        self.refs.append(clerk)
+        bookie.actor.clerk = clerk
+        self._rebuild(inker.actor, penciller, clerk, persisted, oldest)
+        recent.since = penciller.actor.manifest.persisted_sqn
+        inker.send(Inker.seal_next)
+        clerk.send(PencillerClerk.work)
+        return bookie, clerk
+
+    def _replay(self, tails: recovery.Found, persisted: int) -> MemoryTable:
+        """Memory as it was: the records of unsealed files that the ledger does not have."""
+        table = MemoryTable(persisted)
+        rows = table.rows
+        prefixes: dict[tuple[int, bytes], bytes] = {}
+        for tail in tails.tails:
+            for sqn, head in tail.headers:
+                bucket = (head.tag, head.bucket)
+                prefix = prefixes.get(bucket)
+                if prefix is None:
+                    prefix = prefixes[bucket] = ledger_key.prefix(*bucket)
+                plain = head.kind == record.PUT and not head.expiry_ms
+                rows[prefix + head.key] = sqn if plain else -sqn
+                self.replayed += 1
+            tail.headers.clear()
+        return table
+
+    def _rebuild(
+        self,
+        inker: Inker,
+        penciller: Ref[Penciller],
+        clerk: Ref[PencillerClerk],
+        persisted: int,
+        oldest: int,
+    ) -> None:
+        """Sealed journal files above the persisted sqn become ledger files directly."""
+        upto = oldest - 1 if oldest else inker.last_sqn
+        since = persisted
+        while since < upto:
+            stop = inker.stretch_end(since, upto, MAX_FILE_ROWS)
+            if stop is None:
+                return
+            clerk.actor.do(LevelZero(MemoryTable(since), since, stop))
+            self.replayed += stop - since
+            since = stop
+
+    def _sweep_orphans(self, directory: str, penciller: Ref[Penciller]) -> None:
+        """Ledger files that no manifest names: outputs of an interrupted merge, or replaced."""
+        named = {
+            entry.name for level in penciller.actor.manifest.levels for entry in level
+        }
+        for name in self.disk.listdir(directory):
+            if name.endswith(".sst") and name not in named:
+                self.disk.unlink(f"{directory}/{name}")
+
+
+def _replayed_journal(found: change_log.Recovered) -> JournalManifest:
+    manifest = JournalManifest.decode(found.snapshot) if found.snapshot else JournalManifest.empty()
+    for change in found.changes:
+        manifest = manifest.apply(change)
+    manifest.check()
+    return manifest
+
+
+def stop(running: Running) -> None:
+    """Shut down: nothing acknowledged is lost, and the next start is quick. Idempotent by its
+    caller. The lock is released whatever happens."""
+    bookie = running.bookie.actor
+    try:
+        bookie.close(_SAVE_FROM_ROWS)
+    finally:
+        try:
+            running.runner.close()
+            running.penciller.call(Penciller.close)
+        finally:
+            for ref in (running.clerk, running.bookie, running.penciller, running.inker):
+                ref.stop()
+            running.lock.release()
+
+
+
+
+def forked(running: Running) -> None:
+    """This process is a forked child: its copy of the store refuses everything.
+
+    Takes no lock (another thread may have held it when the fork came) and closes no descriptor
+    that the parent shares in effect: only the child's lock, which is the parent's, is left alone.
+    """
+    bookie, inker = running.bookie.actor, running.inker.actor
+    bookie.closed = True
+    inker.closing = True
+    inker.failed = Closed("this process was forked from the store's owner: open the store anew")
+    inker.active = None

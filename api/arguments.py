@@ -1,0 +1,132 @@
+"""What a Python programmer writes, checked and turned into what the actors take."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeVar
+
+from octavo.files.errors import Misuse
+from octavo.files.ledger_key import MAX_KEY_BYTES
+from octavo.files.record import MAX_METADATA_BYTES
+
+BytesLike = bytes | bytearray | memoryview
+Key = str | BytesLike
+Value = str | BytesLike
+MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
+"""3.75 GiB: a value fits one journal file."""
+_LATEST_MS = 1 << 48
+
+T = TypeVar("T")
+
+
+def to_bytes(name: str, value: object) -> bytes:
+    """Bytes of a str (UTF-8) or bytes-like argument. Raises Misuse that names it."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as wrong:
+            raise Misuse(f"{name}: {wrong}; a str is stored as its UTF-8 bytes") from None
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise Misuse(
+        f"{name} is a {type(value).__name__}; allowed are bytes, bytearray, memoryview and str"
+    )
+
+
+def to_key(key: object, bucket: bytes) -> bytes:
+    """Bytes of a key, its length checked. Raises Misuse."""
+    found = to_bytes("key", key)
+    if not found:
+        raise Misuse("key is empty; a key has at least one byte")
+    if len(found) + len(bucket) > MAX_KEY_BYTES:
+        raise Misuse(
+            f"key of {len(found)} bytes in a bucket named with {len(bucket)}: "
+            f"together at most {MAX_KEY_BYTES} are allowed"
+        )
+    return found
+
+
+def to_bucket(bucket: object) -> bytes:
+    """Bytes of a bucket's name; the empty one is the default bucket. Raises Misuse."""
+    found = to_bytes("bucket", bucket)
+    if len(found) >= MAX_KEY_BYTES:
+        raise Misuse(f"bucket name of {len(found)} bytes: at most {MAX_KEY_BYTES - 1} are allowed")
+    return found
+
+
+def to_value(value: object) -> bytes:
+    """Bytes of a value, its length checked. Raises Misuse."""
+    found = to_bytes("value", value)
+    if len(found) > MAX_VALUE_BYTES:
+        raise Misuse(f"value of {len(found)} bytes: at most {MAX_VALUE_BYTES} are allowed")
+    return found
+
+
+def to_metadata(metadata: object) -> bytes:
+    """Bytes of a put's metadata. Raises Misuse."""
+    found = to_bytes("metadata", metadata)
+    if len(found) > MAX_METADATA_BYTES:
+        raise Misuse(f"metadata of {len(found)} bytes: at most {MAX_METADATA_BYTES} are allowed")
+    return found
+
+
+def to_bound(name: str, bound: object) -> bytes | None:
+    """Bytes of one end of a range; None is unbounded. Raises Misuse."""
+    return None if bound is None else to_bytes(name, bound)
+
+
+def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
+    """Expiry in ms UTC, 0 for never, from a duration or a moment. Raises Misuse."""
+    if ttl is not None and expires_at is not None:
+        raise Misuse("ttl and expires_at are two ways to say one thing: give one of them")
+    if ttl is not None:
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 1e10:
+            raise Misuse(f"ttl={ttl!r}: allowed are seconds above 0")
+        return now_ms + max(int(ttl * 1000), 1)
+    if expires_at is None:
+        return 0
+    if isinstance(expires_at, datetime):
+        if expires_at.tzinfo is None:
+            raise Misuse("expires_at is a datetime without a time zone: give it one")
+        expires_at = int(expires_at.timestamp() * 1000)
+    if (
+        isinstance(expires_at, bool)
+        or not isinstance(expires_at, int)
+        or not 0 < expires_at < _LATEST_MS
+    ):
+        raise Misuse(f"expires_at={expires_at!r}: allowed are ms since 1970 UTC, or a datetime")
+    return expires_at
+
+
+def to_condition(if_sqn: object) -> int:
+    """The sqn of a condition; 0 is "absent". Raises Misuse."""
+    if isinstance(if_sqn, bool) or not isinstance(if_sqn, int) or if_sqn < 0:
+        raise Misuse(f"if_sqn={if_sqn!r}: allowed are sequence numbers, and 0 for absent")
+    return if_sqn
+
+
+def to_flag(name: str, value: object) -> bool:
+    """A bool. Raises Misuse that names it."""
+    if not isinstance(value, bool):
+        raise Misuse(f"{name}={value!r}: allowed are True and False")
+    return value
+
+
+def to_sync(sync: object) -> bool:
+    """A call's ``sync``: it can only strengthen the store's. Raises Misuse."""
+    return False if sync is None else to_flag("sync", sync)
+
+
+def to_lease(lease_seconds: object) -> float:
+    """A snapshot's lease. Raises Misuse."""
+    if (
+        isinstance(lease_seconds, bool)
+        or not isinstance(lease_seconds, int | float)
+        or not 0 < lease_seconds <= 366 * 86400
+    ):
+        raise Misuse(
+            f"lease_seconds={lease_seconds!r}: allowed are seconds above 0, at most a year"
+        )
+    return float(lease_seconds)

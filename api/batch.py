@@ -1,0 +1,120 @@
+"""Several writes that become visible and durable together, or not at all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+
+from octavo.actors.inker import Operation
+from octavo.actors.startup import Running
+from octavo.arguments import (
+    Key,
+    Value,
+    to_bucket,
+    to_condition,
+    to_expiry,
+    to_key,
+    to_metadata,
+    to_sync,
+    to_value,
+)
+from octavo.files import ledger_key
+from octavo.files.errors import Closed, Misuse
+from octavo.files.ledger_key import STANDARD
+from octavo.files.record import DELETE, PUT
+
+MAX_OPERATIONS = 1 << 20
+MAX_BYTES = 1 << 30
+_SYNC_TIMEOUT_SECONDS = 600.0
+
+
+class Batch:
+    """Collects operations on any buckets; leaving the ``with`` block writes them atomically.
+
+    An exception in the block, or ``discard()``, writes nothing. Memory holds the batch until it
+    is written: at most a million operations and 1 GiB.
+    """
+
+    def __init__(self, running: Running, *, sync: bool | None = None) -> None:
+        self._running = running
+        self._sync = to_sync(sync) or running.options.sync == "always"
+        self._operations: list[Operation] = []
+        self._ledger_keys: list[bytes] = []
+        self._conditions: list[tuple[int, int]] = []
+        self._bytes = 0
+        self._done = False
+        self.last_sqn = 0
+        """After the batch was written: the sqn of its last operation; 0 for an empty batch."""
+
+    def put(
+        self,
+        bucket: Key,
+        key: Key,
+        value: Value,
+        *,
+        metadata: bytes | str = b"",
+        ttl: float | None = None,
+        expires_at: int | datetime | None = None,
+        if_sqn: int | None = None,
+    ) -> None:
+        """As Bucket.put; b"" is the default bucket. Raises Misuse."""
+        name = to_bucket(bucket)
+        expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.clock_ms())
+        self._add(
+            (PUT, STANDARD, name, to_key(key, name), to_value(value), expiry, to_metadata(metadata)),
+            if_sqn,
+        )
+
+    def delete(self, bucket: Key, key: Key, *, if_sqn: int | None = None) -> None:
+        """As Bucket.delete. Raises Misuse."""
+        name = to_bucket(bucket)
+        self._add((DELETE, STANDARD, name, to_key(key, name), b"", 0, b""), if_sqn)
+
+    def _add(self, operation: Operation, if_sqn: int | None) -> None:
+        if self._done:
+            raise Closed("the batch was already written or discarded")
+        self._bytes += len(operation[3]) + len(operation[4])
+        if len(self._operations) >= MAX_OPERATIONS or self._bytes > MAX_BYTES:
+            raise Misuse(
+                f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"
+            )
+        if if_sqn is not None:
+            self._conditions.append((len(self._operations), to_condition(if_sqn)))
+        self._operations.append(operation)
+        self._ledger_keys.append(ledger_key.prefix(STANDARD, operation[2]) + operation[3])
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def discard(self) -> None:
+        """Write nothing."""
+        self._done = True
+        self._operations.clear()
+
+    def commit(self) -> int:
+        """Write now; the last sqn. All conditions hold at one moment, or Conflict is raised and
+        nothing is written."""
+        if self._done:
+            raise Closed("the batch was already written or discarded")
+        self._done = True
+        if self._operations:
+            _, self.last_sqn = self._running.bookie.actor.write(
+                self._operations, self._ledger_keys, atomic=True, conditions=self._conditions
+            )
+            if self._sync:
+                self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)
+        return self.last_sqn
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.discard()
+        elif not self._done:
+            self.commit()

@@ -1,0 +1,199 @@
+"""A bucket of a live store: a mutable mapping of keys to values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from octavo.actors.reader import LEASE_SECONDS, Reader
+from octavo.actors.startup import Running
+from octavo.actors.view import Head
+from octavo.arguments import (
+    Key,
+    Value,
+    to_condition,
+    to_expiry,
+    to_key,
+    to_metadata,
+    to_sync,
+    to_value,
+)
+from octavo.files.errors import Closed, Misuse
+from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
+from octavo.files.record import DELETE, PUT
+from octavo.reading import Reading
+
+_SMALL_BYTES = 1 << 20
+_GROUP = 512
+_GROUP_BYTES = 8 << 20
+_SYNC_TIMEOUT_SECONDS = 600.0
+
+
+class Bucket(Reading, MutableMapping[Any, Any]):
+    """Keys and values of one bucket. Made by ``store.bucket(name)``; costs nothing to make.
+
+    Safe to use from several threads. ``str`` arguments mean their UTF-8 bytes.
+    """
+
+    def __init__(self, running: Running, name: bytes, *, text: bool = False) -> None:
+        super().__init__(name, text)
+        self._running = running
+        self._bookie = running.bookie.actor
+        self._inker = running.inker.actor
+        self._always = running.options.sync == "always"
+        self._key_limit = MAX_KEY_BYTES - len(name) + 1
+
+    # ------------------------------------------------------------ writing
+
+    def put(
+        self,
+        key: Key,
+        value: Value,
+        *,
+        metadata: bytes | str = b"",
+        ttl: float | None = None,
+        expires_at: int | datetime | None = None,
+        sync: bool | None = None,
+        if_sqn: int | None = None,
+    ) -> int:
+        """Write a value; its sequence number. One system call, and an fsync where asked for.
+
+        ``metadata``: up to 1 MiB that ``head`` gives without reading the value. ``ttl`` seconds,
+        or ``expires_at`` (ms UTC, or an aware datetime): from then on the key reads as absent;
+        without either it never does, also if it did before. ``sync=True`` returns when the write
+        is durable; it can only strengthen the store's setting. ``if_sqn=n`` writes only if the
+        live version's sqn is n, 0 meaning absent.
+
+        Raises Misuse, Conflict, StorageFull (nothing is kept), StorageFailed, Closed.
+        """
+        if (
+            type(key) is bytes
+            and type(value) is bytes
+            and 0 < len(key) < self._key_limit
+            and if_sqn is ttl is expires_at is None
+            and not metadata
+            and len(value) < _SMALL_BYTES
+        ):
+            sqn = self._bookie.put(self._prefix + key, STANDARD, self._name, key, value)
+        else:
+            whole = to_key(key, self._name)
+            operation = (
+                PUT,
+                STANDARD,
+                self._name,
+                whole,
+                to_value(value),
+                to_expiry(ttl, expires_at, self._bookie.clock_ms()),
+                to_metadata(metadata),
+            )
+            conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
+            durable = to_sync(sync)
+            sqn, _ = self._bookie.write(
+                (operation,), (self._prefix + whole,), atomic=False, conditions=conditions
+            )
+            sync = durable
+        if self._always or (sync is not None and to_sync(sync)):
+            self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
+        return sqn
+
+    def delete(self, key: Key, *, sync: bool | None = None, if_sqn: int | None = None) -> int:
+        """Delete a key, present or not; the sqn of the deletion. Otherwise as ``put``."""
+        whole = to_key(key, self._name)
+        durable = to_sync(sync)
+        conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
+        sqn, _ = self._bookie.write(
+            ((DELETE, STANDARD, self._name, whole, b"", 0, b""),),
+            (self._prefix + whole,),
+            atomic=False,
+            conditions=conditions,
+        )
+        if self._always or durable:
+            self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
+        return sqn
+
+    def put_many(
+        self, pairs: Iterable[tuple[Key, Value]] | Mapping[Any, Any], *, sync: bool | None = None
+    ) -> int:
+        """Write many values; the last sqn (0 for none). Any iterable; memory does not grow with it.
+
+        Not atomic: an error, or a stop, leaves a first part written. A few hundred pairs share a
+        system call, and with ``sync`` all share an fsync.
+        """
+        if isinstance(pairs, Mapping):
+            pairs = pairs.items()
+        durable = to_sync(sync)
+        name, prefix, limit = self._name, self._prefix, self._key_limit
+        last = 0
+        source = iter(pairs)
+        while group := list(islice(source, _GROUP)):
+            size = 0
+            operations, ledger_keys = [], []
+            for pair in group:
+                try:
+                    key, value = pair
+                except (TypeError, ValueError):
+                    raise Misuse(f"pairs holds {pair!r:.80}: allowed are (key, value)") from None
+                if type(key) is not bytes or not 0 < len(key) < limit:
+                    key = to_key(key, name)
+                if type(value) is not bytes:
+                    value = to_value(value)
+                operations.append((PUT, STANDARD, name, key, value, 0, b""))
+                ledger_keys.append(prefix + key)
+                size += len(value)
+                if size >= _GROUP_BYTES:
+                    _, last = self._bookie.write(operations, ledger_keys, atomic=False)
+                    operations, ledger_keys, size = [], [], 0
+            if operations:
+                _, last = self._bookie.write(operations, ledger_keys, atomic=False)
+        if last and (self._always or durable):
+            self._inker.make_durable(last, _SYNC_TIMEOUT_SECONDS)
+        return last
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: Key) -> None:
+        while True:
+            head = self.head(key)
+            if head is None:
+                raise KeyError(key)
+            from octavo.files.errors import Conflict
+
+            try:
+                self.delete(key, if_sqn=head.sqn)
+                return
+            except Conflict:
+                continue
+
+    def clear(self) -> None:
+        """Delete every key. O(keys)."""
+        for key in self.keys():
+            self.delete(key)
+
+    # ------------------------------------------------------------ reading
+
+    def _reader(self) -> Reader:
+        return Reader(self._bookie, LEASE_SECONDS, renewing=True)
+
+    def _get(self, key: bytes) -> bytes | None:
+        bookie = self._bookie
+        if bookie.closed:
+            raise Closed("the store is closed")
+        name = self._name
+        return bookie.get(self._prefix + key, name + key if name else key, len(name))
+
+    def _head(self, key: bytes) -> Head | None:
+        if self._bookie.closed:
+            raise Closed("the store is closed")
+        return self._bookie.head(self._prefix + key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} of {self._running.path!r}>"

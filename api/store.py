@@ -1,0 +1,187 @@
+"""The store: open it, use it as its default bucket, close it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from octavo import changes as feed
+from octavo.actors import startup
+from octavo.actors.interval_sync import IntervalSync
+from octavo.actors.options import options as checked_options
+from octavo.actors.reader import LEASE_SECONDS, Reader
+from octavo.actors.startup import Running
+from octavo.arguments import Key, to_bucket, to_flag
+from octavo.batch import Batch
+from octavo.bucket import Bucket
+from octavo.changes import Change
+from octavo.files.disk import RealDisk
+from octavo.files.errors import Closed, Misuse
+from octavo.snapshot import Snapshot
+from octavo.verify import Report, verify
+
+_SYNC_TIMEOUT_SECONDS = 600.0
+_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def open(path: str | os.PathLike[str], **options: Any) -> Store:  # noqa: A001 - octavo.open
+    """Open the store in the directory ``path``, making it if it is not there.
+
+    One opener at a time, in any process; the rest get StoreLocked. Options: see
+    ``octavo.actors.options.Options`` or the README's table. Opening takes as long as what the
+    ledger does not hold yet takes to replay, whatever the size of the store.
+
+    Raises StoreLocked, Misuse (a bad path or option), UnsupportedFormat, Corruption.
+    """
+    chosen = checked_options(options)
+    try:
+        where = os.fsdecode(os.fspath(path))
+    except TypeError:
+        raise Misuse(f"path={path!r}: allowed are str and path-like objects") from None
+    if not where or "\0" in where:
+        raise Misuse(f"path={where!r} names no directory")
+    running = startup.start(os.path.abspath(where), chosen, RealDisk())
+    return Store(running)
+
+
+class Store(Bucket):
+    """An open store; itself its default bucket (the one with the empty name).
+
+    Close it, or use it in a ``with`` block. Safe to use from several threads; not after a fork:
+    the child's copy refuses.
+    """
+
+    def __init__(self, running: Running) -> None:
+        super().__init__(running, b"")
+        self._closing = threading.Lock()
+        self._closed = False
+        self._interval: IntervalSync | None = None
+        if isinstance(running.options.sync, int | float):
+            self._interval = IntervalSync(running.inker.actor, float(running.options.sync))
+        _open_stores.add(self)
+
+    # ------------------------------------------------------------ parts
+
+    @property
+    def path(self) -> str:
+        """The store's directory, absolute."""
+        return self._running.path
+
+    @property
+    def last_sqn(self) -> int:
+        """The newest sequence number given; 0 if there was none."""
+        return self._inker.last_sqn
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
+    def bucket(self, name: Key, *, text: bool = False) -> Bucket:
+        """The bucket of that name; it needs no making. With ``text`` its keys and values come
+        out as str. Raises Misuse."""
+        return Bucket(self._running, to_bucket(name), text=to_flag("text", text))
+
+    def buckets(self) -> Iterator[bytes]:
+        """Names of the buckets that hold a key, in byte order."""
+        self._refuse_if_closed()
+        reader = Reader(self._bookie, LEASE_SECONDS, renewing=True)
+        try:
+            yield from reader.buckets()
+        finally:
+            reader.close()
+
+    def batch(self, *, sync: bool | None = None) -> Batch:
+        """Operations on any buckets that happen together or not at all: see Batch."""
+        self._refuse_if_closed()
+        return Batch(self._running, sync=sync)
+
+    def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
+        """The store as it is now. Copies nothing, stops no writer: see Snapshot."""
+        return Snapshot(self._bookie, lease_seconds)
+
+    def changes(self, since: int = 0) -> Iterator[Change]:
+        """The journal's events above ``since`` (exclusive), deletes included, in sqn order, up
+        to the newest now. Only durable ones: the rest is synced first."""
+        self._refuse_if_closed()
+        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+            raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
+        return feed.changes(self._inker, since)
+
+    # ------------------------------------------------------------ the whole
+
+    def sync(self) -> None:
+        """Return when everything written so far is durable. At most one fsync a file."""
+        self._refuse_if_closed()
+        self._inker.make_durable(self._inker.last_sqn, _SYNC_TIMEOUT_SECONDS)
+
+    def stats(self) -> dict[str, Any]:
+        """Figures of the store as plain values. O(files)."""
+        self._refuse_if_closed()
+        from octavo.stats import stats
+
+        return stats(self._running)
+
+    def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:
+        """Read everything and check every checksum and invariant, journal against ledger.
+
+        ``progress(what, done, total)`` is called as files are finished. O(bytes).
+        """
+        self._refuse_if_closed()
+        return verify(self._running, progress)
+
+    def close(self) -> None:
+        """Make everything durable and let go of the directory. Idempotent.
+
+        Waits for other calls' turns; what other threads call afterwards raises Closed.
+        """
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            _open_stores.discard(self)
+            if self._interval is not None:
+                self._interval.stop()
+            startup.stop(self._running)
+
+    def _refuse_if_closed(self) -> None:
+        if self._bookie.closed:
+            raise Closed("the store is closed")
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<octavo.Store {self.path!r}{' (closed)' if self._closed else ''}>"
+
+
+def _close_all() -> None:
+    """At interpreter exit: what was acknowledged is in the journal; make it durable, too."""
+    for store in list(_open_stores):
+        store.close()
+
+
+def _forked() -> None:
+    """In a forked child: its copies of open stores must never write."""
+    for store in list(_open_stores):
+        store._closed = True
+        startup.forked(store._running)
+    _open_stores.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_forked)
+
