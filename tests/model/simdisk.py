@@ -106,6 +106,18 @@ class SimDisk(Faults, Disk):
             found._root, found._directories = image.copy(self._root)
             return found
 
+    def after_kill(self) -> SimDisk:
+        """What the next process finds when this one is killed and the power stays on.
+
+        Everything is visible and no more durable than before; the locks are gone. Calls of the
+        killed process raise SimCrash from now on. O(1).
+        """
+        with self._turn:
+            self.crashed = True
+            found = SimDisk()
+            found._root, found._directories = self._root, self._directories
+            return found
+
     def files(self) -> dict[str, bytes]:
         """Path and visible bytes of every file."""
         found: dict[str, bytes] = {}

@@ -1,0 +1,517 @@
+"""What only an operating system has: descriptors, other processes, FIFOs, poor file systems."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from octavo.files import disk as disk_module
+from octavo.files import file_system, open_file
+from octavo.files.disk import AppendFile, Disk, RealDisk
+from octavo.files.errors import Corruption, Misuse, StoreLocked
+from octavo.files.file_system import file_system_of
+
+DISK = RealDisk()
+
+
+def open_descriptors() -> set[str]:
+    """The numbers of what this process has open."""
+    found = set()
+    for fd in os.listdir("/dev/fd"):
+        try:
+            os.fstat(int(fd))
+            found.add(fd)
+        except OSError:  # the one that listed the directory
+            continue
+    return found
+
+
+def put(path: Path, content: bytes = b"") -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+# ---------------------------------------------------------------- descriptors
+
+
+def test_descriptors_are_not_inherited_by_other_programs(tmp_path: Path) -> None:
+    file = DISK.create(str(tmp_path / "a"))
+    assert not os.get_inheritable(file.fd)
+    file.close()
+    again = DISK.reopen(str(tmp_path / "a"), 0)
+    assert not os.get_inheritable(again.fd)
+    again.close()
+
+
+def test_every_descriptor_is_given_back(tmp_path: Path) -> None:
+    before = open_descriptors()
+    path = str(tmp_path / "d" / "a")
+    DISK.mkdir(str(tmp_path / "d"))
+    DISK.check_supported(str(tmp_path))
+    DISK.write_atomically(path, b"x")
+    DISK.read(path, 10)
+    DISK.pread(path, 1, 0)
+    DISK.sync_file(path)
+    DISK.sync_dir(str(tmp_path))
+    DISK.reopen(path, 1).close()
+    DISK.lock(str(tmp_path / "lock")).release()
+    mapped = DISK.map(path)
+    del mapped
+    for refused in (lambda: DISK.reopen(path, 100), lambda: DISK.read(path, 0)):
+        with pytest.raises(Corruption):
+            refused()
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def test_a_map_holds_one_descriptor(tmp_path: Path) -> None:
+    path = put(tmp_path / "a", b"x")
+    before = open_descriptors()
+    mapped = DISK.map(path)
+    assert len(open_descriptors() - before) == 1
+    del mapped
+
+
+def test_close_gives_the_descriptor_back(tmp_path: Path) -> None:
+    before = open_descriptors()
+    file = DISK.create(str(tmp_path / "a"))
+    assert len(open_descriptors() - before) == 1
+    file.close()
+    assert open_descriptors() == before
+
+
+def test_a_file_nobody_refers_to_is_closed(tmp_path: Path) -> None:
+    before = open_descriptors()
+    DISK.create(str(tmp_path / "a"))
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def test_closing_does_not_pull_the_file_from_under_a_read(tmp_path: Path) -> None:
+    file = DISK.create(str(tmp_path / "a"))
+    file.write_all(b"right")
+    read, number = file.pread, int(file.fd)  # a reader about to make its call
+    file.close()
+    other = DISK.create(str(tmp_path / "b"))
+    other.write_all(b"wrong")
+    assert int(other.fd) != number
+    assert read(5, 0) == b"right"
+    other.close()
+
+
+# ---------------------------------------------------------------- what is synced
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """(what, name of the file or directory) of each sync and rename, in order."""
+    done: list[tuple[str, str]] = []
+
+    def spied(what: str, real: Callable[[int], None]) -> Callable[[int], None]:
+        def sync(fd: int) -> None:
+            status = os.fstat(fd)
+            done.append((what, f"{status.st_dev}:{status.st_ino}"))
+            real(fd)
+
+        return sync
+
+    real_rename = os.rename
+
+    def rename(source: str, target: str) -> None:
+        done.append(("rename", os.path.basename(target)))
+        real_rename(source, target)
+
+    sync_data, sync_directory = open_file.sync_data, open_file.sync_directory
+    monkeypatch.setattr(open_file, "sync_data", spied("data", sync_data))
+    monkeypatch.setattr(disk_module, "sync_data", spied("data", sync_data))
+    monkeypatch.setattr(disk_module, "sync_directory", spied("directory", sync_directory))
+    monkeypatch.setattr(os, "rename", rename)
+    return done
+
+
+def identity(path: Path) -> str:
+    status = os.stat(path)
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def test_sync_asks_the_system_for_this_file(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
+    file = DISK.create(str(tmp_path / "a"))
+    file.sync()
+    file.close()
+    DISK.sync_file(str(tmp_path / "a"))
+    assert calls == [("data", identity(tmp_path / "a"))] * 2
+
+
+def test_sync_dir_asks_the_system_for_this_directory(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    DISK.sync_dir(str(tmp_path))
+    assert calls == [("directory", identity(tmp_path))]
+
+
+def test_write_atomically_syncs_the_bytes_then_renames_then_syncs_the_directory(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    DISK.write_atomically(str(tmp_path / "a"), b"x")
+    assert calls == [
+        ("data", identity(tmp_path / "a")),
+        ("rename", "a"),
+        ("directory", identity(tmp_path)),
+    ]
+
+
+def test_mkdir_syncs_each_parent_after_making_the_child(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    DISK.mkdir(str(tmp_path / "x" / "y"))
+    assert calls == [
+        ("directory", identity(tmp_path.parent)),
+        ("directory", identity(tmp_path)),
+        ("directory", identity(tmp_path / "x")),
+    ]
+
+
+def test_mkdir_makes_durable_what_a_killed_process_left(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    (tmp_path / "x").mkdir()
+    DISK.mkdir(str(tmp_path / "x"))
+    assert calls == [("directory", identity(tmp_path))]
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EINVAL])
+def test_an_existing_directory_may_lie_in_one_we_cannot_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(disk_module, "sync_directory", failing(code))
+    DISK.mkdir(str(tmp_path))
+
+
+def test_a_failed_sync_of_an_existing_directory_is_not_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_module, "sync_directory", failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        DISK.mkdir(str(tmp_path))
+
+
+def failing(code: int) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+# ---------------------------------------------------------------- hostile directories
+
+OPENERS: dict[str, Callable[[Disk, str], object]] = {
+    "map": lambda disk, path: disk.map(path),
+    "read": lambda disk, path: disk.read(path, 1),
+    "pread": lambda disk, path: disk.pread(path, 1, 0),
+    "reopen": lambda disk, path: disk.reopen(path, 0),
+    "sync_file": lambda disk, path: disk.sync_file(path),
+    "lock": lambda disk, path: disk.lock(path),
+}
+
+
+@pytest.mark.parametrize("call", OPENERS)
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path, call: str) -> None:
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(Corruption, match="FIFO"):
+        OPENERS[call](DISK, str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize("call", OPENERS)
+def test_a_symbolic_link_is_refused_and_its_target_untouched(tmp_path: Path, call: str) -> None:
+    put(tmp_path / "target", b"kept")
+    os.symlink(tmp_path / "target", tmp_path / "a")
+    with pytest.raises(Corruption, match="symbolic link"):
+        OPENERS[call](DISK, str(tmp_path / "a"))
+    assert (tmp_path / "target").read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("call", OPENERS)
+def test_a_socket_is_refused(tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind("a")
+        with pytest.raises(Corruption, match="socket"):
+            OPENERS[call](DISK, "a")
+
+
+def test_a_symbolic_link_to_nowhere_takes_its_name(tmp_path: Path) -> None:
+    os.symlink(tmp_path / "none", tmp_path / "a")
+    assert DISK.exists(str(tmp_path / "a"))
+    with pytest.raises(FileExistsError):
+        DISK.create(str(tmp_path / "a"))
+
+
+def test_the_store_itself_may_be_behind_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    os.symlink(tmp_path / "real", tmp_path / "store")
+    DISK.mkdir(str(tmp_path / "store"))
+    DISK.sync_dir(str(tmp_path / "store"))
+    DISK.write_atomically(str(tmp_path / "store" / "a"), b"x")
+    assert (tmp_path / "real" / "a").read_bytes() == b"x"
+
+
+# ---------------------------------------------------------------- locks
+
+HOLDER = """
+import sys
+from octavo.files.disk import RealDisk
+lock = RealDisk().lock(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that holds the lock until its input ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_another_process_is_named(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
+    with pytest.raises(StoreLocked, match=f"process {holder.pid}$"):
+        DISK.lock(str(tmp_path / "lock"))
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    DISK.lock(str(tmp_path / "lock")).release()
+
+
+def test_a_holder_that_left_no_number_is_still_a_holder(tmp_path: Path) -> None:
+    path = put(tmp_path / "lock", b"\xff\xfegarbage")
+    with open(path, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StoreLocked, match="another opener"):
+            DISK.lock(path)
+
+
+def in_child(body: Callable[[], bytes]) -> tuple[int, int]:
+    """Run ``body`` in a forked child that then waits: (pid, descriptor with its answer)."""
+    answer, send = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(send, body())
+        finally:
+            signal.pause()
+            os._exit(0)
+    os.close(send)
+    return pid, answer
+
+
+def end_child(pid: int, answer: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(answer)
+
+
+def test_a_forked_child_is_kept_out(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    lock = DISK.lock(path)
+
+    def body() -> bytes:
+        try:
+            DISK.lock(path)
+        except StoreLocked:
+            return b"refused"
+        return b"let in"
+
+    child = in_child(body)
+    assert os.read(child[1], 100) == b"refused"
+    end_child(*child)
+    lock.release()
+
+
+def test_a_forked_child_cannot_release_its_parents_lock(tmp_path: Path) -> None:
+    lock = DISK.lock(str(tmp_path / "lock"))
+
+    def body() -> bytes:
+        lock.release()
+        return b"done"
+
+    child = in_child(body)
+    assert os.read(child[1], 100) == b"done"
+    with pytest.raises(StoreLocked):
+        DISK.lock(str(tmp_path / "lock"))
+    end_child(*child)
+    lock.release()
+
+
+def test_a_living_child_does_not_keep_a_released_lock(tmp_path: Path) -> None:
+    lock = DISK.lock(str(tmp_path / "lock"))
+    child = in_child(lambda: b"living")
+    assert os.read(child[1], 100) == b"living"
+    lock.release()
+    DISK.lock(str(tmp_path / "lock")).release()
+    end_child(*child)
+
+
+FORKER = """
+import os, signal, sys
+from octavo.files.disk import RealDisk
+lock = RealDisk().lock(sys.argv[1])
+forked, tell = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.write(tell, b"x")
+    signal.pause()
+os.read(forked, 1)
+print(pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_child_that_outlives_a_killed_holder_does_not_keep_the_lock(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.kill()
+        process.wait()
+        try:
+            DISK.lock(path).release()
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_lock_on_a_file_that_was_replaced_meanwhile_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    real = fcntl.flock
+    replaced: list[bool] = []
+
+    def flock(fd: int, operation: int) -> None:
+        real(fd, operation)
+        if not replaced:
+            replaced.append(True)
+            path.unlink()
+            path.touch()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    lock = DISK.lock(str(path))
+    with pytest.raises(StoreLocked):
+        DISK.lock(str(path))
+    lock.release()
+
+
+def test_a_full_disk_does_not_prevent_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pwrite", failing(errno.ENOSPC))
+    DISK.lock(str(tmp_path / "lock")).release()
+
+
+# ---------------------------------------------------------------- file systems that cannot
+
+
+@pytest.mark.parametrize(
+    ("module", "call", "code", "lacks"),
+    [
+        (os, "link", errno.EPERM, "hard links"),
+        (os, "link", errno.EOPNOTSUPP, "hard links"),
+        (fcntl, "flock", errno.ENOLCK, "flock"),
+        (file_system, "sync_directory", errno.EINVAL, "sync of directories"),
+    ],
+)
+def test_a_file_system_that_lacks_something_is_refused_by_name(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: object,
+    call: str,
+    code: int,
+    lacks: str,
+) -> None:
+    monkeypatch.setattr(module, call, failing(code))
+    with pytest.raises(Misuse, match=lacks) as raised:
+        DISK.check_supported(str(tmp_path))
+    assert str(tmp_path) in str(raised.value)
+    assert file_system_of(str(tmp_path)) in str(raised.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_flock_that_lets_everyone_in_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", lambda fd, operation: None)
+    with pytest.raises(Misuse, match="flock"):
+        DISK.check_supported(str(tmp_path))
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_failure_is_not_taken_for_a_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(os, "link", failing(code))
+    with pytest.raises(OSError, match=os.strerror(code)) as raised:
+        DISK.check_supported(str(tmp_path))
+    assert raised.value.errno == code
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_file_system_is_named_after_the_innermost_mount(tmp_path: Path) -> None:
+    inner = tmp_path.resolve() / "with space"
+    inner.mkdir()
+    escaped = str(inner).replace(" ", "\\040")
+    mounts = put(
+        tmp_path / "mountinfo",
+        (
+            f"1 1 8:1 / / rw shared:1 - ext4 /dev/a rw\n2 1 8:2 / {escaped} rw - vfat /dev/b rw\n"
+        ).encode(),
+    )
+    assert file_system_of(str(inner / "store"), mounts) == f"vfat (mounted on {inner})"
+    assert file_system_of("/elsewhere", mounts) == "ext4 (mounted on /)"
+
+
+def test_a_system_that_does_not_tell_its_mounts_is_no_error(tmp_path: Path) -> None:
+    assert file_system_of("/", str(tmp_path / "none")) == "a file system"
+
+
+def test_an_unfinished_atomic_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(tmp_path / "a", b"old")
+    monkeypatch.setattr(open_file, "sync_data", failing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        DISK.write_atomically(path, b"new")
+    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"old"
+
+
+def test_append_files_refer_to_their_calls_without_a_cycle(tmp_path: Path) -> None:
+    gc.disable()
+    try:
+        before = open_descriptors()
+        file: AppendFile | None = DISK.create(str(tmp_path / "a"))
+        file = None
+        assert file is None
+        assert open_descriptors() == before
+    finally:
+        gc.enable()
