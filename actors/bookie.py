@@ -99,6 +99,7 @@ class Bookie(TurnActor):
             if sqn >= self._attention:
                 self._look(sqn)
         finally:
+            self.holder = 0
             self.turn_release()
             if self.inbox:
                 self.schedule()

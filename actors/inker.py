@@ -103,6 +103,7 @@ class Inker(TurnActor):
                 self._look()
             return sqn
         finally:
+            self.holder = 0
             self.turn_release()
             if self.inbox:
                 self.schedule()

@@ -132,6 +132,7 @@ class JournalFile(TurnActor):
             self.commit.appended = end
             return relative
         finally:
+            self.holder = 0
             self.turn_release()
             if self.inbox:
                 self.schedule()
