@@ -1,0 +1,126 @@
+"""The ``octavo`` command: its commands, and what every one of them does with errors."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from octavo import __version__
+from octavo.cli_demo import demo
+from octavo.cli_history import changes, dump, snapshot
+from octavo.cli_output import OutputClosed, complain
+from octavo.cli_read import buckets, get, head, scan
+from octavo.cli_stats import stats, verify
+from octavo.cli_write import delete, load, put
+from octavo.files.errors import Conflict, HistoryCompacted, Misuse, OctavoError, StoreLocked
+
+ABSENT = 1
+USAGE = 2
+LOCKED = 3
+STORAGE = 4
+BUG = 70
+INTERRUPTED = 130
+OUTPUT_CLOSED = 141
+
+_EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (Conflict, ABSENT),
+    (HistoryCompacted, ABSENT),
+    (Misuse, USAGE),
+    (StoreLocked, LOCKED),
+)
+
+
+def exit_code(error: Exception) -> int:
+    """What the command ends with after an expected error."""
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), STORAGE)
+
+
+class Commands(click.Group):
+    """Turns expected errors into a line and an exit code, wherever they arise."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order in which a newcomer meets them
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OutputClosed:
+            _forget_output()
+            ctx.exit(OUTPUT_CLOSED)
+        except KeyboardInterrupt:
+            complain("interrupted; what was acknowledged is kept")
+            ctx.exit(INTERRUPTED)
+        except (OctavoError, OSError) as error:
+            complain(str(error))
+            ctx.exit(exit_code(error))
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="octavo")
+def cli() -> None:
+    """Octavo: an embedded, event-sourced key-value store.
+
+    PATH is the directory of a store. Only `put` and `load` make one that is not there. One
+    process at a time has a store open.
+
+    \b
+    Exit codes:
+      0    done
+      1    no: the key is absent, --if-sqn does not hold, verify found damage,
+           or a part of what was to be loaded could not be
+      2    the command is wrong: usage, a bad argument, no store at PATH
+      3    another process has the store open
+      4    storage: an I/O error, a full disk, damage that stops the command
+      70   a bug in Octavo
+      130  interrupted (Ctrl-C); what was acknowledged is kept
+
+    Results go to standard output, messages and progress bars to standard error, and bars only
+    where that is a terminal.
+    """
+
+
+for command in (
+    put, get, delete, head, scan, buckets, load, dump, changes, snapshot, stats, verify, demo,
+):  # fmt: skip
+    cli.add_command(command)
+
+
+def main() -> None:
+    """The console script."""
+    _log_to_stderr()
+    try:
+        cli.main(prog_name="octavo")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception:  # noqa: BLE001 - the last place that can say so
+        traceback.print_exc()
+        complain("this is a bug in Octavo")
+        sys.exit(BUG)
+
+
+def _log_to_stderr() -> None:
+    """What the store notes about itself, such as damage that it stepped over, as messages."""
+    lines = logging.StreamHandler()
+    lines.setFormatter(logging.Formatter("octavo: %(message)s"))
+    logger = logging.getLogger("octavo")
+    logger.addHandler(lines)
+    logger.propagate = False
+
+
+def _forget_output() -> None:
+    """Let the interpreter flush what is left of standard output into nothing at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, sys.stdout.fileno())
+        finally:
+            os.close(nowhere)

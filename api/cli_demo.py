@@ -1,0 +1,178 @@
+"""The ``demo`` command: real files into a store, and everything that a store promises on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import click
+
+from octavo import __version__
+from octavo.cli_options import json_option
+from octavo.cli_output import Output, count
+from octavo.cli_source import FORMATS, Csv, Directory, Entry, Jsonl, Rejected, Source, format_of
+from octavo.demo_tour import Tour
+from octavo.files.errors import Misuse
+
+_NOT_SOURCE = ("__pycache__", "site-packages", "dist-packages")
+_NAME_COLUMNS = 11
+
+
+@click.command()
+@click.argument("source", required=False, type=click.Path(exists=True, path_type=str))
+@click.option(
+    "--store", "path", type=click.Path(path_type=str),
+    help="Make the store here and keep it; must be new or empty. Else it is removed at the end.",
+)  # fmt: skip
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS),
+    help="What SOURCE is; without it, told by its name.",
+)  # fmt: skip
+@click.option("--key-field", metavar="NAME", help="CSV column or JSON field that is the key.")
+@click.option("--value-field", metavar="NAME", help="... that is the value; else the whole row.")
+@json_option
+@click.pass_context
+def demo(
+    ctx: click.Context,
+    source: str | None,
+    path: str | None,
+    kind: str | None,
+    key_field: str | None,
+    value_field: str | None,
+    as_json: bool,
+) -> None:
+    """Show what Octavo does, on real files.
+
+    Loads SOURCE, a directory, CSV or JSONL (without one: the source tree of the running Python),
+    reads it back, takes a snapshot, updates a part in between, lists and folds over the snapshot
+    while the live store is written on, verifies, closes and opens again. Every step is checked
+    against what was loaded; ends with 1 if anything is not as promised.
+    """
+    if path is not None and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise click.UsageError(f"--store {path!r} is there already; name a new or an empty one")
+    with contextlib.ExitStack() as stack:
+        if path is None:
+            directory = tempfile.mkdtemp(prefix="octavo-demo-")
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        else:
+            directory = path
+        out = stack.enter_context(Output())
+        teller = _Teller(out, silent=as_json)
+        what, found = stack.enter_context(_source(source, directory, kind, key_field, value_field))
+        teller.heading(
+            f"Octavo {__version__} on {platform.python_implementation()} "
+            f"{platform.python_version()}, {platform.system()} {platform.machine()}, "
+            f"{os.cpu_count()} CPUs"
+        )
+        teller.tell("source", what)
+        teller.tell("store", directory if path else f"{directory} (removed at the end)")
+        tour = Tour(directory, found, teller)
+        tour.run()
+        if as_json:
+            out.json({"ok": not teller.broken, "broken": teller.broken, **tour.figures})
+        elif teller.broken:
+            teller.heading(f"{count(len(teller.broken))} of the promises above do not hold.")
+        else:
+            teller.heading("Everything held.")
+            if path:
+                teller.tell("look around", f"octavo scan {path} --keys-only --limit 5")
+    if teller.broken:
+        ctx.exit(1)
+
+
+@dataclass
+class _Teller:
+    """Says what happens, a line a step, and remembers what should not have happened."""
+
+    out: Output
+    silent: bool
+    broken: list[str] = field(default_factory=list)
+
+    def heading(self, text: str) -> None:
+        if not self.silent:
+            self.out.line(f"\n{text}\n")
+            self.out.flush()
+
+    def tell(self, name: str, text: str) -> None:
+        if not self.silent:
+            self.out.line(f"  {name:<{_NAME_COLUMNS}} {text}")
+            self.out.flush()
+
+    def table(self, rows: Sequence[Sequence[str]]) -> None:
+        if not self.silent:
+            margin = " " * (_NAME_COLUMNS + 3)
+            padded = [(margin + row[0], *row[1:]) for row in rows]
+            self.out.columns(padded, right=range(1, len(rows[0])))
+
+    def check(self, holds: bool, promise: str) -> None:
+        if not holds:
+            self.broken.append(promise)
+            self.tell("", f"DOES NOT HOLD: {promise}")
+
+
+@contextlib.contextmanager
+def _source(
+    path: str | None,
+    store: str,
+    kind: str | None,
+    key_field: str | None,
+    value_field: str | None,
+) -> Iterator[tuple[str, Source]]:
+    """(what it is, the source). Raises UsageError."""
+    if path is None:
+        library = sysconfig.get_path("stdlib")
+        yield (
+            f"{library}, the source tree of this Python, without {', '.join(_NOT_SOURCE)}",
+            Directory(library, _NOT_SOURCE, store),
+        )
+        return
+    kind = kind or format_of(path)
+    if kind is None:
+        raise click.UsageError(f"cannot tell what {path!r} is; say it with --format")
+    if kind == "directory":
+        if not os.path.isdir(path):
+            raise click.UsageError(f"SOURCE {path!r} is no directory")
+        yield path, Directory(path, (), store)
+        return
+    if kind == "jsonl" and value_field is not None and key_field is None:
+        raise click.UsageError("--value-field needs --key-field")
+    with Path(path).open("rb") as stream:
+        length = os.fstat(stream.fileno()).st_size
+        if kind == "csv":
+            between = "\t" if path.lower().endswith(".tsv") else ","
+            lines: Source = Csv(
+                path, stream, length,
+                key_field=key_field, value_field=value_field, delimiter=between,
+            )  # fmt: skip
+        else:
+            lines = Jsonl(path, stream, length, key_field=key_field, value_field=value_field)
+        yield path, _Plain(lines)
+
+
+class _Plain:
+    """A source whose values neither expire nor go to other buckets, so that they can be counted.
+
+    Stops at the first bad line: a file that is not what it is said to be makes no tour.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.total_bytes = source.total_bytes
+        self.skipped = source.skipped
+
+    @property
+    def done_bytes(self) -> int:
+        return self._source.done_bytes
+
+    def __iter__(self) -> Iterator[Entry | Rejected]:
+        for entry in self._source:
+            if isinstance(entry, Rejected):
+                raise Misuse(f"{entry.where}: {entry.why}")
+            yield replace(entry, bucket=b"", metadata=b"", expires_at=None)

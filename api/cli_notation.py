@@ -1,0 +1,89 @@
+"""Bytes as a person and a program read them: one line of text, hex, or fields of JSON.
+
+The text notation is reversible and keeps one item on one line. UTF-8 that can be printed stands
+as it is; a backslash is ``\\\\``, tab, newline and carriage return are ``\\t``, ``\\n``, ``\\r``,
+and every other byte is ``\\xHH``. So nothing that is stored can steer a terminal.
+
+In JSON a field holds its bytes as a string where they are UTF-8; where they are not, the field's
+name ends in ``64`` and it holds base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any
+
+from octavo.files.errors import Misuse
+
+_NAMED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_PLAIN = {name[1]: mark.encode() for mark, name in _NAMED.items()}
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|[\\tnr])|\\")
+_HIDDEN = "surrogateescape"
+
+
+def to_text(raw: bytes) -> str:
+    """``raw`` in the text notation. O(bytes)."""
+    text = raw.decode("utf-8", _HIDDEN)
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(
+        _NAMED.get(char) or (char if char.isprintable() else _hex_of(char)) for char in text
+    )
+
+
+def _hex_of(char: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", _HIDDEN))
+
+
+def from_text(line: bytes) -> bytes:
+    """The bytes that ``to_text`` wrote as ``line``. Raises Misuse."""
+
+    def plain(found: re.Match[bytes]) -> bytes:
+        name = found[1]
+        if name is None:
+            raise Misuse(
+                f"{to_text(line)!r}: allowed after a backslash are \\\\, \\t, \\n, \\r and \\xHH"
+            )
+        return _PLAIN.get(name.decode()) or bytes((int(name[1:], 16),))
+
+    return _ESCAPE.sub(plain, line)
+
+
+def from_hex(name: str, text: str | bytes) -> bytes:
+    """The bytes of hexadecimal digits, spaces allowed. Raises Misuse that names the argument."""
+    try:
+        return bytes.fromhex(text if isinstance(text, str) else text.decode("ascii"))
+    except ValueError:
+        raise Misuse(f"{name}={text!r:.80}: allowed are pairs of hexadecimal digits") from None
+
+
+def put_field(document: dict[str, Any], name: str, raw: bytes) -> None:
+    """Set a field of a JSON document to bytes."""
+    try:
+        document[name] = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        document[name + "64"] = base64.b64encode(raw).decode("ascii")
+
+
+def take_field(document: dict[str, Any], name: str) -> bytes | None:
+    """Bytes of a field as ``put_field`` set it; None if it is not there. Raises Misuse."""
+    plain, packed = document.get(name), document.get(name + "64")
+    if plain is not None and packed is not None:
+        raise Misuse(f"both {name!r} and {name + '64'!r} are there: allowed is one of them")
+    if plain is not None:
+        if not isinstance(plain, str):
+            raise Misuse(f"{name!r} is {plain!r:.60}: allowed is a string")
+        try:
+            return plain.encode("utf-8")
+        except UnicodeEncodeError:
+            raise Misuse(f"{name!r} holds half of a surrogate pair, which is no text") from None
+    if packed is None:
+        return None
+    try:
+        if not isinstance(packed, str):
+            raise ValueError
+        return base64.b64decode(packed, validate=True)
+    except (ValueError, binascii.Error):
+        raise Misuse(f"{name + '64'!r} is {packed!r:.60}: allowed is base64") from None

@@ -1,0 +1,81 @@
+"""Arguments and options that several commands have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from octavo.cli_notation import from_hex, from_text
+from octavo.files.errors import Misuse
+
+if TYPE_CHECKING:
+    from octavo.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STDIN = "-"
+
+path_argument = click.argument("path", type=click.Path(path_type=str))
+bucket_option = click.option(
+    "--bucket", "-b", default="", metavar="NAME", help="Bucket; without it, the default one."
+)
+hex_key_option = click.option(
+    "--hex-key", is_flag=True, help="Keys and bounds are given in hexadecimal."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def notation_options(command: F) -> F:
+    """``--hex`` and ``--text``: how bytes are printed."""
+    as_hex = click.option("--hex", "notation", flag_value="hex", help="Print hexadecimal.")
+    as_text = click.option(
+        "--text", "notation", flag_value="text",
+        help=r"Print text on one line; other bytes as \xHH, a backslash as \\.",
+    )  # fmt: skip
+    return as_text(as_hex(command))
+
+
+def open_store(path: str, *, create: bool = False) -> Store:
+    """The store at ``path``. Raises Misuse where there is none and ``create`` is False."""
+    import octavo
+
+    if not create and not os.path.isdir(path):
+        raise Misuse(f"there is no store at {path}; `put` and `load` make one")
+    return octavo.open(path, create=create)
+
+
+def to_bytes(name: str, argument: str, *, hexadecimal: bool = False) -> bytes:
+    """The very bytes of a command-line argument, or those it names. Raises Misuse."""
+    return from_hex(name, argument) if hexadecimal else os.fsencode(argument)
+
+
+def bound(name: str, argument: str | None, *, hexadecimal: bool) -> bytes | None:
+    """One end of a range; None is unbounded. Raises Misuse."""
+    return None if argument is None else to_bytes(name, argument, hexadecimal=hexadecimal)
+
+
+def read_stdin() -> bytes:
+    """All of standard input."""
+    raw: bytes = click.get_binary_stream("stdin").read()
+    return raw
+
+
+def one_key(argument: str, *, hexadecimal: bool) -> bytes:
+    """A key from its argument, or the one on standard input for ``-``. Raises Misuse."""
+    if argument != STDIN:
+        return to_bytes("KEY", argument, hexadecimal=hexadecimal)
+    keys = keys_of_stdin(hexadecimal=hexadecimal)
+    if len(keys) != 1:
+        raise Misuse(f"KEY is '-' and standard input holds {len(keys)} lines: allowed is one")
+    return keys[0]
+
+
+def keys_of_stdin(*, hexadecimal: bool) -> list[bytes]:
+    """Keys from standard input, one a line, as ``scan --keys-only`` prints them. Raises Misuse."""
+    lines = read_stdin().split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return [from_hex("KEY", line) if hexadecimal else from_text(line) for line in lines]

@@ -1,0 +1,214 @@
+"""What the command line prints: results on standard output, all else on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, BinaryIO, Protocol
+
+import click
+
+
+class OutputClosed(Exception):  # noqa: N818 - it is not an error
+    """Whoever read our output has seen enough."""
+
+
+class Output:
+    """Standard output as bytes, UTF-8 whatever the locale; flushed where the ``with`` block ends.
+
+    Raises OutputClosed when the reading end is gone, OSError when there is no room.
+    """
+
+    def __init__(self, stream: BinaryIO | None = None) -> None:
+        self._stream = click.get_binary_stream("stdout") if stream is None else stream
+
+    def write(self, raw: bytes) -> None:
+        """Bytes as they are."""
+        try:
+            self._stream.write(raw)
+        except BrokenPipeError:
+            raise OutputClosed from None
+
+    def line(self, text: str) -> None:
+        """A line of text."""
+        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def json(self, document: object) -> None:
+        """A document on a line of its own."""
+        try:
+            encoded = json.dumps(document, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:  # a path that is not UTF-8
+            encoded = json.dumps(document).encode("ascii")
+        self.write(encoded + b"\n")
+
+    def columns(self, rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+        """Aligned columns, those numbered in ``right`` to the right; never wrapped."""
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [
+                cell.rjust(width) if at in right else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            self.line("  ".join(cells).rstrip())
+
+    def flush(self) -> None:
+        """Everything printed so far is on its way."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise OutputClosed from None
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.flush()
+
+
+@contextlib.contextmanager
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A file of the user's that appears under its name, durable, only if the block succeeds.
+
+    What is there and is no regular file (a FIFO, ``/dev/null``) is written to directly.
+    """
+    target = os.path.realpath(path)
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as stream:
+            yield stream
+        return
+    partial = f"{target}.{os.getpid()}.partial"
+    try:
+        with open(partial, "xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+        raise
+
+
+def complain(message: str) -> None:
+    """A line on standard error; lost if nobody reads that."""
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(f"octavo: {message}", err=True)
+
+
+# ---------------------------------------------------------------- progress
+
+
+class Advance(Protocol):
+    """Moves the bar: what is done, of what total, and what it is now about."""
+
+    def __call__(
+        self, done: float, total: float | None = None, what: str | None = None
+    ) -> None: ...
+
+
+def _silent(done: float, total: float | None = None, what: str | None = None) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def progress(what: str, total: float | None, *, of_bytes: bool = False) -> Iterator[Advance]:
+    """A bar on standard error while the block runs; nothing at all where that is no terminal.
+
+    ``total`` None: it is not known how much there is.
+    """
+    if not sys.stderr.isatty():
+        yield _silent
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    amount = (DownloadColumn(), TransferSpeedColumn()) if of_bytes else (MofNCompleteColumn(),)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        *amount,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(what, total=total)
+
+        def advance(done: float, total: float | None = None, what: str | None = None) -> None:
+            bar.update(task, completed=done, total=total, description=what)
+
+        yield advance
+
+
+# ---------------------------------------------------------------- figures
+
+
+def count(number: float) -> str:
+    """12,345"""
+    return f"{number:,.0f}"
+
+
+def size(length: float) -> str:
+    """Bytes for a person, in powers of 1,000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(length) < 999.5:
+            return f"{length:.0f} {unit}" if unit == "B" else f"{length:.3g} {unit}"
+        length /= 1000
+    return f"{length:,.3g} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a person."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.3g} us"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def moment(ms: int | None) -> str:
+    """A moment in ms UTC as ISO 8601; empty for none."""
+    if ms is None:
+        return ""
+    try:
+        when = datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{ms} ms"  # beyond the year 9999
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted name, text) of a nested document; lists of documents are left out."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        elif isinstance(value, bool) or not isinstance(value, int | list):
+            yield prefix + name, "-" if value is None else str(value)
+        elif isinstance(value, int):
+            yield prefix + name, count(value)
+        elif not any(isinstance(item, dict) for item in value):
+            yield prefix + name, "; ".join(map(str, value)) or "-"

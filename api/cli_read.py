@@ -1,0 +1,193 @@
+"""Reading commands: get, head, scan, buckets."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from itertools import islice
+from typing import Any
+
+import click
+
+from octavo.cli_notation import put_field, to_text
+from octavo.cli_options import (
+    bound,
+    bucket_option,
+    hex_key_option,
+    json_option,
+    notation_options,
+    one_key,
+    open_store,
+    path_argument,
+    to_bytes,
+)
+from octavo.cli_output import Output, complain, count, moment
+
+_MIN_COLUMNS = 20
+
+
+@click.command()
+@path_argument
+@click.argument("key")
+@bucket_option
+@hex_key_option
+@notation_options
+@json_option
+@click.pass_context
+def get(
+    ctx: click.Context,
+    path: str,
+    key: str,
+    bucket: str,
+    hex_key: bool,
+    notation: str | None,
+    as_json: bool,
+) -> None:
+    """Write the value of KEY to standard output.
+
+    Its bytes, as they are. With --hex or --text it is one line. KEY is `-`: the key is the line on standard input, as
+    `scan --keys-only` prints it. Ends with 1 if the key is absent.
+    """
+    wanted = one_key(key, hexadecimal=hex_key)
+    with Output() as out, open_store(path) as store:
+        value = store.bucket(to_bytes("--bucket", bucket)).get(wanted)
+        if value is None:
+            complain(f"no key {to_text(wanted)}")
+            ctx.exit(1)
+        if as_json:
+            out.json(_fields(key=wanted, value=value))
+        elif notation is None:
+            out.write(value)
+        else:
+            out.line(printed(value, notation))
+
+
+@click.command()
+@path_argument
+@click.argument("key")
+@bucket_option
+@hex_key_option
+@json_option
+@click.pass_context
+def head(
+    ctx: click.Context, path: str, key: str, bucket: str, hex_key: bool, as_json: bool
+) -> None:
+    """Show what is known of KEY, without its value.
+
+    Its sequence number, size, metadata, moment of writing and expiry. Ends with 1 if the key is
+    absent.
+    """
+    wanted = one_key(key, hexadecimal=hex_key)
+    with Output() as out, open_store(path) as store:
+        found = store.bucket(to_bytes("--bucket", bucket)).head(wanted)
+        if found is None:
+            complain(f"no key {to_text(wanted)}")
+            ctx.exit(1)
+        if as_json:
+            document = _fields(key=wanted)
+            document |= {"sqn": found.sqn, "size": found.size}
+            document |= _fields(metadata=found.metadata)
+            document |= {"written_at": found.written_at, "expires_at": found.expires_at}
+            out.json(document)
+            return
+        out.columns(
+            [
+                ("sqn", count(found.sqn)),
+                ("size", f"{count(found.size)} bytes"),
+                ("metadata", to_text(found.metadata) or "none"),
+                ("written at", moment(found.written_at)),
+                ("expires at", moment(found.expires_at) or "never"),
+            ]
+        )
+
+
+@click.command()
+@path_argument
+@bucket_option
+@click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
+@click.option("--start", metavar="KEY", help="First key, inclusive.")
+@click.option("--end", metavar="KEY", help="Last key, exclusive; also with --reverse.")
+@click.option("--reverse", is_flag=True, help="From the highest key down.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N keys.")
+@click.option("--keys-only", is_flag=True, help="Read and print no values.")
+@hex_key_option
+@notation_options
+@json_option
+def scan(
+    path: str,
+    bucket: str,
+    prefix: str | None,
+    start: str | None,
+    end: str | None,
+    reverse: bool,
+    limit: int | None,
+    keys_only: bool,
+    hex_key: bool,
+    notation: str | None,
+    as_json: bool,
+) -> None:
+    """Print keys and values in order.
+
+    Those of a range of keys, in byte order, a pair a line: key, tab, value. On a terminal long values are cut to its width; redirect the output, or use
+    --json, to have all of them.
+    """
+    notation = notation or "text"
+    with Output() as out, open_store(path) as store:
+        source = store.bucket(to_bytes("--bucket", bucket))
+        low = bound("--start", start, hexadecimal=hex_key)
+        high = bound("--end", end, hexadecimal=hex_key)
+        begins = bound("--prefix", prefix, hexadecimal=hex_key)
+        if keys_only:
+            for key in islice(source.keys(low, high, prefix=begins, reverse=reverse), limit):
+                if as_json:
+                    out.json(_fields(key=key))
+                else:
+                    out.line(printed(key, notation))
+            return
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for key, value in islice(source.items(low, high, prefix=begins, reverse=reverse), limit):
+            if as_json:
+                out.json(_fields(key=key, value=value))
+            else:
+                name = printed(key, notation)
+                out.line(f"{name}\t{_shortened(value, notation, name, width)}")
+
+
+@click.command()
+@path_argument
+@json_option
+def buckets(path: str, as_json: bool) -> None:
+    """Print the names of the buckets.
+
+    Of those that hold a key; there are no others.
+    """
+    with Output() as out, open_store(path) as store:
+        for name in store.buckets():
+            if as_json:
+                out.json(_fields(bucket=name))
+            else:
+                out.line(to_text(name) or "(default)")
+
+
+def printed(raw: bytes, notation: str) -> str:
+    """``raw`` on one line."""
+    return raw.hex() if notation == "hex" else to_text(raw)
+
+
+def _fields(**parts: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for name, raw in parts.items():
+        put_field(document, name, raw)
+    return document
+
+
+def _shortened(value: bytes, notation: str, before: str, width: int | None) -> str:
+    """A value on what is left of a terminal's line; whole where there is no terminal."""
+    if width is None:
+        return printed(value, notation)
+    room = max(width - (len(before) // 8 + 1) * 8, _MIN_COLUMNS)
+    text = printed(value[:room], notation)
+    if len(text) <= room and len(value) <= room:
+        return text
+    note = f"... {count(len(value))} bytes"
+    return text[: max(room - len(note), 0)] + note

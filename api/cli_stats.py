@@ -1,0 +1,74 @@
+"""Commands about the store as a whole: stats, verify."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from octavo.cli_options import json_option, open_store, path_argument
+from octavo.cli_output import Output, count, duration, flat, plural, progress, size
+
+
+@click.command()
+@path_argument
+@json_option
+def stats(path: str, as_json: bool) -> None:
+    """Print figures of the store.
+
+    Files, levels, memory, sequence numbers.
+    """
+    with Output() as out, open_store(path) as store:
+        figures = store.stats()
+        if as_json:
+            out.json(figures)
+            return
+        out.columns(list(flat(figures)))
+        levels = figures["ledger"]["levels"]
+        if levels:
+            out.line("")
+            names = list(levels[0])
+            rows = [[count(level[name]) for name in names] for level in levels]
+            out.columns([names, *rows], right=range(len(names)))
+
+
+@click.command()
+@path_argument
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, path: str, as_json: bool) -> None:
+    """Read and check the whole store.
+
+    Every checksum and every invariant. Ends with 1 if anything is damaged, and says what and where.
+    """
+    began = time.perf_counter()
+    with Output() as out, open_store(path) as store:
+        with progress("verifying", None) as advance:
+            report = store.verify(lambda what, done, total: advance(done, total, what))
+        seconds = time.perf_counter() - began
+        if as_json:
+            out.json(
+                {
+                    "ok": report.ok,
+                    "problems": report.problems,
+                    "journal_files": report.journal_files,
+                    "ledger_files": report.ledger_files,
+                    "records": report.records,
+                    "keys": report.keys,
+                    "bytes": report.bytes,
+                    "seconds": round(seconds, 3),
+                    "notes": store.stats()["notes"],
+                }
+            )
+        else:
+            for problem in report.problems:
+                out.line(problem)
+            out.line(
+                f"{'ok' if report.ok else plural(len(report.problems), 'problem')}: "
+                f"{plural(report.journal_files, 'journal file')}, "
+                f"{plural(report.ledger_files, 'ledger file')}, "
+                f"{plural(report.records, 'record')}, {plural(report.keys, 'key')}, "
+                f"{size(report.bytes)} in {duration(seconds)}"
+            )
+    if not report.ok:
+        ctx.exit(1)
