@@ -47,9 +47,11 @@ class AppendFile(ABC):
     def write_all(self, buf: Buffer) -> None:
         """Write all of ``buf`` at the end. On OSError the file may hold a part of it."""
         taken = self.write(buf)
+        if type(buf) is bytes and taken == len(buf):
+            return
         total = memoryview(buf).nbytes
         if taken == total:
-            return
+            return  # and no cast: an array of no items cannot be cast
         view = memoryview(buf).cast("B")
         while taken < total:
             taken += self._some(self.write(view[taken:]))
@@ -57,6 +59,8 @@ class AppendFile(ABC):
     def pwrite_all(self, buf: Buffer, offset: int) -> None:
         """Write all of ``buf`` at ``offset``. On OSError the file may hold a part of it."""
         taken = self.pwrite(buf, offset)
+        if type(buf) is bytes and taken == len(buf):
+            return
         total = memoryview(buf).nbytes
         if taken == total:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import gc
@@ -310,24 +311,25 @@ def test_a_holder_that_left_no_number_is_still_a_holder(tmp_path: Path) -> None:
             DISK.lock(path)
 
 
-def in_child(body: Callable[[], bytes]) -> tuple[int, int]:
-    """Run ``body`` in a forked child that then waits: (pid, descriptor with its answer)."""
+@contextlib.contextmanager
+def in_child(body: Callable[[], bytes]) -> Iterator[bytes]:
+    """Run ``body`` in a forked child that lives to the end of the block: its answer."""
     answer, send = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.write(send, body())
         finally:
+            os.close(send)
             signal.pause()
             os._exit(0)
     os.close(send)
-    return pid, answer
-
-
-def end_child(pid: int, answer: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    os.close(answer)
+    try:
+        yield os.read(answer, 100)
+    finally:
+        os.close(answer)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def test_a_forked_child_is_kept_out(tmp_path: Path) -> None:
@@ -341,9 +343,8 @@ def test_a_forked_child_is_kept_out(tmp_path: Path) -> None:
             return b"refused"
         return b"let in"
 
-    child = in_child(body)
-    assert os.read(child[1], 100) == b"refused"
-    end_child(*child)
+    with in_child(body) as answer:
+        assert answer == b"refused"
     lock.release()
 
 
@@ -354,21 +355,18 @@ def test_a_forked_child_cannot_release_its_parents_lock(tmp_path: Path) -> None:
         lock.release()
         return b"done"
 
-    child = in_child(body)
-    assert os.read(child[1], 100) == b"done"
-    with pytest.raises(StoreLocked):
-        DISK.lock(str(tmp_path / "lock"))
-    end_child(*child)
+    with in_child(body) as answer:
+        assert answer == b"done"
+        with pytest.raises(StoreLocked):
+            DISK.lock(str(tmp_path / "lock"))
     lock.release()
 
 
 def test_a_living_child_does_not_keep_a_released_lock(tmp_path: Path) -> None:
     lock = DISK.lock(str(tmp_path / "lock"))
-    child = in_child(lambda: b"living")
-    assert os.read(child[1], 100) == b"living"
-    lock.release()
-    DISK.lock(str(tmp_path / "lock")).release()
-    end_child(*child)
+    with in_child(lambda: b"living"):
+        lock.release()
+        DISK.lock(str(tmp_path / "lock")).release()
 
 
 FORKER = """
