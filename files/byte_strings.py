@@ -1,0 +1,128 @@
+"""Array kernels over byte strings of any length: copying, common prefixes, words.
+
+No step runs Python bytecode for each string. Strings of one length are moved as one NumPy
+array whose elements overlap in memory (a view of the blob with a stride of one byte), so the
+bytecode that runs is per distinct length. NumPy lets go of the interpreter lock meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from octavo.files.rows import ByteColumn
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+_BLOCK_BYTES = 1 << 20
+"""Strings are copied in blocks of about this size, so that the copy stays in the cache."""
+_SAMPLE = 64
+
+
+def windows(blob: Bytes, length: int) -> npt.NDArray[np.void]:
+    """Element i is ``blob[i : i + length]``; ``length`` >= 1. No copy."""
+    return np.ndarray(
+        (max(len(blob) - length + 1, 0),), dtype=f"V{length}", buffer=blob, strides=(1,)
+    )
+
+
+def by_length(lengths: Ints) -> Iterator[tuple[int, Ints | slice]]:
+    """(length, the rows that have it), for each length that occurs."""
+    if not len(lengths):
+        return
+    first, top = int(lengths[0]), int(lengths.max())
+    if first == top and int(lengths.min()) == top:
+        yield first, slice(None)
+        return
+    # Numbers of 16 bits are sorted by radix, without comparisons.
+    order = np.argsort(lengths.astype(np.uint16 if top < 1 << 16 else np.uint32), kind="stable")
+    ordered = lengths[order]
+    edges = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
+    for low, high in pairwise(edges):
+        yield int(ordered[low]), order[low:high]
+
+
+def copy(source: Bytes, starts: Ints, lengths: Ints, target: Bytes, at: Ints) -> None:
+    """String i goes from ``source[starts[i]:][:lengths[i]]`` to ``target[at[i]:]``.
+
+    The targets must not overlap. Raises IndexError where a string is not inside its array.
+    """
+    for length, rows in by_length(lengths):
+        if length == 0:
+            continue
+        origin, goal = windows(source, length), windows(target, length)
+        sources, targets = starts[rows], at[rows]
+        block = max(_BLOCK_BYTES // length, 1)
+        for low in range(0, len(sources), block):
+            goal[targets[low : low + block]] = origin[sources[low : low + block]]
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """Where each string begins when they stand end to end; one more, for the end."""
+    out = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def gather(source: Bytes, starts: Ints, lengths: Ints) -> ByteColumn:
+    """The strings end to end in an array of their own."""
+    offsets = offsets_of(lengths)
+    blob = np.empty(int(offsets[-1]), dtype=np.uint8)
+    copy(source, starts, lengths, blob, offsets[:-1])
+    return ByteColumn(blob, offsets)
+
+
+def common_prefix_length(blob: Bytes, starts: Ints, lengths: Ints) -> int:
+    """Bytes at the beginning that all strings share. O(strings x that number)."""
+    count = len(starts)
+    picked = range(0, count, max(count // _SAMPLE, 1))
+    sample = [blob[starts[i] : starts[i] + lengths[i]].tobytes() for i in picked]
+    lowest, highest = min(sample), max(sample)
+    shared = min(len(lowest), len(highest), int(lengths.min()))
+    if shared == 0:
+        return 0
+    model = np.frombuffer(lowest[:shared], dtype=np.uint8)
+    differs = model != np.frombuffer(highest[:shared], dtype=np.uint8)
+    if differs.any():
+        model = model[: int(differs.argmax())]
+    shared = len(model)
+    if shared == 0:
+        return 0
+    view = windows(blob, shared)
+    block = max(_BLOCK_BYTES // shared, 1)
+    for low in range(0, count, block):
+        rows = view[starts[low : low + block]].view(np.uint8).reshape(-1, shared)
+        wrong = (rows[:, : len(model)] != model).any(axis=0)
+        if wrong.any():
+            model = model[: int(wrong.argmax())]
+            if not len(model):
+                return 0
+    return len(model)
+
+
+def first_words(blob: Bytes, starts: Ints, lengths: Ints, skip: int) -> Words:
+    """Bytes [skip, skip + 8) of each string as one big-endian number, zeros behind its end."""
+    if len(blob) < 8:
+        blob = np.concatenate([blob, np.zeros(8, np.uint8)])
+    at = starts + skip
+    last = len(blob) - 8
+    over = np.flatnonzero(at > last)
+    behind = at[over] - last
+    at[over] = last
+    words: Words = windows(blob, 8)[at].view(">u8").astype(np.uint64)
+    words[over] = np.where(
+        behind < 8, words[over] << np.minimum(8 * behind, 63).astype(np.uint64), np.uint64(0)
+    )
+    left = lengths - skip
+    short = np.flatnonzero(left < 8)
+    if len(short):
+        kept = np.clip(left[short], 0, 8)
+        # A shift by 64 is no shift at all, so the empty string has its own case.
+        mask = np.uint64(0xFFFFFFFFFFFFFFFF) << (8 * (8 - np.maximum(kept, 1))).astype(np.uint64)
+        words[short] = np.where(kept > 0, words[short] & mask, np.uint64(0))
+    return words

@@ -1,0 +1,350 @@
+"""From sorted files to sorted files: pure functions over a Disk, by array kernels.
+
+The newest version of a key wins: the one with the highest absolute sqn. Inputs are read through
+their maps; outputs are written one at a time, each synced, and their names last, in one go.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from octavo.files import ledger_key, sst_layout
+from octavo.files.byte_strings import Bytes, Ints, gather, offsets_of, windows
+from octavo.files.disk import Disk
+from octavo.files.errors import Misuse
+from octavo.files.key_order import key_order
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
+from octavo.files.sst import Sst
+from octavo.files.sst_layout import MAX_BLOB_BYTES, MAX_ROWS
+from octavo.files.sst_writer import Columns, Strings, Writer
+
+_ROW_BYTES = 33
+"""Bytes of a file that a row takes beside its key and metadata."""
+
+
+_Key = bytes  # the class below has a field of that name
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a ledger's manifest wants to know of a new file; sqns are absolute."""
+
+    name: str
+    rows: int
+    bytes: int
+    tombstones: int
+    expiring: int
+    first_key: _Key
+    last_key: _Key
+    min_sqn: int
+    max_sqn: int
+
+
+def sort_rows(rows: Rows) -> Rows:
+    """The newest version of each key, by ledger key. O(n log n), or O(n) for a few sorted runs."""
+    starts, lengths = rows.keys.offsets[:-1], np.diff(rows.keys.offsets)
+    order, firsts = key_order(rows.keys.blob, starts, lengths)
+    kept = _newest(order, firsts, rows.sqns)
+    metas = rows.metas
+    return Rows(
+        keys=gather(rows.keys.blob, starts[kept], lengths[kept]),
+        hashes=rows.hashes[kept],
+        sqns=rows.sqns[kept],
+        flags=rows.flags[kept],
+        sizes=rows.sizes[kept],
+        times=rows.times[kept],
+        expiries=None if rows.expiries is None else rows.expiries[kept],
+        metas=(
+            None
+            if metas is None
+            else gather(metas.blob, metas.offsets[:-1][kept], np.diff(metas.offsets)[kept])
+        ),
+    )
+
+
+def write_rows(
+    disk: Disk,
+    directory: str,
+    next_name: Callable[[], str],
+    rows: Rows,
+    *,
+    max_rows: int,
+    max_bytes: int,
+) -> list[Summary]:
+    """Write rows, sorted as by ``sort_rows``, as files of at most so many rows and bytes.
+
+    Files are made about equally large; a row larger than ``max_bytes`` gets a file of its own.
+    Every file and then the directory is synced. Raises Misuse where the rows are not in order,
+    OSError; files written before an error stay, for the caller to sweep.
+    """
+    if not len(rows):
+        return []
+    lengths = np.diff(rows.keys.offsets)
+    order, firsts = key_order(rows.keys.blob, rows.keys.offsets[:-1], lengths)
+    if len(firsts) != len(rows) or not bool((order == np.arange(len(rows))).all()):
+        raise Misuse("rows: not in key order, or a key twice; sort_rows first")
+    columns = _without_prefixes(rows)
+    return _write(disk, directory, next_name, columns, order, max_rows, max_bytes)
+
+
+def merge(
+    disk: Disk,
+    directory: str,
+    inputs: Sequence[tuple[str, int]],
+    next_name: Callable[[], str],
+    *,
+    basement: bool,
+    now_ms: int,
+    max_rows: int,
+    max_bytes: int,
+) -> list[Summary]:
+    """Merge files of ``directory``, given by name and base of their sqns, into new ones.
+
+    In the basement, where nothing older lies below, tombstones and rows that expired at or
+    before ``now_ms`` are dropped; elsewhere a row that expired becomes a tombstone and keeps
+    its sqn. Sqns in the new files are absolute. Outputs as ``write_rows`` makes them; none
+    where nothing is left. Memory: some 150 bytes a row of the inputs.
+
+    Raises Corruption, UnsupportedFormat, OSError.
+    """
+    parts = []
+    for name, sqn_base in inputs:
+        path = os.path.join(directory, name)
+        parts.append(Sst(disk.map(path), path).columns(sqn_base))
+    if not parts:
+        return []
+    columns = _stacked(parts)
+    keys = columns.keys
+    order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
+    kept = _newest(order, firsts, columns.sqns)
+    columns, kept = _aged(columns, kept, basement, now_ms)
+    return _write(disk, directory, next_name, columns, kept, max_rows, max_bytes)
+
+
+# ---------------------------------------------------------------- which rows stay
+
+
+def _newest(order: Ints, firsts: Ints, sqns: npt.NDArray[np.uint64]) -> Ints:
+    """Of each set of equal keys the row with the highest sqn, in the order of the keys."""
+    if len(firsts) == len(order):
+        return order
+    ordered = sqns[order]
+    best = np.maximum.reduceat(ordered, firsts)
+    sets = np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, len(order))))
+    winners = np.flatnonzero(ordered == best[sets])
+    if len(winners) > len(firsts):  # one version in two inputs: either will do
+        winners = winners[np.unique(sets[winners], return_index=True)[1]]
+    return order[winners]
+
+
+def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Columns, Ints]:
+    """Take out what nobody can read any more, or make it a tombstone."""
+    flags = columns.flags[kept]
+    expired = np.zeros(len(kept), dtype=np.bool_)
+    if columns.expiries is not None:
+        expired = ((flags & EXPIRES) != 0) & (columns.expiries[kept] <= np.uint64(max(now_ms, 0)))
+    if basement:
+        return columns, kept[~(expired | ((flags & TOMBSTONE) != 0))]
+    gone = kept[expired]
+    if not len(gone) or columns.expiries is None:
+        return columns, kept
+    new_flags, sizes, expiries = (
+        columns.flags.copy(), columns.sizes.copy(), columns.expiries.copy(),
+    )  # fmt: skip
+    new_flags[gone] = TOMBSTONE
+    sizes[gone] = 0
+    expiries[gone] = 0
+    metas = columns.metas
+    if metas is not None:
+        lengths = metas.lengths.copy()
+        lengths[gone] = 0
+        metas = Strings(metas.blob, metas.starts, lengths)
+    return replace(columns, flags=new_flags, sizes=sizes, expiries=expiries, metas=metas), kept
+
+
+# ---------------------------------------------------------------- columns of several inputs
+
+
+def _stacked(parts: Sequence[Columns]) -> Columns:
+    """The rows of all parts one after the other, their groups numbered together."""
+    if len(parts) == 1:
+        return parts[0]
+    prefixes = sorted({prefix for part in parts for prefix in part.prefixes})
+    groups = None
+    if len(prefixes) > 1:
+        number = {prefix: at for at, prefix in enumerate(prefixes)}
+        groups = np.concatenate([_renumbered(part, number) for part in parts])
+    expiries = None
+    if any(part.expiries is not None for part in parts):
+        expiries = np.concatenate(
+            [
+                np.zeros(len(part), np.uint64) if part.expiries is None else part.expiries
+                for part in parts
+            ]
+        )
+    metas = None
+    if any(part.metas is not None for part in parts):
+        metas = _strings(
+            [_no_strings(part) if part.metas is None else part.metas for part in parts]
+        )
+    return Columns(
+        keys=_strings([part.keys for part in parts]),
+        prefixes=prefixes,
+        groups=groups,
+        hashes=np.concatenate([part.hashes for part in parts]),
+        sqns=np.concatenate([part.sqns for part in parts]),
+        flags=np.concatenate([part.flags for part in parts]),
+        sizes=np.concatenate([part.sizes for part in parts]),
+        times=np.concatenate([part.times for part in parts]),
+        expiries=expiries,
+        metas=metas,
+    )
+
+
+def _renumbered(part: Columns, number: dict[bytes, int]) -> Ints:
+    new = np.array([number[prefix] for prefix in part.prefixes], dtype=np.int64)
+    if part.groups is None:
+        return np.full(len(part), new[0])
+    renumbered: Ints = new[part.groups]
+    return renumbered
+
+
+def _no_strings(part: Columns) -> Strings:
+    none = np.zeros(len(part), dtype=np.int64)
+    return Strings(np.empty(0, dtype=np.uint8), none, none)
+
+
+def _strings(parts: Sequence[Strings]) -> Strings:
+    at = offsets_of(np.array([len(part.blob) for part in parts], dtype=np.int64))
+    return Strings(
+        np.concatenate([part.blob for part in parts]),
+        np.concatenate([part.starts + base for part, base in zip(parts, at, strict=False)]),
+        np.concatenate([part.lengths for part in parts]),
+    )
+
+
+def _without_prefixes(rows: Rows) -> Columns:
+    """Rows in key order, their keys cut into prefix (tag and bucket) and user key."""
+    blob, starts = rows.keys.blob, rows.keys.offsets[:-1]
+    lengths = np.diff(rows.keys.offsets)
+    prefix_lengths, prefixes, groups = _prefixes(blob, starts, lengths)
+    return Columns(
+        keys=Strings(blob, starts + prefix_lengths, lengths - prefix_lengths),
+        prefixes=prefixes,
+        groups=groups,
+        hashes=rows.hashes,
+        sqns=rows.sqns,
+        flags=rows.flags,
+        sizes=rows.sizes,
+        times=rows.times,
+        expiries=rows.expiries,
+        metas=None if rows.metas is None else _of_column(rows.metas),
+    )
+
+
+def _of_column(column: ByteColumn) -> Strings:
+    return Strings(column.blob, column.offsets[:-1], np.diff(column.offsets))
+
+
+def _prefixes(
+    blob: Bytes, starts: Ints, lengths: Ints
+) -> tuple[int | Ints, list[bytes], Ints | None]:
+    """(bytes of each row's prefix, the distinct prefixes, the group of each row)."""
+
+    def key(row: int, size: int) -> bytes:
+        return blob[starts[row] : starts[row] + size].tobytes()
+
+    first = key(0, int(lengths[0]))
+    prefix = first[: ledger_key.end_of_prefix(first)]
+    if key(-1, int(lengths[-1])).startswith(prefix):
+        return len(prefix), [prefix], None  # sorted, so all between begin with it too
+    # The end mark is the first pair of NULs behind the tag: escapes never make such a pair.
+    marks = np.flatnonzero((blob[:-1] == 0) & (blob[1:] == 0))
+    at = np.searchsorted(marks, starts + 1)
+    if int(at.max()) == len(marks) or bool((marks[at] + 2 > starts + lengths).any()):
+        raise ValueError("a ledger key without an end mark")
+    sizes: Ints = marks[at] + 2 - starts
+    new = np.ones(len(starts), dtype=np.bool_)
+    new[1:] = sizes[1:] != sizes[:-1]
+    alike = np.flatnonzero(~new)
+    for size in np.unique(sizes[alike]).tolist():
+        rows = alike[sizes[alike] == size]
+        view = windows(blob, size)
+        here, before = (
+            view[starts[which]].view(np.uint8).reshape(-1, size) for which in (rows, rows - 1)
+        )
+        new[rows] = (here != before).any(axis=1)
+    prefixes = [key(row, int(sizes[row])) for row in np.flatnonzero(new).tolist()]
+    return sizes, prefixes, np.cumsum(new) - 1
+
+
+# ---------------------------------------------------------------- files
+
+
+def _write(
+    disk: Disk,
+    directory: str,
+    next_name: Callable[[], str],
+    columns: Columns,
+    kept: Ints,
+    max_rows: int,
+    max_bytes: int,
+) -> list[Summary]:
+    if max_rows < 1 or max_bytes < 1:
+        raise Misuse(f"max_rows and max_bytes: 1 or more, not {max_rows}, {max_bytes}")
+    writer = Writer()
+    found = []
+    for low, high in _cuts(columns, kept, min(max_rows, MAX_ROWS), max_bytes):
+        image, layout = writer.image(columns, kept[low:high])
+        name = next_name()
+        file = disk.create(os.path.join(directory, name))
+        try:
+            file.write_all(image)
+            file.sync()
+        finally:
+            file.close()
+        found.append(_summary(name, layout))
+    if found:
+        disk.sync_dir(directory)
+    return found
+
+
+def _cuts(columns: Columns, kept: Ints, max_rows: int, max_bytes: int) -> list[tuple[int, int]]:
+    """Ranges [low, high) of ``kept``, one for each file, about equally large."""
+    if not len(kept):
+        return []
+    sizes = columns.keys.lengths[kept] + _ROW_BYTES
+    if columns.metas is not None:
+        sizes = sizes + columns.metas.lengths[kept] + 4
+    limit = min(max_bytes, MAX_BLOB_BYTES)
+    # What share of a file each row may claim: of its rows or its bytes, whichever is more.
+    filled = np.cumsum(np.maximum(sizes / limit, 1 / max_rows))
+    share = float(filled[-1]) / max(int(np.ceil(filled[-1] - 1e-9)), 1) + 1e-9
+    cuts = []
+    low = 0
+    while low < len(kept):
+        before = float(filled[low - 1]) if low else 0.0
+        high = int(np.searchsorted(filled, before + share, side="right"))
+        high = min(max(high, low + 1), low + max_rows)
+        cuts.append((low, high))
+        low = high
+    return cuts
+
+
+def _summary(name: str, layout: sst_layout.Layout) -> Summary:
+    return Summary(
+        name=name,
+        rows=layout.rows,
+        bytes=layout.file_bytes,
+        tombstones=layout.tombstones,
+        expiring=layout.expiring,
+        first_key=layout.first_key,
+        last_key=layout.last_key,
+        min_sqn=layout.min_sqn,
+        max_sqn=layout.max_sqn,
+    )

@@ -1,0 +1,436 @@
+"""Ledger files, read: lookups by hash, ranges by key, columns as they stand in the map.
+
+The layout is described in sst_layout.py. A file knows neither its level nor the base of its
+sequence numbers. Readers share an ``Sst`` without locks: it is immutable, but for knowing which
+parts of the file have been verified, and what is verified twice does no harm.
+"""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+from mmap import mmap
+from typing import Literal
+
+import numpy as np
+
+from octavo.files import ledger_key as ledger_keys_of
+from octavo.files import sst_layout, sst_lookup
+from octavo.files.byte_strings import copy, offsets_of
+from octavo.files.errors import Corruption
+from octavo.files.hashing import hash_column, hash_of
+from octavo.files.key_order import key_order
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
+from octavo.files.sst_layout import Section
+from octavo.files.sst_lookup import Careful, Find, Probe, Views, Windows
+from octavo.files.sst_writer import Columns, Strings, hash_table
+
+__all__ = ["Sst", "hash_of"]
+
+_ROW_COLUMNS = (
+    Section.KEY_ENDS,
+    Section.SQNS,
+    Section.FLAGS,
+    Section.SIZES,
+    Section.TIMES,
+    Section.EXPIRIES,
+    Section.META_ENDS,
+)
+
+
+class Sst:
+    """A ledger file. Keeps its map alive, and so does everything cut out of it.
+
+    ``sqns``, ``flags`` and ``sizes`` are indexed by row without further checks: at rows that a
+    method of this object answered with, or was asked for, they have been verified.
+    """
+
+    probe: Probe
+    """``probe(h32)``: a row whose key may have this hash, or -1: no row has. The key is not
+    compared; one row in some 2**(32 - row bits) is another key's, and it hides a row behind it,
+    so an answer that proves wrong calls for ``find``. Some 0.3 us."""
+    find: Find
+    """``find(ledger_key, h32)``: the row of this key, or -1. Some 0.6 us, 0.3 us if absent."""
+
+    def __init__(self, buffer: mmap | bytes, name: str) -> None:
+        """Read header and summary, nothing else. ``name`` is for messages.
+
+        Raises Corruption, UnsupportedFormat.
+        """
+        view = memoryview(buffer)
+        layout, sums = sst_layout.decode(view, name)
+        self.name = name
+        self.layout = layout
+        self.bytes = layout.file_bytes
+        self.rows = layout.rows
+        self.tombstones = layout.tombstones
+        self.expiring = layout.expiring
+        self.min_sqn = layout.min_sqn
+        self.max_sqn = layout.max_sqn
+        self.first_key = layout.first_key
+        self.last_key = layout.last_key
+        self._buffer = buffer
+        self._view = view
+        self.sqns = self.column(Section.SQNS, "Q")
+        self.flags = self.column(Section.FLAGS, "B")
+        self.sizes = self.column(Section.SIZES, "I")
+        self._key_ends = self.column(Section.KEY_ENDS, "I")
+        self._keys_at = layout.sections[Section.KEYS][0]
+        times_bytes = layout.sections[Section.TIMES][1]
+        self._times = self.column(Section.TIMES, "I" if times_bytes == 4 * self.rows else "Q")
+        expires = Section.EXPIRIES in layout.sections
+        self._expiries = self.column(Section.EXPIRIES, "Q") if expires else None
+        has_metas = Section.META_ENDS in layout.sections
+        self._meta_ends = self.column(Section.META_ENDS, "I") if has_metas else None
+        self._views = Views(
+            buffer,
+            name,
+            layout,
+            self.column(Section.TABLE, "I"),
+            self._key_ends,
+            self.column(Section.FIRSTS, "I"),
+            self.column(Section.PREFIX_ENDS, "I"),
+        )
+        self._windows: Windows | None = Windows(view, name, layout.data_at, sums)
+        self._groups_known = False
+        # What looks up carefully must not refer to this object: a cycle would keep the map,
+        # and its descriptor, until the next collection.
+        careful = _careful(weakref.ref(self), self._views, self._windows, layout)
+        self.probe = careful.probe
+        self.find = careful.find
+
+    def column(self, kind: Section, code: Literal["B", "I", "Q"]) -> memoryview:
+        """A section as it stands in the map, items of a ``struct`` code. Not verified."""
+        offset, length = self.layout.sections[kind]
+        return self._view[offset : offset + length].cast(code)
+
+    # ------------------------------------------------------------ verified before use
+
+    def ensure_whole(self) -> None:
+        """Compare every checksum that has not been, then look up without asking.
+
+        Some 0.1 ms a MiB, once. Raises Corruption.
+        """
+        windows = self._windows
+        if windows is None:
+            return
+        windows.all()
+        _check_table(self._views)
+        self.probe, self.find = sst_lookup.swift(self._views)
+        self._windows = None
+
+    def _need(self, kind: Section, low: int, high: int) -> None:
+        """Rows [low, high) of a column, its one more end included, are about to be used."""
+        windows = self._windows
+        if windows is not None:
+            _need_column(windows, self.layout, kind, low, high)
+
+    def _need_rows(self, low: int, high: int) -> None:
+        if self._windows is not None and low < high:
+            _need_rows(self._windows, self.layout, self._key_ends, low, high)
+
+    def _need_groups(self) -> None:
+        windows = self._windows
+        if windows is None or self._groups_known:
+            return
+        for kind in (Section.FIRSTS, Section.PREFIX_ENDS, Section.PREFIXES):
+            offset, length = self.layout.sections[kind]
+            windows.need(offset, offset + length)
+        self._groups_known = True
+
+    # ------------------------------------------------------------ by row
+
+    def user_key(self, row: int) -> bytes:
+        """Key of a row as the user gave it."""
+        self._need_rows(row, row + 1)
+        ends, at = self._key_ends, self._keys_at
+        return self._buffer[at + ends[row] : at + ends[row + 1]]
+
+    def ledger_key(self, row: int) -> bytes:
+        """Tag, bucket and key of a row. O(log groups)."""
+        self._need_groups()
+        return self._views.prefix(self._views.group_of(row)) + self.user_key(row)
+
+    def user_keys(self, low: int, high: int) -> list[bytes]:
+        """Keys of rows [low, high) without tag and bucket. Some 0.1 us a key."""
+        if low >= high:
+            return []
+        self._need_rows(low, high)
+        ends = self._key_ends[low : high + 1].tolist()
+        first = ends[0]
+        blob = self._buffer[self._keys_at + first : self._keys_at + ends[-1]]
+        if first:
+            return [blob[a - first : b - first] for a, b in pairwise(ends)]
+        return [blob[a:b] for a, b in pairwise(ends)]
+
+    def ledger_keys(self, low: int, high: int) -> list[bytes]:
+        """Tag, bucket and key of rows [low, high). Some 0.15 us a key."""
+        out: list[bytes] = []
+        for prefix, first, end in self.groups(low, high):
+            out += [prefix + key for key in self.user_keys(first, end)]
+        return out
+
+    def meta(self, row: int) -> bytes:
+        """User metadata of a row, b"" where it has none."""
+        ends = self._meta_ends
+        if ends is None:
+            return b""
+        offset = self.layout.sections[Section.METAS][0]
+        if self._windows is not None:
+            self._need(Section.META_ENDS, row, row + 1)
+            if ends[row] < ends[row + 1]:
+                self._windows.need(offset + ends[row], offset + ends[row + 1])
+        return self._buffer[offset + ends[row] : offset + ends[row + 1]]
+
+    def expiry(self, row: int) -> int:
+        """Moment from which a row reads as absent, ms UTC; 0: never."""
+        expiries = self._expiries
+        if expiries is None:
+            return 0
+        self._need(Section.EXPIRIES, row, row + 1)
+        moment: int = expiries[row]
+        return moment
+
+    def time(self, row: int) -> int:
+        """Moment of the put or delete, ms UTC."""
+        self._need(Section.TIMES, row, row + 1)
+        time: int = self._times[row]
+        return time + self.layout.time_base if self._times.itemsize == 4 else time
+
+    # ------------------------------------------------------------ by key
+
+    def groups(self, low: int = 0, high: int | None = None) -> Iterator[tuple[bytes, int, int]]:
+        """(prefix, first row, end) of each run of rows of one tag and bucket in [low, high)."""
+        high = self.rows if high is None else high
+        self._need_groups()
+        views = self._views
+        while low < high:
+            group = views.group_of(low)
+            last = group + 1 == len(views.firsts)
+            end = high if last else min(high, views.firsts[group + 1])
+            yield views.prefix(group), low, end
+            low = end
+
+    def lower_bound(self, ledger_key: bytes) -> int:
+        """The first row at or above a key; ``rows`` where all are below. O(log rows).
+
+        Any bytes will do. Some 4 us at 256 k rows.
+        """
+        if ledger_key <= self.first_key:
+            return 0
+        if ledger_key > self.last_key:
+            return self.rows
+        self._need_groups()
+        views = self._views
+        firsts = views.firsts
+        group = 0
+        if len(firsts) > 1:
+            group = max(bisect_right(range(len(firsts)), ledger_key, key=views.prefix) - 1, 0)
+        low = firsts[group]
+        high = self.rows if group + 1 == len(firsts) else firsts[group + 1]
+        prefix = views.prefix(group)
+        if not ledger_key.startswith(prefix):
+            return int(low if ledger_key < prefix else high)
+        wanted = ledger_key[len(prefix) :]
+        ends, at, buffer = self._key_ends, self._keys_at, self._buffer
+        careful = self._windows is not None
+        while low < high:
+            middle = (low + high) >> 1
+            if careful:
+                self._need_rows(middle, middle + 1)
+            if buffer[at + ends[middle] : at + ends[middle + 1]] < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return int(low)
+
+    # ------------------------------------------------------------ all of it
+
+    def columns(self, sqn_base: int = 0) -> Columns:
+        """The file's rows as arrays, for a merge; most of them views of the map.
+
+        Verifies all checksums first. Raises Corruption.
+        """
+        self.ensure_whole()
+        ends = self._ends(Section.KEY_ENDS, Section.KEYS)
+        firsts = np.asarray(self._views.firsts, dtype=np.int64)
+        count = len(firsts)
+        prefixes = [self._views.prefix(group) for group in range(count)]
+        spans = np.diff(np.append(firsts, self.rows))
+        if firsts[0] != 0 or int(spans.min()) < 1:
+            raise Corruption(self.name, self._at(Section.FIRSTS), "groups of rows")
+        if any(a >= b for a, b in pairwise(prefixes)):
+            raise Corruption(self.name, self._at(Section.PREFIXES), "order of the prefixes")
+        sqns = np.asarray(self.sqns)
+        times = np.asarray(self._times)
+        if self._times.itemsize == 4:
+            times = times + np.uint64(self.layout.time_base)
+        metas = None
+        if self._meta_ends is not None:
+            meta_ends = self._ends(Section.META_ENDS, Section.METAS)
+            blob = np.asarray(self.column(Section.METAS, "B"))
+            metas = Strings(blob, meta_ends[:-1], np.diff(meta_ends))
+        return Columns(
+            keys=Strings(np.asarray(self.column(Section.KEYS, "B")), ends[:-1], np.diff(ends)),
+            prefixes=prefixes,
+            groups=None if count == 1 else np.repeat(np.arange(count, dtype=np.int64), spans),
+            hashes=np.asarray(self.column(Section.HASHES, "I")),
+            sqns=sqns + np.uint64(sqn_base) if sqn_base else sqns,
+            flags=np.asarray(self.flags),
+            sizes=np.asarray(self.sizes),
+            times=times,
+            expiries=None if self._expiries is None else np.asarray(self._expiries),
+            metas=metas,
+        )
+
+    def to_rows(self, sqn_base: int = 0) -> Rows:
+        """The file's rows with whole ledger keys, which are copied. Raises Corruption."""
+        found = self.columns(sqn_base)
+        return Rows(
+            keys=_whole_keys(found),
+            hashes=found.hashes,
+            sqns=found.sqns,
+            flags=found.flags,
+            sizes=found.sizes,
+            times=found.times,
+            expiries=found.expiries,
+            metas=(
+                None
+                if found.metas is None
+                else ByteColumn(
+                    found.metas.blob,
+                    np.append(found.metas.starts, len(found.metas.blob)),
+                )
+            ),
+        )
+
+    def verify(self) -> None:
+        """State everything that must hold, and raise Corruption where it does not.
+
+        Checksums; keys strictly ascending; hashes; the hash table finds each row; counts,
+        lowest and highest sqn, first and last key as the summary says. Some 0.5 us a row.
+        """
+        found = self.columns()
+        order, firsts = key_order(
+            found.keys.blob, found.keys.starts, found.keys.lengths, found.groups
+        )
+        if len(firsts) != self.rows or not bool((order == np.arange(self.rows)).all()):
+            raise Corruption(self.name, self._keys_at, "order of the keys")
+        for prefix in found.prefixes:
+            _check_prefix(prefix, self.name, self._at(Section.PREFIXES))
+        self._verify_hashes(found)
+        flags = found.flags
+        expires = (flags & EXPIRES) != 0
+        moments = np.zeros(self.rows, np.uint64) if found.expiries is None else found.expiries
+        self._same(Section.FLAGS, "flags", 0, int((flags & ~np.uint8(TOMBSTONE | EXPIRES)).max()))
+        self._same(
+            Section.FLAGS, "rows that expire", 0, int(np.count_nonzero(expires != (moments > 0)))
+        )
+        for what, expected, actual in (
+            ("tombstones", self.tombstones, int(np.count_nonzero(flags & TOMBSTONE))),
+            ("rows that expire", self.expiring, int(np.count_nonzero(expires))),
+            ("lowest sqn", self.min_sqn, int(found.sqns.min())),
+            ("highest sqn", self.max_sqn, int(found.sqns.max())),
+            ("first key", self.first_key, self.ledger_key(0)),
+            ("last key", self.last_key, self.ledger_key(self.rows - 1)),
+        ):
+            self._same(Section.SQNS, what, expected, actual)
+
+    def _verify_hashes(self, found: Columns) -> None:
+        hashes = hash_column(_whole_keys(found))
+        if not np.array_equal(hashes, found.hashes):
+            raise Corruption(self.name, self._at(Section.HASHES), "hashes of the keys")
+        table = hash_table(hashes, self.layout.homes, self.layout.row_bits)
+        if not np.array_equal(table, np.asarray(self._views.table)):
+            raise Corruption(self.name, self._at(Section.TABLE), "hash table")
+
+    def _same(self, kind: Section, what: str, expected: object, found: object) -> None:
+        if expected != found:
+            raise Corruption(self.name, self._at(kind), what, expected=expected, found=found)
+
+    def _at(self, kind: Section) -> int:
+        return self.layout.sections[kind][0]
+
+    def _ends(self, kind: Section, blob: Section) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Ends of the strings of a blob, which ascend from its first byte to its last."""
+        ends = np.asarray(self.column(kind, "I")).astype(np.int64)
+        if (
+            ends[0] != 0
+            or ends[-1] != self.layout.sections[blob][1]
+            or bool((ends[1:] < ends[:-1]).any())
+        ):
+            raise Corruption(self.name, self._at(kind), f"ends of {blob.name}")
+        return ends
+
+
+def _careful(
+    reference: weakref.ref[Sst], views: Views, windows: Windows, layout: sst_layout.Layout
+) -> Careful:
+    def whole() -> None:
+        sst = reference()
+        if sst is not None:
+            sst.ensure_whole()
+
+    def need_row(row: int) -> None:
+        _need_rows(windows, layout, views.key_ends, row, row + 1)
+        for kind in (Section.FIRSTS, Section.PREFIX_ENDS, Section.PREFIXES):
+            offset, length = layout.sections[kind]
+            windows.need(offset, offset + length)
+
+    return Careful(views, windows, need_row, whole)
+
+
+def _need_column(
+    windows: Windows, layout: sst_layout.Layout, kind: Section, low: int, high: int
+) -> None:
+    offset, length = layout.sections[kind]
+    extra = 1 if kind in (Section.KEY_ENDS, Section.META_ENDS) else 0
+    width = length // (layout.rows + extra)
+    windows.need(offset + low * width, offset + (high + extra) * width)
+
+
+def _need_rows(
+    windows: Windows, layout: sst_layout.Layout, ends: memoryview, low: int, high: int
+) -> None:
+    """Verify what belongs to rows [low, high), low < high, except metadata."""
+    for kind in _ROW_COLUMNS:
+        if kind in layout.sections:
+            _need_column(windows, layout, kind, low, high)
+    offset, length = layout.sections[Section.KEYS]
+    if not 0 <= ends[low] <= ends[high] <= length:
+        raise Corruption(windows.name, offset, "ends of KEYS")
+    if ends[low] < ends[high]:
+        windows.need(offset + ends[low], offset + ends[high])
+
+
+def _check_table(views: Views) -> None:
+    """A lookup must end, and must answer with a row: so much of the table is checked at once."""
+    table = np.asarray(views.table)
+    rows = int((table & np.uint32((1 << views.layout.row_bits) - 1)).max())
+    if table[-1] or rows > views.layout.rows:
+        raise Corruption(views.name, views.layout.sections[Section.TABLE][0], "hash table")
+
+
+def _check_prefix(prefix: bytes, name: str, offset: int) -> None:
+    try:
+        end = ledger_keys_of.end_of_prefix(prefix)
+    except (ValueError, IndexError) as wrong:
+        raise Corruption(name, offset, f"prefix {prefix[:40]!r}") from wrong
+    if end != len(prefix):
+        raise Corruption(name, offset, f"prefix {prefix[:40]!r}", expected=len(prefix), found=end)
+
+
+def _whole_keys(columns: Columns) -> ByteColumn:
+    """Prefix and key of every row, end to end."""
+    sizes = np.array([len(prefix) for prefix in columns.prefixes], dtype=np.int64)
+    groups = np.zeros(len(columns), np.int64) if columns.groups is None else columns.groups
+    prefix_lengths = sizes[groups]
+    offsets = offsets_of(prefix_lengths + columns.keys.lengths)
+    blob = np.empty(int(offsets[-1]), dtype=np.uint8)
+    prefixes = np.frombuffer(b"".join(columns.prefixes), dtype=np.uint8)
+    copy(prefixes, offsets_of(sizes)[:-1][groups], prefix_lengths, blob, offsets[:-1])
+    keys = columns.keys
+    copy(keys.blob, keys.starts, keys.lengths, blob, offsets[:-1] + prefix_lengths)
+    return ByteColumn(blob, offsets)

@@ -1,0 +1,233 @@
+"""Point lookups in a ledger file: a few index operations on its map, and nothing else.
+
+The bytes of a file are compared with their checksums before their first use. Until a file is
+known to be whole, ``Careful`` looks up: it verifies the windows that a lookup touches, and one
+more each time, so the cost is spread and no call waits for the whole file. Then ``swift`` makes
+functions that no longer ask.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from mmap import mmap
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.errors import Corruption
+from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
+
+Probe = Callable[[int], int]
+Find = Callable[[bytes, int], int]
+
+
+class Windows:
+    """Which 64 KiB of a file have been compared with their checksums."""
+
+    def __init__(self, view: memoryview, name: str, data_at: int, sums: memoryview) -> None:
+        self._view = view
+        self.name = name
+        self._data_at = data_at
+        self._sums = sums
+        self._whole = bytearray(len(sums))
+        self._next = 0
+
+    def need(self, offset: int, end: int) -> None:
+        """Bytes [offset, end) are about to be used. Raises Corruption. 5 us a new window."""
+        first = (offset - self._data_at) // WINDOW_BYTES
+        for window in range(first, (end - 1 - self._data_at) // WINDOW_BYTES + 1):
+            if not self._whole[window]:
+                self._verify(window)
+
+    def step(self) -> bool:
+        """Verify one more window; True when all are whole. Damage is left to who needs it."""
+        self._next = self._whole.find(0, self._next)
+        if self._next < 0:
+            self._next = len(self._whole)
+        if self._next < len(self._whole):
+            try:
+                self._verify(self._next)
+            except Corruption:
+                pass  # raised again, with its offset, to whoever needs those bytes
+            self._next += 1
+            return False
+        return self._whole.find(0) < 0
+
+    def all(self) -> None:
+        """Verify every window that has not been. Raises Corruption. Some 0.1 ms a MiB."""
+        for window in range(len(self._whole)):
+            if not self._whole[window]:
+                self._verify(window)
+
+    def _verify(self, window: int) -> None:
+        at = self._data_at + window * WINDOW_BYTES
+        found = xxh3(self._view[at : at + WINDOW_BYTES])
+        expected = self._sums[window]
+        if found != expected:
+            raise Corruption(
+                self.name,
+                at,
+                f"checksum of {min(WINDOW_BYTES, len(self._view) - at)} bytes",
+                expected=f"{expected:x}",
+                found=f"{found:x}",
+            )
+        self._whole[window] = 1
+
+
+@dataclass(slots=True)
+class Views:
+    """A file's map and the columns in it that lookups use."""
+
+    buffer: mmap | bytes
+    name: str
+    layout: Layout
+    table: memoryview
+    key_ends: memoryview
+    firsts: memoryview
+    prefix_ends: memoryview
+
+    def prefix(self, group: int) -> bytes:
+        """Tag and bucket of a group."""
+        at = self.layout.sections[Section.PREFIXES][0]
+        ends = self.prefix_ends
+        return self.buffer[at + ends[group] : at + ends[group + 1]]
+
+    def group_of(self, row: int) -> int:
+        """The group of a row. O(log groups)."""
+        return bisect_right(self.firsts, row) - 1
+
+
+def swift(views: Views) -> tuple[Probe, Find]:
+    """``Sst.probe`` and ``Sst.find`` of a file that is whole."""
+    buffer = views.buffer
+    table = views.table
+    ends = views.key_ends
+    homes = views.layout.homes
+    row_bits = views.layout.row_bits
+    low_bits = (1 << (32 - row_bits)) - 1
+    row_mask = (1 << row_bits) - 1
+    keys_at = views.layout.sections[Section.KEYS][0]
+    only_prefix = views.prefix(0) if len(views.firsts) == 1 else None
+    prefix_bytes = 0 if only_prefix is None else len(only_prefix)
+
+    def probe(h32: int) -> int:
+        at = h32 * homes >> 32
+        entry = table[at]
+        if not entry:
+            return -1
+        wanted = h32 & low_bits
+        while entry >> row_bits != wanted:
+            at += 1
+            entry = table[at]
+            if not entry:
+                return -1
+        return (entry & row_mask) - 1
+
+    def find_in_one(ledger_key: bytes, h32: int) -> int:
+        at = h32 * homes >> 32
+        entry = table[at]
+        if not entry:
+            return -1
+        wanted = h32 & low_bits
+        while True:
+            if entry >> row_bits == wanted:
+                end = entry & row_mask
+                if (
+                    buffer[keys_at + ends[end - 1] : keys_at + ends[end]]
+                    == ledger_key[prefix_bytes:]
+                    and ledger_key[:prefix_bytes] == only_prefix
+                ):
+                    return end - 1
+            at += 1
+            entry = table[at]
+            if not entry:
+                return -1
+
+    def find_in_many(ledger_key: bytes, h32: int) -> int:
+        at = h32 * homes >> 32
+        entry = table[at]
+        wanted = h32 & low_bits
+        while entry:
+            if entry >> row_bits == wanted:
+                end = entry & row_mask
+                key = buffer[keys_at + ends[end - 1] : keys_at + ends[end]]
+                if (
+                    ledger_key.endswith(key)
+                    and views.prefix(views.group_of(end - 1))
+                    == ledger_key[: len(ledger_key) - len(key)]
+                ):
+                    return end - 1
+            at += 1
+            entry = table[at]
+        return -1
+
+    return probe, find_in_many if only_prefix is None else find_in_one
+
+
+class Careful:
+    """The same lookups in a file of which not every window has been verified yet."""
+
+    def __init__(
+        self,
+        views: Views,
+        windows: Windows,
+        need_row: Callable[[int], None],
+        whole: Callable[[], None],
+    ) -> None:
+        """``need_row`` verifies all columns of a row; ``whole`` is told when all is verified."""
+        self._views = views
+        self._windows = windows
+        self._need_row = need_row
+        self._whole = whole
+
+    def probe(self, h32: int) -> int:
+        """As ``Sst.probe``."""
+        for row in self._candidates(h32):
+            self._need_row(row)
+            self._step()
+            return row
+        self._step()
+        return -1
+
+    def find(self, ledger_key: bytes, h32: int) -> int:
+        """As ``Sst.find``."""
+        views = self._views
+        ends = views.key_ends
+        keys_at = views.layout.sections[Section.KEYS][0]
+        found = -1
+        for row in self._candidates(h32):
+            self._need_row(row)
+            key = views.buffer[keys_at + ends[row] : keys_at + ends[row + 1]]
+            prefix = views.prefix(views.group_of(row))
+            if len(prefix) + len(key) == len(ledger_key) and prefix + key == ledger_key:
+                found = row
+                break
+        self._step()
+        return found
+
+    def _candidates(self, h32: int) -> Iterator[int]:
+        layout, table = self._views.layout, self._views.table
+        table_at = layout.sections[Section.TABLE][0]
+        wanted = h32 & (1 << (32 - layout.row_bits)) - 1
+        at = h32 * layout.homes >> 32
+        while True:
+            if at >= len(table):
+                raise Corruption(self._views.name, table_at, "hash table without an end")
+            self._windows.need(table_at + 4 * at, table_at + 4 * at + 4)
+            entry = table[at]
+            if not entry:
+                return
+            if entry >> layout.row_bits == wanted:
+                row = (entry & (1 << layout.row_bits) - 1) - 1
+                if not 0 <= row < layout.rows:
+                    raise Corruption(
+                        self._views.name, table_at + 4 * at, "row in the hash table",
+                        expected=f"< {layout.rows}", found=row,
+                    )  # fmt: skip
+                yield row
+            at += 1
+
+    def _step(self) -> None:
+        if self._windows.step():
+            self._whole()
