@@ -193,11 +193,8 @@ class JournalFile(TurnActor):
 
     def _sync(self) -> None:
         """Make everything appended so far durable, and the file's name once. Outside any turn."""
-        file = self.file
-        if file is None:
-            self.disk.sync_file(self.path)
-        else:
-            file.sync()
+        if self.file is not None:
+            self.file.sync()
         if not self._name_durable:
             self.disk.sync_dir(self.directory)
             self._name_durable = True
@@ -212,6 +209,7 @@ class JournalFile(TurnActor):
     def recovered(self, offsets: array[int]) -> None:
         """A file that a stopped process left behind: whole as far as ``offsets`` goes."""
         self.state = after(self.state, "recover", self.name)
+        self.file = self.disk.reopen(self.path, offsets[-1])
         self._begin(offsets)
 
     def seal(self, runner: JobRunner, inker: Ref[Inker]) -> None:
@@ -297,18 +295,19 @@ class JournalFile(TurnActor):
             return mapped, offsets
         mapped = self._open_files.opened(self)
         if not self.offsets:
-            offsets = self._sealed_offsets(memoryview(mapped))
+            offsets = self._sealed_offsets(mapped)
         self.reading = (mapped, offsets)
         return mapped, offsets
 
-    def _sealed_offsets(self, view: memoryview) -> Sequence[int]:
+    def _sealed_offsets(self, mapped: mmap | bytes) -> Sequence[int]:
+        view = memoryview(mapped)
         try:
             trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), self.path)
             stored = view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES]
             return cdb.read_offsets(stored, trailer, self.path)
         except Corruption as wrong:
             log.warning("%s; reading record by record instead: repair the store", wrong)
-            offsets, notes = recovery.rebuilt_offsets(view, self.path, self.seed)
+            offsets, notes = recovery.rebuilt_offsets(mapped, self.path, self.seed)
             for note in notes:
                 log.warning("%s", note)
             return offsets

@@ -118,7 +118,7 @@ class Reader:
                     prefixes.add(key[: ledger_key.end_of_prefix(key)])
             for level in self.view.ledger.levels:
                 for entry in level:
-                    prefixes.update(entry.file.reader().prefixes())
+                    prefixes.update(prefix for prefix, _, _ in entry.file.reader().groups())
         for prefix in sorted(prefixes):
             if prefix[0] != ledger_key.STANDARD:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from array import array
 from dataclasses import dataclass, field
+from mmap import mmap
 
 from octavo.files import cdb, record
 from octavo.files.disk import Disk
@@ -26,7 +27,7 @@ class Tail:
     seed: int
     sealed: bool
     offsets: array[int]
-    headers: list[tuple[int, record.Header]] = field(default_factory=list)
+    changes: list[tuple[int, cdb.Scanned]] = field(default_factory=list)
 
     @property
     def last_sqn(self) -> int:
@@ -55,11 +56,11 @@ def identity(name: str) -> tuple[int, int] | None:
 
 
 def find_tails(
-    disk: Disk, directory: str, manifest: JournalManifest, *, headers_above: int
+    disk: Disk, directory: str, manifest: JournalManifest, *, above: int
 ) -> Found:
     """Scan the journal files that the manifest does not list.
 
-    Headers of records above ``headers_above`` are kept for replay. O(bytes not yet sealed).
+    Records above ``above`` are kept for replay. O(bytes not yet sealed).
     Damage is stepped over and noted; only a last fragment, and a batch that is not whole, are
     cut. Raises UnsupportedFormat.
     """
@@ -80,12 +81,12 @@ def find_tails(
         else:
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):
-        found.tails.append(_tail(disk, f"{directory}/{name}", name, base, seed, headers_above, found))
+        found.tails.append(_tail(disk, f"{directory}/{name}", name, base, seed, above, found))
     return found
 
 
 def _tail(
-    disk: Disk, path: str, name: str, base: int, seed: int, headers_above: int, found: Found
+    disk: Disk, path: str, name: str, base: int, seed: int, above: int, found: Found
 ) -> Tail:
     buffer = disk.map(path)
     view = memoryview(buffer)
@@ -106,16 +107,16 @@ def _tail(
             found.notes.append(f"{path}: its header is another file's; the name is believed")
     except Corruption as wrong:
         found.notes.append(f"{wrong}: its name is believed instead")
-    return _scanned(view, path, name, base, seed, headers_above, found)
+    return _scanned(buffer, path, name, base, seed, above, found)
 
 
-def rebuilt_offsets(view: memoryview, path: str, seed: int) -> tuple[array[int], list[str]]:
+def rebuilt_offsets(buffer: bytes | mmap, path: str, seed: int) -> tuple[array[int], list[str]]:
     """(offsets, notes) of a sealed file whose own are damaged, read record by record.
 
     O(bytes). Raises Corruption where no record is found at all.
     """
     found = Found([], [], [])
-    tail = _scanned(view, path, path, 0, seed, 1 << 63, found)
+    tail = _scanned(buffer, path, path, 0, seed, 1 << 63, found)
     if len(tail.offsets) < 2:
         raise Corruption(path, cdb.RECORDS_AT, "no whole record in a sealed journal file")
     # Behind the records stand tables, which are no damage.
@@ -123,38 +124,41 @@ def rebuilt_offsets(view: memoryview, path: str, seed: int) -> tuple[array[int],
 
 
 def _scanned(
-    view: memoryview, path: str, name: str, base: int, seed: int, headers_above: int, found: Found
+    buffer: bytes | mmap, path: str, name: str, base: int, seed: int, above: int, found: Found
 ) -> Tail:
     damages: list[cdb.Damage] = []
+    newest = -1
     starts: dict[int, tuple[int, int]] = {}
-    headers: list[tuple[int, record.Header]] = []
+    changes: list[tuple[int, cdb.Scanned]] = []
     groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
     sizes: list[int] = []
-    for at, end, head in cdb.scan(view, cdb.RECORDS_AT, len(view), seed, damages):
-        relative = head.relative_sqn
-        if relative > len(view) // record.FIXED_BYTES or (
-            starts and relative <= next(reversed(starts))
+    length = len(buffer)
+    for row in cdb.scan(buffer, cdb.RECORDS_AT, length, seed, damages):
+        relative = row.relative_sqn
+        if relative > length // record.FIXED_BYTES or (
+            relative <= newest
         ):
-            found.notes.append(f"{path} at offset {at}: record {relative} is out of order")
+            found.notes.append(f"{path} at offset {row.at}: record {relative} is out of order")
             continue
-        starts[relative] = (at, end)
-        if base + relative > headers_above:
-            headers.append((base + relative, head))
-        if head.batch is not None:
-            position, length = head.batch
+        newest = relative
+        starts[relative] = (row.at, row.end)
+        if base + relative > above:
+            changes.append((base + relative, row))
+        if row.batch is not None:
+            position, of = row.batch
             if position == 0 or not groups or groups[-1][0] != relative - position:
                 groups.append([relative - position])
-                sizes.append(length)
+                sizes.append(of)
             groups[-1].append(relative)
     broken: set[int] = set()
-    for group, length in zip(groups, sizes, strict=True):
-        if len(group) - 1 != length:
+    for group, of in zip(groups, sizes, strict=True):
+        if len(group) - 1 != of:
             broken.update(group[1:])
             found.notes.append(
-                f"{path}: a batch of {length} is not whole ({len(group) - 1} are there): dropped"
+                f"{path}: a batch of {of} is not whole ({len(group) - 1} are there): dropped"
             )
     for damage in damages:
-        torn = damage.end >= len(view)
+        torn = damage.end >= length
         found.notes.append(
             f"{path} at offset {damage.start}: "
             + (f"torn tail of {damage.end - damage.start} bytes cut" if torn else
@@ -163,7 +167,7 @@ def _scanned(
     for relative in broken:
         del starts[relative]
     offsets = _offsets(starts)
-    kept = [(sqn, head) for sqn, head in headers if sqn - base not in broken]
+    kept = [change for change in changes if change[0] - base not in broken] if broken else changes
     return Tail(name, base, seed, False, offsets, kept)
 
 

@@ -31,7 +31,7 @@ from octavo.actors.runtime import Ref
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, record
-from octavo.files.disk import Disk, FileLock
+from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.errors import Closed, Corruption, Misuse, UnsupportedFormat
 from octavo.manifest import change_log
 from octavo.manifest.change_log import ChangeLog
@@ -98,8 +98,8 @@ def _identify(path: str, options: Options, disk: Disk) -> dict[str, object]:
         if not options.create:
             raise Misuse(f"path={path!r} holds no store, and create=False")
         if disk.exists(path):
-            strangers = [n for n in disk.listdir(path) if n not in ("LOCK", "journal", "ledger")]
-            if strangers and not disk.exists(f"{path}/journal"):
+            strangers = [name for name in disk.listdir(path) if not _ours(name)]
+            if strangers:
                 raise Misuse(
                     f"path={path!r} is a directory with other things in it "
                     f"({strangers[0]!r}, ...); name an empty or a new one"
@@ -124,6 +124,15 @@ def _identify(path: str, options: Options, disk: Disk) -> dict[str, object]:
         )
     identity = dict(found)
     return identity
+
+
+def _ours(name: str) -> bool:
+    """A name that an opening which was stopped may have left in a new store's directory."""
+    return (
+        name in ("LOCK", "journal", "ledger")
+        or name.endswith(TEMPORARY_SUFFIX)
+        or name.startswith(PROBE_PREFIX)
+    )
 
 
 class _Opening:
@@ -166,7 +175,7 @@ class _Opening:
         ledger_manifest = self._ledger_manifest(found_ledger, ledger)
         journal_manifest = _replayed_journal(found_journal)
         tails = recovery.find_tails(
-            self.disk, journal, journal_manifest, headers_above=ledger_manifest.persisted_sqn
+            self.disk, journal, journal_manifest, above=ledger_manifest.persisted_sqn
         )
         self.notes += tails.notes
         for note in self.notes:
@@ -331,7 +340,7 @@ class _Opening:
         rows = table.rows
         prefixes: dict[tuple[int, bytes], bytes] = {}
         for tail in tails.tails:
-            for sqn, head in tail.headers:
+            for sqn, head in tail.changes:
                 bucket = (head.tag, head.bucket)
                 prefix = prefixes.get(bucket)
                 if prefix is None:
@@ -339,7 +348,7 @@ class _Opening:
                 plain = head.kind == record.PUT and not head.expiry_ms
                 rows[prefix + head.key] = sqn if plain else -sqn
                 self.replayed += 1
-            tail.headers.clear()
+            tail.changes.clear()
         return table
 
     def _rebuild(

@@ -51,14 +51,20 @@ def _optional(
     return out
 
 
-def _check_headers(view: memoryview, starts: Ints, ends: Ints, seed: int, file: str) -> None:
+def _check_headers(
+    buffer: memoryview, raw: Bytes, starts: Ints, ends: Ints, seed: int, file: str
+) -> None:
     """Compare every header checksum. Raises Corruption at the first that differs."""
-    pairs = list(zip(starts.tolist(), ends.tolist(), strict=True))
-    for low in range(0, len(pairs), _STRETCH):
-        for start, end in pairs[low : low + _STRETCH]:
-            found = xxh3(view[start:end], seed ^ start) & record.LOW_32
-            if found.to_bytes(4, "little") != view[end : end + 4]:
-                raise Corruption(file, start, "journal record: header checksum")
+    stored = _gather(raw, ends, "<u4")
+    for low in range(0, len(starts), _STRETCH):
+        pairs = zip(
+            starts[low : low + _STRETCH].tolist(), ends[low : low + _STRETCH].tolist(), strict=True
+        )
+        found = [xxh3(buffer[start:end], seed ^ start) & record.LOW_32 for start, end in pairs]
+        wrong = np.flatnonzero(stored[low : low + _STRETCH] != np.array(found, dtype=np.uint32))
+        if len(wrong):
+            at = int(starts[low + int(wrong[0])])
+            raise Corruption(file, at, "journal record: header checksum")
         os.sched_yield()
 
 
@@ -156,7 +162,7 @@ def rows_of(
     stored = start + 16 + data_len - head_end - record.SUMS_BYTES
     if len(start) and (int(stored.min()) < 0 or bool((head_end + 8 > limit).any())):
         raise Corruption(file, int(start[0]), "journal record: lengths do not fit")
-    _check_headers(view, start, head_end, seed, file)
+    _check_headers(view, raw, start, head_end, seed, file)
     sizes = np.where(flags & record.LZ4, raw_len, stored.astype(np.uint64)).astype(np.uint32)
     deleted = kinds == record.DELETE
     row_flags = np.where(deleted, TOMBSTONE, 0).astype(np.uint8)

@@ -76,6 +76,7 @@ MAX_HEADER_BYTES = FIXED_BYTES + 26 + 2 * (64 << 10) + MAX_METADATA_BYTES + MAX_
 
 pack_fixed = FIXED.pack
 pack_sums = _SUMS.pack
+unpack_sums = _SUMS.unpack_from
 
 
 class Record(NamedTuple):

@@ -104,8 +104,8 @@ def test_every_flipped_byte_outside_the_records_of_a_sealed_file_is_detected() -
 def scanned(body: bytes) -> tuple[list[int], list[cdb.Damage]]:
     damages: list[cdb.Damage] = []
     found = [
-        head.relative_sqn
-        for _, _, head in cdb.scan(body, cdb.RECORDS_AT, len(body), SEED, damages)
+        row.relative_sqn
+        for row in cdb.scan(body, cdb.RECORDS_AT, len(body), SEED, damages)
     ]
     return found, damages
 

@@ -105,7 +105,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=names, start=bounds, end=bounds, prefix=bounds, reverse=st.booleans())
     def read_range(
-        self, name: bytes, start: bytes | None, end: bytes | None, prefix: bytes | None,
+        self,
+        name: bytes,
+        start: bytes | None,
+        end: bytes | None,
+        prefix: bytes | None,
         reverse: bool,
     ) -> None:
         bucket = self.store.bucket(name)
