@@ -116,8 +116,9 @@ def _lines(snap: Snapshot, name: bytes) -> Iterator[dict[str, Any]]:
 def changes(path: str, since: int, limit: int | None, keys_only: bool, as_json: bool) -> None:
     """Print the journal as events.
 
-    Every put and every delete, oldest first.     Tab-separated: sqn, put or delete, bucket, key, bytes, moment. The JSON lines hold values,
-    metadata, expiry and the place in an atomic batch as well.
+    Every put and every delete, oldest first, tab-separated: sqn, put or delete, bucket, key,
+    bytes, moment. The JSON lines hold values, metadata, expiry and the place in an atomic batch
+    as well.
     """
     with Output() as out, open_store(path) as store:
         for change in islice(store.changes(since), limit):

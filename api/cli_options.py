@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,8 +60,7 @@ def bound(name: str, argument: str | None, *, hexadecimal: bool) -> bytes | None
 
 def read_stdin() -> bytes:
     """All of standard input."""
-    raw: bytes = click.get_binary_stream("stdin").read()
-    return raw
+    return sys.stdin.buffer.read()
 
 
 def one_key(argument: str, *, hexadecimal: bool) -> bytes:

@@ -25,7 +25,7 @@ class Output:
     """
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
-        self._stream = click.get_binary_stream("stdout") if stream is None else stream
+        self._stream = sys.stdout.buffer if stream is None else stream
 
     def write(self, raw: bytes) -> None:
         """Bytes as they are."""

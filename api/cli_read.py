@@ -45,8 +45,8 @@ def get(
 ) -> None:
     """Write the value of KEY to standard output.
 
-    Its bytes, as they are. With --hex or --text it is one line. KEY is `-`: the key is the line on standard input, as
-    `scan --keys-only` prints it. Ends with 1 if the key is absent.
+    Its bytes as they are; with --hex or --text, one line. KEY `-` is the line on standard input,
+    as `scan --keys-only` prints it. Ends with 1 if the key is absent.
     """
     wanted = one_key(key, hexadecimal=hex_key)
     with Output() as out, open_store(path) as store:
@@ -128,8 +128,8 @@ def scan(
 ) -> None:
     """Print keys and values in order.
 
-    Those of a range of keys, in byte order, a pair a line: key, tab, value. On a terminal long values are cut to its width; redirect the output, or use
-    --json, to have all of them.
+    Those of a range of keys, in byte order, a pair a line: key, tab, value. On a terminal long
+    values are cut to its width; redirect the output, or use --json, to have all of them.
     """
     notation = notation or "text"
     with Output() as out, open_store(path) as store:

@@ -49,12 +49,17 @@ class Rejected:
 class Source(Protocol):
     """Iterating reads it once, front to back."""
 
-    total_bytes: int | None
-    """How much there is to read; None: not known."""
-    done_bytes: int
-    """How much of it has been read."""
-    skipped: dict[str, int]
-    """What was left out on purpose, and how often."""
+    @property
+    def total_bytes(self) -> int | None:
+        """How much there is to read; None: not known, or not yet."""
+
+    @property
+    def done_bytes(self) -> int:
+        """How much of it has been read."""
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """What was left out on purpose, and how often."""
 
     def __iter__(self) -> Iterator[Entry | Rejected]: ...
 

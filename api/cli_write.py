@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -59,8 +61,8 @@ def put(
 ) -> None:
     """Write VALUE under KEY.
 
-    Prints the sequence number.     VALUE is `-`: all of standard input. Makes the store if PATH holds none. Durable when the
-    command ends.
+    Prints the sequence number. VALUE `-` is all of standard input. Makes the store if PATH holds
+    none. Durable when the command ends.
     """
     if (value is None) == (file is None):
         raise click.UsageError("give VALUE or --file, one of them")
@@ -104,8 +106,8 @@ def delete(
 ) -> None:
     """Delete KEYS.
 
-    Prints how many there were.     A key of `-` stands for those on standard input, one a line, as `scan --keys-only` prints
-    them. Ends with 1 if any was absent; the others are deleted.
+    Prints how many there were. A key of `-` stands for those on standard input, one a line, as
+    `scan --keys-only` prints them. Ends with 1 if any was absent; the others are deleted.
     """
     wanted: list[bytes] = []
     for key in keys:
@@ -199,7 +201,8 @@ def load(
     else:
         if exclude:
             raise click.UsageError("--exclude is for a directory")
-        with click.open_file(source, "rb") as stream:
+        opened = nullcontext(sys.stdin.buffer) if source == STDIN else Path(source).open("rb")
+        with opened as stream:
             found = _lines(kind, source, stream, key_field, value_field, delimiter)
             result = _loaded(path, found, bucket, batch, stop=not skip_bad)
     result.report(as_json)
