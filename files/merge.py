@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from octavo.files import ledger_key, sst_layout
-from octavo.files.byte_strings import Bytes, Ints, gather, offsets_of, windows
+from octavo.files.byte_strings import Bytes, Ints, gather, lengths_of, offsets_of, windows
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.files.key_order import key_order
@@ -47,7 +47,7 @@ class Summary:
 
 def sort_rows(rows: Rows) -> Rows:
     """The newest version of each key, by ledger key. O(n log n), or O(n) for a few sorted runs."""
-    starts, lengths = rows.keys.offsets[:-1], np.diff(rows.keys.offsets)
+    starts, lengths = rows.keys.offsets[:-1], lengths_of(rows.keys.offsets)
     order, firsts = key_order(rows.keys.blob, starts, lengths)
     kept = _newest(order, firsts, rows.sqns)
     metas = rows.metas
@@ -62,7 +62,7 @@ def sort_rows(rows: Rows) -> Rows:
         metas=(
             None
             if metas is None
-            else gather(metas.blob, metas.offsets[:-1][kept], np.diff(metas.offsets)[kept])
+            else gather(metas.blob, metas.offsets[:-1][kept], lengths_of(metas.offsets)[kept])
         ),
     )
 
@@ -84,7 +84,7 @@ def write_rows(
     """
     if not len(rows):
         return []
-    lengths = np.diff(rows.keys.offsets)
+    lengths = lengths_of(rows.keys.offsets)
     order, firsts = key_order(rows.keys.blob, rows.keys.offsets[:-1], lengths)
     if len(firsts) != len(rows) or not bool((order == np.arange(len(rows))).all()):
         raise Misuse("rows: not in key order, or a key twice; sort_rows first")
@@ -231,7 +231,7 @@ def _strings(parts: Sequence[Strings]) -> Strings:
 def _without_prefixes(rows: Rows) -> Columns:
     """Rows in key order, their keys cut into prefix (tag and bucket) and user key."""
     blob, starts = rows.keys.blob, rows.keys.offsets[:-1]
-    lengths = np.diff(rows.keys.offsets)
+    lengths = lengths_of(rows.keys.offsets)
     prefix_lengths, prefixes, groups = _prefixes(blob, starts, lengths)
     return Columns(
         keys=Strings(blob, starts + prefix_lengths, lengths - prefix_lengths),
@@ -248,7 +248,7 @@ def _without_prefixes(rows: Rows) -> Columns:
 
 
 def _of_column(column: ByteColumn) -> Strings:
-    return Strings(column.blob, column.offsets[:-1], np.diff(column.offsets))
+    return Strings(column.blob, column.offsets[:-1], lengths_of(column.offsets))
 
 
 def _prefixes(

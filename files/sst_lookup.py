@@ -108,8 +108,7 @@ def swift(views: Views) -> tuple[Probe, Find]:
     low_bits = (1 << (32 - row_bits)) - 1
     row_mask = (1 << row_bits) - 1
     keys_at = views.layout.sections[Section.KEYS][0]
-    only_prefix = views.prefix(0) if len(views.firsts) == 1 else None
-    prefix_bytes = 0 if only_prefix is None else len(only_prefix)
+    prefix = views.prefix(0)
 
     def probe(h32: int) -> int:
         at = h32 * homes >> 32
@@ -133,11 +132,7 @@ def swift(views: Views) -> tuple[Probe, Find]:
         while True:
             if entry >> row_bits == wanted:
                 end = entry & row_mask
-                if (
-                    buffer[keys_at + ends[end - 1] : keys_at + ends[end]]
-                    == ledger_key[prefix_bytes:]
-                    and ledger_key[:prefix_bytes] == only_prefix
-                ):
+                if prefix + buffer[keys_at + ends[end - 1] : keys_at + ends[end]] == ledger_key:
                     return end - 1
             at += 1
             entry = table[at]
@@ -162,7 +157,7 @@ def swift(views: Views) -> tuple[Probe, Find]:
             entry = table[at]
         return -1
 
-    return probe, find_in_many if only_prefix is None else find_in_one
+    return probe, find_in_one if len(views.firsts) == 1 else find_in_many
 
 
 class Careful:

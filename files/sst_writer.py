@@ -10,7 +10,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import sst_layout
 from octavo.files.byte_strings import Bytes, Ints, copy, offsets_of
-from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 
 _LOAD = 0.5
@@ -50,6 +50,19 @@ class Columns:
         start = int(self.keys.starts[row])
         key = self.keys.blob[start : start + int(self.keys.lengths[row])]
         return self.prefixes[group] + key.tobytes()
+
+    def whole_keys(self) -> ByteColumn:
+        """Prefix and key of every row, end to end. A copy."""
+        sizes = np.array([len(prefix) for prefix in self.prefixes], dtype=np.int64)
+        groups = np.zeros(len(self), np.int64) if self.groups is None else self.groups
+        prefix_lengths = sizes[groups]
+        offsets = offsets_of(prefix_lengths + self.keys.lengths)
+        blob = np.empty(int(offsets[-1]), dtype=np.uint8)
+        prefixes = np.frombuffer(b"".join(self.prefixes), dtype=np.uint8)
+        copy(prefixes, offsets_of(sizes)[:-1][groups], prefix_lengths, blob, offsets[:-1])
+        keys = self.keys
+        copy(keys.blob, keys.starts, keys.lengths, blob, offsets[:-1] + prefix_lengths)
+        return ByteColumn(blob, offsets)
 
 
 def table_shape(rows: int) -> tuple[int, int]:
