@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from pykka import ActorDeadError
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.inker import Inker, Operation
@@ -71,6 +72,13 @@ class Bookie(TurnActor):
         self._table_began = self._journal_position()
         self._pinned_tables: dict[int, MemoryTable] = {}
         self._aim()
+
+    def enter(self, timeout: float | None = None) -> None:
+        """Take the turn; a stopped Bookie is a closed store. Raises Closed."""
+        try:
+            super().enter(timeout)
+        except ActorDeadError:
+            raise Closed("the store is closed") from None
 
     # ------------------------------------------------------------ writing
 

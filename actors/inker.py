@@ -218,14 +218,13 @@ class Inker(TurnActor):
 
     def _reserve(self, ceiling: int) -> None:
         """Raise the durable ceiling: no sqn below it is given twice, whatever happens."""
-        self._commit(self.manifest.edit(ceiling=ceiling))
+        self._commit((), ceiling)
 
-    def _commit(self, manifest: JournalManifest) -> None:
-        change = self.manifest.change_to(manifest)
-        self.change_log.append(change)
-        self.manifest = manifest
+    def _commit(self, added: tuple[JournalEntry, ...], ceiling: int | None) -> None:
+        self.change_log.append(self.manifest.encode_change(added, (), ceiling))
+        self.manifest = self.manifest.edit(added, (), ceiling)
         if self.change_log.snapshot_due:
-            self.change_log.snapshot(manifest.encode())
+            self.change_log.snapshot(self.manifest.encode())
 
     def roll(self) -> None:
         """Begin a new active file now, unless the active one is empty."""
@@ -287,9 +286,11 @@ class Inker(TurnActor):
     def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
         """A file was turned into stock CDB, durably: enter it in the manifest."""
         self._sealing = False
+        if self.closing:
+            return  # the next start finds the file under its sealed name
         self.unsealed.remove(file)
         try:
-            self._commit(self.manifest.edit(added=(replace(entry, file=file),)))
+            self._commit((replace(entry, file=file),), None)
         except OctavoError as error:
             # The file is found on disk at the next start; only what follows is refused.
             self.failed = error
@@ -352,7 +353,7 @@ class Inker(TurnActor):
             try:
                 if self.failed is None:
                     self.make_durable(self._last, 60.0)
-                    self._commit(self.manifest.edit(ceiling=self._last + 1))
+                    self._commit((), self._last + 1)
             finally:
                 self.active = None
                 self._let_go()

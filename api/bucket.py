@@ -68,12 +68,14 @@ class Bucket(Reading, MutableMapping[Any, Any]):
 
         Raises Misuse, Conflict, StorageFull (nothing is kept), StorageFailed, Closed.
         """
+        if sync is not None:
+            sync = to_sync(sync)
         if (
             type(key) is bytes
             and type(value) is bytes
             and 0 < len(key) < self._key_limit
             and if_sqn is ttl is expires_at is None
-            and not metadata
+            and metadata == b""
             and len(value) < _SMALL_BYTES
         ):
             sqn = self._bookie.put(self._prefix + key, STANDARD, self._name, key, value)
@@ -89,12 +91,10 @@ class Bucket(Reading, MutableMapping[Any, Any]):
                 to_metadata(metadata),
             )
             conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
-            durable = to_sync(sync)
             sqn, _ = self._bookie.write(
                 (operation,), (self._prefix + whole,), atomic=False, conditions=conditions
             )
-            sync = durable
-        if self._always or (sync is not None and to_sync(sync)):
+        if sync or self._always:
             self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
         return sqn
 
