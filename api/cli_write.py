@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -201,8 +201,12 @@ def load(
     else:
         if exclude:
             raise click.UsageError("--exclude is for a directory")
-        opened = nullcontext(sys.stdin.buffer) if source == STDIN else Path(source).open("rb")
-        with opened as stream:
+        if os.path.isdir(source):
+            raise click.UsageError(f"SOURCE {source!r} is a directory")
+        with ExitStack() as stack:
+            stream: BinaryIO = sys.stdin.buffer
+            if source != STDIN:
+                stream = stack.enter_context(Path(source).open("rb"))
             found = _lines(kind, source, stream, key_field, value_field, delimiter)
             result = _loaded(path, found, bucket, batch, stop=not skip_bad)
     result.report(as_json)

@@ -1,0 +1,173 @@
+"""The command line: exit codes, interruptions, and outputs that end early."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli_runs import TIMEOUT_SECONDS, command, document, octavo, output, process
+
+import octavo as library
+
+READING = [
+    ("get", "key"), ("head", "key"), ("del", "key"), ("scan",), ("buckets",), ("stats",),
+    ("verify",), ("dump",), ("changes",), ("snapshot",),
+]  # fmt: skip
+WRITING = [("put", "key", "value"), ("load", os.path.dirname(__file__))]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    with library.open(path) as opened:
+        opened.put_many((b"key %05d" % n, b"value" * 50) for n in range(2000))
+    return path
+
+
+@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
+def test_reading_where_there_is_no_store_ends_with_2_and_makes_nothing(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    name, *rest = words
+    missing = tmp_path / "missing"
+    assert "missing" in octavo(name, missing, *rest, code=2).stderr
+    assert not missing.exists()
+    (tmp_path / "empty").mkdir()
+    octavo(name, tmp_path / "empty", *rest, code=2)
+    assert os.listdir(tmp_path / "empty") == []
+
+
+@pytest.mark.parametrize("words", READING + WRITING, ids=lambda words: words[0])
+def test_a_store_that_is_open_elsewhere_ends_with_3(store: Path, words: tuple[str, ...]) -> None:
+    name, *rest = words
+    with library.open(store):
+        found = octavo(name, store, *rest, code=3)
+    assert found.stdout == ""
+    assert found.stderr.startswith("octavo: ")
+
+
+def test_a_store_of_an_unknown_format_ends_with_4(store: Path) -> None:
+    identity = store / "OCTAVO"
+    identity.write_text(identity.read_text().replace('"format": 1', '"format": 99'))
+    assert "99" in octavo("stats", store, code=4).stderr
+
+
+def test_damage_in_a_value_is_found_and_never_printed(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    mark = b"a value that is about to be damaged"
+    with library.open(store) as opened:
+        opened.put_many((b"%d" % n, b"whole %d" % n) for n in range(100))
+        opened.put(b"victim", mark)
+        opened.put_many((b"%d" % n, b"whole %d" % n) for n in range(100, 200))
+    damaged = 0
+    for file in store.rglob("*"):
+        if file.is_file() and mark in (held := file.read_bytes()):
+            file.write_bytes(held.replace(mark, mark.replace(b"damaged", b"dbmaged")))
+            damaged += 1
+    assert damaged == 1
+    told = process("verify", store)
+    assert told.returncode == 1 or b"damage" in told.stderr
+    found = process("get", store, "victim")
+    assert found.returncode in (1, 4)
+    assert found.stdout == b""
+    assert b"Traceback" not in found.stderr
+    assert output("get", store, "150") == b"whole 150"
+
+
+def test_help_documents_the_exit_codes() -> None:
+    text = octavo("--help").stdout
+    for code in (0, 1, 2, 3, 4, 130):
+        assert re.search(rf"^ +{code}  ", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", [*READING, *WRITING, ("demo",)], ids=lambda words: words[0])
+def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
+    assert len(octavo(words[0], "--help").stdout.splitlines()) > 5
+
+
+def test_a_reader_that_leaves_early_ends_it_quietly(store: Path) -> None:
+    with subprocess.Popen(
+        command("scan", store), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        told = running.stderr.read()
+        assert running.wait(TIMEOUT_SECONDS) == 141
+    assert told == b""
+
+
+def test_an_output_without_room_ends_with_4(store: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        found = subprocess.run(
+            command("scan", store), stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS
+        )
+    assert found.returncode == 4
+    assert b"No space left" in found.stderr
+    assert b"Traceback" not in found.stderr
+
+
+def test_an_interrupted_load_ends_with_130_and_keeps_what_it_loaded(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    lines = [b'{"key": "%06d", "value": "%s"}\n' % (n, b"v" * 100) for n in range(10_000)]
+    with subprocess.Popen(
+        command("load", store, "-", "--format", "jsonl"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as running:  # fmt: skip
+        assert running.stdin is not None
+        assert running.stderr is not None
+        # More than a pipe holds: when this returns, the first lines are loaded.
+        running.stdin.write(b"".join(lines))
+        running.stdin.flush()
+        running.send_signal(signal.SIGINT)
+        told = running.stderr.read()
+        assert running.wait(TIMEOUT_SECONDS) == 130
+    assert b"interrupted" in told
+    assert b"Traceback" not in told
+    found = document("snapshot", store, "--json")
+    assert 1000 <= found["keys"] <= len(lines)
+    octavo("verify", store)
+
+
+def test_the_output_is_utf8_in_any_locale(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    octavo("put", store, "clé", "à part")
+    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    found = process("scan", store, env=plain)
+    assert found.stdout == "clé\tà part\n".encode()
+
+
+def test_a_key_that_is_not_utf8_can_be_an_argument(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    assert process("put", store, b"\xff\xfe", b"\x80").returncode == 0
+    assert process("get", store, b"\xff\xfe").stdout == b"\x80"
+    assert output("scan", store) == b"\\xff\\xfe\t\\x80\n"
+
+
+@pytest.mark.parametrize("words", [("verify",), ("dump",), ("load", os.path.dirname(__file__))])
+def test_no_progress_is_shown_where_no_terminal_is(store: Path, words: tuple[str, ...]) -> None:
+    name, *rest = words
+    assert process(name, store, *rest).stderr == b""
+
+
+def test_progress_is_shown_on_a_terminal(store: Path, tmp_path: Path) -> None:
+    outer, inner = pty.openpty()
+    try:
+        done = subprocess.run(
+            command("load", store, os.path.dirname(__file__)),
+            stdout=subprocess.PIPE, stderr=inner, timeout=TIMEOUT_SECONDS,
+            env=os.environ | {"TERM": "xterm"},
+        )  # fmt: skip
+        os.close(inner)
+        shown = os.read(outer, 1 << 16)
+    finally:
+        os.close(outer)
+    assert done.returncode == 0
+    assert b"loading" in shown
+    assert b"\x1b" not in done.stdout

@@ -1,0 +1,142 @@
+"""The command line: changes, snapshot, stats, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_runs import document, documents, octavo, output
+
+import octavo as library
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Puts and a delete in two buckets, two of them in one batch."""
+    path = tmp_path / "store"
+    with library.open(path) as opened:
+        opened.put(b"json/a", b"12345", metadata=b"m")
+        opened.put(b"json/b", b"123")
+        opened.put(b"top", b"1")
+        with opened.batch() as batch:
+            batch.put("docs", "\t", b"\xff")
+            batch.delete("", "top")
+    return path
+
+
+# ---------------------------------------------------------------- changes
+
+
+def test_changes_are_the_journal_in_order(store: Path) -> None:
+    rows = [line.split("\t") for line in octavo("changes", store).stdout.splitlines()]
+    assert [row[1:5] for row in rows] == [
+        ["put", "", "json/a", "5"],
+        ["put", "", "json/b", "3"],
+        ["put", "", "top", "1"],
+        ["put", "docs", "\\t", "1"],
+        ["delete", "", "top", "-"],
+    ]
+    numbers = [int(row[0]) for row in rows]
+    assert numbers == sorted(set(numbers))
+    assert all(row[5].endswith("Z") for row in rows)
+
+
+def test_changes_since_is_exclusive_and_limit_bounds_them(store: Path) -> None:
+    numbers = [each["sqn"] for each in documents("changes", store, "--json")]
+    later = documents("changes", store, "--json", "--since", numbers[1])
+    assert [each["sqn"] for each in later] == numbers[2:]
+    first = documents("changes", store, "--json", "--since", numbers[1], "--limit", 1)
+    assert [each["sqn"] for each in first] == numbers[2:3]
+    assert documents("changes", store, "--json", "--since", numbers[-1]) == []
+
+
+def test_changes_in_json_hold_everything(store: Path) -> None:
+    found = documents("changes", store, "--json")
+    assert found[0]["value"] == "12345"
+    assert found[0]["metadata"] == "m"
+    assert "batch" not in found[0]
+    assert found[3]["value64"] == "/w=="
+    assert found[3]["batch"] == {"position": 0, "length": 2}
+    assert found[4]["kind"] == "delete"
+    assert "value" not in found[4]
+    assert "value" not in documents("changes", store, "--json", "--keys-only")[0]
+
+
+# ---------------------------------------------------------------- snapshot
+
+
+def test_a_snapshot_folds_all_buckets(store: Path) -> None:
+    found = document("snapshot", store, "--json")
+    assert (found["keys"], found["bytes"]) == (3, 9)
+    assert found["groups"] == [
+        {"bucket": "", "keys": 2, "bytes": 8},
+        {"bucket": "docs", "keys": 1, "bytes": 1},
+    ]
+    last = documents("changes", store, "--json")[-1]["sqn"]
+    assert found["sqn"] == last
+    assert f"snapshot at sqn {last}" in octavo("snapshot", store).stdout
+
+
+def test_a_snapshot_folds_by_the_parts_of_keys(store: Path) -> None:
+    found = document("snapshot", store, "--depth", 1, "--json", "--bucket", "")
+    assert found["groups"] == [{"bucket": "", "begins": "json", "keys": 2, "bytes": 8}]
+    found = document("snapshot", store, "--depth", 2, "--json", "--bucket", "")
+    assert [group["begins"] for group in found["groups"]] == ["json/a", "json/b"]
+    assert "json/b" in octavo("snapshot", store, "--depth", 2).stdout
+
+
+def test_a_snapshot_counts_without_sizes(store: Path) -> None:
+    found = document("snapshot", store, "--fold", "count", "--prefix", "json/", "-b", "", "--json")
+    assert found["keys"] == 2
+    assert "bytes" not in found
+    last = octavo("snapshot", store, "--fold", "count").stdout.splitlines()[-1]
+    assert last.split() == ["all", "3"]
+
+
+def test_the_digest_tells_different_states_apart(store: Path) -> None:
+    def digest() -> str:
+        found: str = document("snapshot", store, "--fold", "digest", "--json")["digest"]
+        return found
+
+    before = digest()
+    assert digest() == before
+    octavo("put", store, "json/a", "12345")  # without its metadata
+    after = digest()
+    assert after != before
+    octavo("put", store, "json/a", "12345", "--metadata", "m")
+    assert digest() == before
+    assert f"digest {before}" in octavo("snapshot", store, "--fold", "digest").stdout
+
+
+def test_a_snapshot_lists_and_reads(store: Path) -> None:
+    assert output("snapshot", store, "--list") == b"json/a\njson/b\n"
+    assert output("snapshot", store, "--list", "--prefix", "json/b") == b"json/b\n"
+    assert output("snapshot", store, "--get", "json/b") == b"123"
+    assert "snapshot at sqn" in octavo("snapshot", store, "--get", "json/b").stderr
+    octavo("snapshot", store, "--get", "top", code=1)
+    octavo("snapshot", store, "--get", "top", "--list", code=2)
+
+
+def test_an_empty_store_has_a_snapshot(tmp_path: Path) -> None:
+    with library.open(tmp_path / "empty"):
+        pass
+    assert document("snapshot", tmp_path / "empty", "--json")["keys"] == 0
+    octavo("snapshot", tmp_path / "empty")
+
+
+# ---------------------------------------------------------------- stats and verify
+
+
+def test_stats_are_for_a_person_and_for_a_program(store: Path) -> None:
+    found = document("stats", store, "--json")
+    assert found["last_sqn"] > 0
+    assert found["journal"]["files"] >= 1
+    assert "journal.files" in octavo("stats", store).stdout
+
+
+def test_verify_of_a_whole_store_ends_with_0(store: Path) -> None:
+    found = document("verify", store, "--json")
+    assert found["ok"]
+    assert found["problems"] == []
+    assert (found["records"], found["keys"]) == (5, 3)
+    assert octavo("verify", store).stdout.startswith("ok: ")
