@@ -15,6 +15,7 @@ from mmap import mmap
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from octavo.files import sst_layout, sst_lookup, sst_verify
 from octavo.files.byte_strings import as_list, lengths_of
@@ -250,10 +251,10 @@ class Sst:
         Verifies all checksums first. Raises Corruption.
         """
         self.ensure_whole()
-        ends = self._ends(Section.KEY_ENDS, Section.KEYS)
+        ends = self.ends(Section.KEY_ENDS, Section.KEYS).astype(np.int64)
         firsts = np.asarray(self._views.firsts, dtype=np.int64)
         count = len(firsts)
-        prefix_ends = self._ends(Section.PREFIX_ENDS, Section.PREFIXES).tolist()
+        prefix_ends = self.ends(Section.PREFIX_ENDS, Section.PREFIXES).tolist()
         blob = bytes(self.column(Section.PREFIXES, "B"))
         prefixes = [blob[a:b] for a, b in pairwise(prefix_ends)]
         spans = np.diff(np.append(firsts, self.rows))
@@ -267,7 +268,7 @@ class Sst:
             times = times + np.uint64(self.layout.time_base)
         metas = None
         if self._meta_ends is not None:
-            meta_ends = self._ends(Section.META_ENDS, Section.METAS)
+            meta_ends = self.ends(Section.META_ENDS, Section.METAS).astype(np.int64)
             metas_blob = np.asarray(self.column(Section.METAS, "B"))
             metas = Strings(metas_blob, meta_ends[:-1], lengths_of(meta_ends))
         return Columns(
@@ -312,9 +313,12 @@ class Sst:
         """Where a section begins in the file."""
         return self.layout.sections[kind][0]
 
-    def _ends(self, kind: Section, blob: Section) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Ends of the strings of a blob, which ascend from its first byte to its last."""
-        ends = np.asarray(self.column(kind, "I")).astype(np.int64)
+    def ends(self, kind: Section, blob: Section) -> npt.NDArray[np.uint32]:
+        """Where the strings of a blob end: ascending, from its first byte to its last.
+
+        No copy. Raises Corruption where that does not hold. O(rows), some 0.3 ns each.
+        """
+        ends = np.asarray(self.column(kind, "I"))
         if (
             ends[0] != 0
             or ends[-1] != self.layout.sections[blob][1]
