@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -104,6 +105,11 @@ def complain(message: str) -> None:
     """A line on standard error; lost if nobody reads that."""
     with contextlib.suppress(BrokenPipeError):
         click.echo(f"octavo: {message}", err=True)
+
+
+def terminal_columns() -> int | None:
+    """Columns of the terminal that standard output is; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 # ---------------------------------------------------------------- progress

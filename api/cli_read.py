@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from itertools import islice
 from typing import Any
 
@@ -21,7 +19,7 @@ from octavo.cli_options import (
     path_argument,
     to_bytes,
 )
-from octavo.cli_output import Output, complain, count, moment
+from octavo.cli_output import Output, complain, count, moment, terminal_columns
 
 _MIN_COLUMNS = 20
 
@@ -144,7 +142,7 @@ def scan(
                 else:
                     out.line(printed(key, notation))
             return
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        width = terminal_columns()
         for key, value in islice(source.items(low, high, prefix=begins, reverse=reverse), limit):
             if as_json:
                 out.json(_fields(key=key, value=value))

@@ -1,0 +1,179 @@
+"""The rules of the house, read off the source: who imports whom, who touches the disk."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BELOW = {
+    "files": (),
+    "manifest": ("files",),
+    "actors": ("manifest", "files"),
+    "pipeline": ("manifest", "files"),
+    "api": ("actors", "manifest", "files"),
+}
+"""Room: the rooms below it, which are all that it may import."""
+
+DOOR = ("disk", "open_file", "file_lock", "file_system")
+"""The modules of files/ that are the door to the operating system."""
+
+USERS_FILES = ("cli", "cli_demo", "cli_output", "cli_source", "cli_write")
+"""The modules of api/ that read and write what a person names to the command line: never a file
+of a store."""
+
+DISK_CALLS = {
+    "os": {
+        "open", "fsync", "fdatasync", "sync", "rename", "renames", "replace", "link",
+        "symlink", "unlink", "remove", "truncate", "ftruncate", "mkdir", "makedirs", "rmdir",
+        "removedirs", "pread", "pwrite", "pwritev", "posix_fallocate", "sendfile",
+    },
+    "io": {"open", "FileIO"},
+}  # fmt: skip
+DISK_MODULES = ("pathlib", "shutil", "tempfile", "fcntl")
+CODE_IN_DATA = ("pickle", "_pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle")
+AVOIDED = ("manager", "handler", "helper", "utils")
+MOST_LINES = 450
+MOST_LINES_OF_A_FUNCTION = 85
+
+
+def modules(*rooms: str) -> list[Path]:
+    return [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+LIBRARY = modules(*BELOW)
+ALL = LIBRARY + modules("tests", "scripts")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything that a module imports, lazily too."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, f"{node.module or ''}.{alias.name}") for alias in node.names)
+            if node.level:
+                yield node.lineno, "a relative import"
+
+
+def calls_of_the_disk(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.attr in DISK_CALLS.get(node.value.id, ()):
+                yield f"line {node.lineno}: {node.value.id}.{node.attr}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ("open", "mmap"):
+                yield f"line {node.lineno}: {node.func.id}()"
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if alias.name in DISK_CALLS.get(node.module or "", ()):
+                    yield f"line {node.lineno}: from {node.module} import {alias.name}"
+
+
+def test_there_is_a_house() -> None:
+    assert {"files/disk.py", "api/store.py", "actors/bookie.py"} <= set(map(named, LIBRARY))
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    for line, name in imports(path):
+        top, _, rest = name.partition(".")
+        if top != "octavo":
+            continue
+        first = rest.partition(".")[0]
+        other = first if first in BELOW else "api"
+        assert other == room or other in BELOW[room], f"{named(path)}:{line} imports {name}"
+
+
+@pytest.mark.parametrize("path", ALL, ids=named)
+def test_nothing_is_imported_past_the_package(path: Path) -> None:
+    # With the root on sys.path `import files.disk` works, and makes a second module of it.
+    for line, name in imports(path):
+        assert name.partition(".")[0] not in BELOW, f"{named(path)}:{line} imports {name}"
+        if path in LIBRARY:
+            assert name != "a relative import", f"{named(path)}:{line}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_only_the_door_touches_the_disk(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    if path.stem in {"files": DOOR, "api": USERS_FILES}.get(room, ()):
+        return
+    assert list(calls_of_the_disk(path)) == []
+    for line, name in imports(path):
+        assert name.partition(".")[0] not in DISK_MODULES, f"{named(path)}:{line} imports {name}"
+
+
+def test_the_check_of_the_disk_has_teeth(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(
+        "import os\nfrom os import rename\nopen('x')\nos.fsync(1)\nf = os.unlink\nmmap(1, 0)\n"
+    )
+    assert len(list(calls_of_the_disk(tmp_path / "x.py"))) == 5
+    assert list(calls_of_the_disk(ROOT / "files" / "disk.py"))
+
+
+@pytest.mark.parametrize("path", ALL, ids=named)
+def test_nothing_reads_code_from_data(path: Path) -> None:
+    for line, name in imports(path):
+        assert name.partition(".")[0] not in CODE_IN_DATA, f"{named(path)}:{line} imports {name}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_nothing_is_guarded_by_assert(path: Path) -> None:
+    # Under -O it vanishes. Outside of functions it may state the sizes of a byte layout.
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for inner in ast.walk(node):
+                assert not isinstance(inner, ast.Assert), f"{named(path)}:{inner.lineno}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_files_and_functions_stay_readable(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= MOST_LINES_OF_A_FUNCTION, f"{named(path)}:{node.lineno} {node.name}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_names_say_what_things_are(path: Path) -> None:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    names = [path.stem] + [n.name for n in ast.walk(tree(path)) if isinstance(n, kinds)]
+    for name in names:
+        assert not any(word in name.lower() for word in AVOIDED), f"{named(path)}: {name}"
+
+
+@pytest.mark.parametrize("room", [room for room in BELOW if (ROOT / room / "__init__.py").exists()])
+def test_every_room_is_typed(room: str) -> None:
+    assert (ROOT / room / "py.typed").exists()
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import octavo", {"numpy", "pyarrow", "pyspark", "pykka", "rich", "click"}),
+        ("from octavo import OctavoError", {"numpy", "pyarrow", "pyspark", "pykka"}),
+        ("import octavo; octavo.open", {"pyarrow", "pyspark", "rich", "click"}),
+        ("import octavo.cli", {"numpy", "pyarrow", "pyspark", "pykka", "rich"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_import_loads_no_more_than_it_needs(statement: str, absent: set[str]) -> None:
+    program = f"import sys\n{statement}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert set(done.stdout.decode().split()) & absent == set()
