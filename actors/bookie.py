@@ -22,7 +22,6 @@ from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import Head, JournalView, View
 from octavo.files import record
 from octavo.files.errors import Closed, Conflict
-from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 
@@ -341,19 +340,17 @@ class Bookie(TurnActor):
     def head(self, ledger_key: bytes) -> Head | None:
         """Head of the newest live version, or None. Reads no value."""
         view = self.view
-        entry = view.recent.rows.get(ledger_key)
-        if entry is None and not view.frozen:
-            h32 = xxh3(ledger_key) & _LOW_32
-            for sst, base in view.candidates(ledger_key, h32):
-                row = sst.find(ledger_key, h32)
-                if row >= 0:
-                    if sst.flags[row] & (TOMBSTONE | EXPIRES):
-                        break
-                    return Head(
-                        sst.sqns[row] + base, sst.sizes[row], sst.meta(row), sst.time(row), None
-                    )
+        if ledger_key not in view.recent.rows and not view.frozen:
+            try:
+                found = view.find_in_ledger(ledger_key)
+            except FileNotFoundError:
+                found = None
             else:
-                return None
+                if found is None:
+                    return None
+            if found is not None and found.plain and found.sst is not None:
+                sst, row = found.sst, found.row
+                return Head(found.sqn, sst.sizes[row], sst.meta(row), sst.time(row), None)
         return self._retried(lambda view: view.head(ledger_key, 1 << 63, self.clock_ms()))
 
     def _retried(self, read: Callable[[View], T]) -> T:

@@ -277,8 +277,14 @@ class JournalFile(TurnActor):
     # ------------------------------------------------------------ reading, in any thread
 
     def map_now(self) -> mmap | bytes:
-        """The file's map, made if need be. Called by OpenFiles."""
-        return self.disk.map(self.path)
+        """The file's map. Called by OpenFiles."""
+        while True:
+            name = self.name
+            try:
+                return self.disk.map(f"{self.directory}/{name}")
+            except FileNotFoundError:
+                if self.name == name:
+                    raise  # else it was sealed meanwhile, and so renamed
 
     def forget_map(self) -> None:
         """Give up map and offsets; who still reads them keeps them alive."""
@@ -294,7 +300,7 @@ class JournalFile(TurnActor):
         if mapped is not None:
             return mapped, offsets
         mapped = self._open_files.opened(self)
-        if not self.offsets:
+        if not offsets:  # only a sealed file is without them
             offsets = self._sealed_offsets(mapped)
         self.reading = (mapped, offsets)
         return mapped, offsets

@@ -148,44 +148,47 @@ def bounds(
     return Bounds(prefix, low, high, reverse)
 
 
-class Row(NamedTuple):
-    """A live row of a window: where its newest version stands."""
+class Window(Protocol):
+    """Live rows in the direction of the scan. ``keys`` costs nothing more; where their versions
+    stand is looked up when asked for."""
 
-    key: bytes
-    chunk: Chunk
-    at: int
-
-
-class Window:
-    """Live rows in the direction of the scan. ``keys`` costs nothing more; rows are looked at
-    one by one."""
-
-    def __init__(self, keys: list[bytes], rows: list[tuple[Chunk, int]]) -> None:
-        self.keys = keys
-        self._rows = rows
+    keys: list[bytes]
 
     def found(self) -> Iterator[Found]:
         """Where each key's version stands, in the order of ``keys``."""
-        for chunk, at in self._rows:
-            yield chunk.found(at)
+        ...
 
 
-class _Lazy(Window):
+class _OneSource:
     """A window of rows [low, high) of one chunk."""
 
     def __init__(self, chunk: Chunk, low: int, high: int, reverse: bool) -> None:
-        keys = chunk.keys[low:high]
+        self.keys = chunk.keys[low:high]
+        self._chunk = chunk
         self._order = range(low, high)
         if reverse:
-            keys.reverse()
+            self.keys.reverse()
             self._order = range(high - 1, low - 1, -1)
-        self._chunk = chunk
-        super().__init__(keys, [])
 
     def found(self) -> Iterator[Found]:
-        chunk = self._chunk
-        for at in self._order:
-            yield chunk.found(at)
+        return map(self._chunk.found, self._order)
+
+
+class _ManySources:
+    """A window merged from several chunks. A code names a chunk and a row in one int."""
+
+    def __init__(
+        self, chunks: list[Chunk], codes: dict[bytes, int], reverse: bool
+    ) -> None:
+        self.keys = sorted(codes, reverse=reverse)
+        self._chunks = chunks
+        self._codes = codes
+
+    def found(self) -> Iterator[Found]:
+        chunks, codes = self._chunks, self._codes
+        for key in self.keys:
+            code = codes[key]
+            yield chunks[code >> 32].found(code & 0xFFFFFFFF)
 
 
 def windows(
@@ -254,17 +257,15 @@ def _window(
 ) -> Window:
     if len(taken) == 1 and not taken[0][1]:
         chunk, _, low, high = taken[0]
-        return _Lazy(chunk, low, high, reverse)
-    # Codes name a source and a row in one int; older sources first, so that newer ones win.
-    newest: dict[bytes, int] = {}
+        return _OneSource(chunk, low, high, reverse)
+    # Older sources first, so that newer ones win.
+    codes: dict[bytes, int] = {}
     for number in range(len(taken) - 1, -1, -1):
         chunk, _, low, high = taken[number]
         base = number << 32
-        newest.update(zip(chunk.keys[low:high], range(base + low, base + high), strict=True))
+        codes.update(zip(chunk.keys[low:high], range(base + low, base + high), strict=True))
     for number, (chunk, dead, low, high) in enumerate(taken):
         for at in dead:
-            if low <= at < high and newest.get(chunk.keys[at]) == (number << 32) + at:
-                del newest[chunk.keys[at]]
-    keys = sorted(newest, reverse=reverse)
-    rows = [(taken[code >> 32][0], code & 0xFFFFFFFF) for code in map(newest.__getitem__, keys)]
-    return Window(keys, rows)
+            if low <= at < high and codes.get(chunk.keys[at]) == (number << 32) + at:
+                del codes[chunk.keys[at]]
+    return _ManySources([chunk for chunk, _, _, _ in taken], codes, reverse)

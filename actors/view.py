@@ -13,13 +13,12 @@ from typing import NamedTuple
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.files import record
 from octavo.files.errors import Corruption
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst import Sst
-from octavo.manifest.ledger_manifest import LedgerEntry, LedgerManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
 
 LOW_32 = 0xFFFFFFFF
 
@@ -72,17 +71,6 @@ class View:
     ledger: LedgerManifest
     journal: JournalView
 
-    def candidates(self, ledger_key: bytes, h32: int) -> list[tuple[Sst, int]]:
-        """(ledger file, its sqn base) that may hold the key, newest first. O(levels)."""
-        out = []
-        for entry in self.ledger.levels[0] if self.ledger.levels else ():
-            out.append((_file(entry).reader(), entry.sqn_base))
-        for level in range(1, len(self.ledger.levels)):
-            found = self.ledger.find(level, ledger_key)
-            if found is not None:
-                out.append((_file(found).reader(), found.sqn_base))
-        return out
-
     def find(self, ledger_key: bytes, upper: int) -> Found | None:
         """The newest version at or below ``upper``, deletes included; None: never written.
 
@@ -101,11 +89,19 @@ class View:
     def find_in_ledger(self, ledger_key: bytes) -> Found | None:
         """As find, below the memory tables."""
         h32 = xxh3(ledger_key) & LOW_32
-        for sst, base in self.candidates(ledger_key, h32):
-            row = sst.find(ledger_key, h32)
-            if row >= 0:
-                flags = sst.flags[row]
-                return Found(sst.sqns[row] + base, not flags & (TOMBSTONE | EXPIRES), sst, row)
+        ledger = self.ledger
+        for level, firsts in enumerate(ledger.firsts):
+            entries = ledger.levels[level]
+            if level:
+                at = bisect_right(firsts, ledger_key)
+                entries = entries[at - 1 : at]
+            for entry in entries:
+                file = entry.file
+                sst = file.sst or file.reader()
+                row = sst.find(ledger_key, h32)
+                if row >= 0:
+                    plain = not sst.flags[row] & (TOMBSTONE | EXPIRES)
+                    return Found(sst.sqns[row] + entry.sqn_base, plain, sst, row)
         return None
 
     def get(self, ledger_key: bytes, upper: int, now_ms: int) -> tuple[bytes, int] | None:
@@ -150,11 +146,6 @@ class View:
 
 def _expired(head: Head, now_ms: int) -> bool:
     return head.expires_at is not None and head.expires_at <= now_ms
-
-
-def _file(entry: LedgerEntry) -> LedgerFile:
-    file: LedgerFile = entry.file
-    return file
 
 
 def check_same_key(whole: record.Record, ledger_key: bytes, file: JournalFile) -> None:
