@@ -6,10 +6,13 @@ seconds after the last of it. A forked child begins with an empty pool of its ow
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
+
+log = logging.getLogger("octavo.pool")
 
 MAX_THREADS = 4
 IDLE_SECONDS = 5.0
@@ -51,7 +54,10 @@ class Pool:
                         self._threads -= 1
                         return
                 work = self._work.popleft()
-            work()
+            try:
+                work()
+            except BaseException:  # noqa: BLE001 - a thread of everyone's must outlive one's fault
+                log.exception("a piece of background work failed")
             del work
 
     @property

@@ -20,7 +20,7 @@ from octavo.arguments import (
     to_sync,
     to_value,
 )
-from octavo.files.errors import Closed, Misuse
+from octavo.files.errors import Closed, Conflict, Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
 from octavo.files.record import DELETE, PUT
 from octavo.reading import Reading
@@ -159,8 +159,6 @@ class Bucket(Reading, MutableMapping[Any, Any]):
             head = self.head(key)
             if head is None:
                 raise KeyError(key)
-            from octavo.files.errors import Conflict
-
             try:
                 self.delete(key, if_sqn=head.sqn)
                 return
