@@ -42,7 +42,6 @@ def record_batch(
     if not 0 <= low <= high <= sst.rows:
         raise Misuse(f"low, high: within 0 and {sst.rows}, ascending, not {low}, {high}")
     sst.ensure_whole()
-    sst.ends(Section.KEY_ENDS, Section.KEYS)  # Arrow follows them without looking
     sqns = sst.sqns if sqn_base == 0 else np.asarray(sst.sqns) + np.uint64(sqn_base)
     columns = {
         "key": _binary(pa, sst, Section.KEY_ENDS, Section.KEYS, None),
@@ -67,6 +66,6 @@ def _binary(pa: Any, sst: Sst, ends: Section, blob: Section, validity: Any) -> A
 def _metadata(pa: Any, sst: Sst) -> Any:
     if Section.META_ENDS not in sst.layout.sections:
         return pa.nulls(sst.rows, pa.binary())
-    ends = sst.ends(Section.META_ENDS, Section.METAS)
+    ends = np.asarray(sst.column(Section.META_ENDS, "I"))
     validity = np.packbits(ends[1:] > ends[:-1], bitorder="little")
     return _binary(pa, sst, Section.META_ENDS, Section.METAS, pa.py_buffer(validity))

@@ -6,6 +6,7 @@ their maps; outputs are written one at a time, each synced, and their names last
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from octavo.files.sst_writer import Columns, Strings, Writer
 _ROW_BYTES = 33
 """Bytes of a file that a row takes beside its key and metadata."""
 
+_ROUNDING = 1e-9
+"""Sums of shares are taken for equal within this; a row's share is 6e-8 at the least."""
 
 _Key = bytes  # the class below has a field of that name
 
@@ -80,7 +83,7 @@ def write_rows(
 
     Files are made about equally large; a row larger than ``max_bytes`` gets a file of its own.
     Every file and then the directory is synced. Raises Misuse where the rows are not in order,
-    OSError; files written before an error stay, for the caller to sweep.
+    OSError; then the files made so far are removed, as far as that works.
     """
     if not len(rows):
         return []
@@ -299,18 +302,26 @@ def _write(
         raise Misuse(f"max_rows and max_bytes: 1 or more, not {max_rows}, {max_bytes}")
     writer = Writer()
     found = []
-    for low, high in _cuts(columns, kept, min(max_rows, MAX_ROWS), max_bytes):
-        image, layout = writer.image(columns, kept[low:high])
-        name = next_name()
-        file = disk.create(os.path.join(directory, name))
-        try:
-            file.write_all(image)
-            file.sync()
-        finally:
-            file.close()
-        found.append(_summary(name, layout))
-    if found:
-        disk.sync_dir(directory)
+    made: list[str] = []
+    try:
+        for low, high in _cuts(columns, kept, min(max_rows, MAX_ROWS), max_bytes):
+            image, layout = writer.image(columns, kept[low:high])
+            name = next_name()
+            file = disk.create(os.path.join(directory, name))
+            made.append(os.path.join(directory, name))
+            try:
+                file.write_all(image)
+                file.sync()
+            finally:
+                file.close()
+            found.append(_summary(name, layout))
+        if found:
+            disk.sync_dir(directory)
+    except OSError:
+        for path in made:  # or a full disk would stay full until somebody sweeps
+            with contextlib.suppress(OSError):
+                disk.unlink(path)
+        raise
     return found
 
 
@@ -324,14 +335,17 @@ def _cuts(columns: Columns, kept: Ints, max_rows: int, max_bytes: int) -> list[t
     limit = min(max_bytes, MAX_BLOB_BYTES)
     # What share of a file each row may claim: of its rows or its bytes, whichever is more.
     filled = np.cumsum(np.maximum(sizes / limit, 1 / max_rows))
-    share = float(filled[-1]) / max(int(np.ceil(filled[-1] - 1e-9)), 1) + 1e-9
     cuts = []
     low = 0
+    before = 0.0
     while low < len(kept):
-        before = float(filled[low - 1]) if low else 0.0
-        high = int(np.searchsorted(filled, before + share, side="right"))
-        high = min(max(high, low + 1), low + max_rows)
+        left = float(filled[-1]) - before
+        share = left / max(int(np.ceil(left - _ROUNDING)), 1)
+        reached = int(np.searchsorted(filled, before + share - _ROUNDING)) + 1
+        full = int(np.searchsorted(filled, before + 1 + _ROUNDING, side="right"))
+        high = min(max(min(reached, full), low + 1), low + max_rows, len(kept))
         cuts.append((low, high))
+        before = float(filled[high - 1])
         low = high
     return cuts
 

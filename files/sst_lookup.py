@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from mmap import mmap
 
+import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.errors import Corruption
@@ -35,6 +36,10 @@ class Windows:
 
     def need(self, offset: int, end: int) -> None:
         """Bytes [offset, end) are about to be used. Raises Corruption. 5 us a new window."""
+        if not self._data_at <= offset < end <= len(self._view):
+            raise Corruption(
+                self.name, self._data_at, f"bytes {offset} to {end} are not in the file"
+            )
         first = (offset - self._data_at) // WINDOW_BYTES
         for window in range(first, (end - 1 - self._data_at) // WINDOW_BYTES + 1):
             if not self._whole[window]:
@@ -86,6 +91,29 @@ class Views:
     key_ends: memoryview
     firsts: memoryview
     prefix_ends: memoryview
+    groups_known: bool = False
+
+    def need_groups(self, windows: Windows | None) -> None:
+        """The table of groups is about to be used: verify it, once. O(groups) then."""
+        if self.groups_known:
+            return
+        sections = self.layout.sections
+        for kind in (Section.FIRSTS, Section.PREFIX_ENDS, Section.PREFIXES):
+            offset, length = sections[kind]
+            if windows is not None and length:
+                windows.need(offset, offset + length)
+        firsts = np.asarray(self.firsts)
+        ends = np.asarray(self.prefix_ends)
+        if (
+            firsts[0] != 0
+            or firsts[-1] >= self.layout.rows
+            or bool((firsts[1:] <= firsts[:-1]).any())
+            or ends[0] != 0
+            or ends[-1] != sections[Section.PREFIXES][1]
+            or bool((ends[1:] < ends[:-1]).any())
+        ):
+            raise Corruption(self.name, sections[Section.FIRSTS][0], "groups of rows")
+        self.groups_known = True
 
     def prefix(self, group: int) -> bytes:
         """Tag and bucket of a group."""

@@ -1,0 +1,97 @@
+"""Kernels over byte strings, each against the plain Python for it."""
+
+from __future__ import annotations
+
+import os.path
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger_rows import column
+
+from octavo.files import byte_strings
+from octavo.files.byte_strings import (
+    as_list,
+    common_prefix_length,
+    copy,
+    first_words,
+    gather,
+    lengths_of,
+)
+
+strings = st.lists(st.binary(max_size=20), min_size=1, max_size=40)
+related = st.builds(
+    lambda prefix, rests: [prefix + rest for rest in rests], st.binary(max_size=20), strings
+)
+exact = settings(derandomize=True, max_examples=300, deadline=None)
+
+
+@exact
+@given(strings, st.randoms(use_true_random=False))
+def test_gather_takes_strings_in_any_order_and_more_than_once(
+    given_strings: list[bytes], chance: random.Random
+) -> None:
+    rows = [chance.randrange(len(given_strings)) for _ in range(50)]
+    of = column(given_strings)
+    found = gather(of.blob, of.offsets[:-1][rows], lengths_of(of.offsets)[rows])
+    assert as_list(found.blob.tobytes(), found.offsets) == [given_strings[row] for row in rows]
+
+
+def test_gather_crosses_block_borders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_strings, "_BLOCK_BYTES", 64)
+    given_strings = [bytes([i % 256]) * (i % 90) for i in range(1000)]
+    of = column(given_strings)
+    found = gather(of.blob, of.offsets[:-1], lengths_of(of.offsets))
+    assert found.blob.tobytes() == b"".join(given_strings)
+
+
+def test_copy_refuses_a_string_outside_its_blob() -> None:
+    source, target = np.zeros(10, np.uint8), np.zeros(10, np.uint8)
+    with pytest.raises(IndexError):
+        copy(source, np.array([6]), np.array([5]), target, np.array([0]))
+    with pytest.raises(IndexError):
+        copy(source, np.array([0]), np.array([5]), target, np.array([6]))
+
+
+@exact
+@given(related)
+def test_common_prefix_is_the_longest(given_strings: list[bytes]) -> None:
+    of = column(given_strings)
+    found = common_prefix_length(of.blob, of.offsets[:-1], lengths_of(of.offsets))
+    assert found == len(os.path.commonprefix(given_strings))  # noqa: RUF071 - of bytes
+
+
+def test_common_prefix_sees_the_one_row_that_no_sample_holds() -> None:
+    given_strings = [b"/a/long/path/%06d" % i for i in range(5000)]
+    given_strings[1237] = b"/a/lonesome"
+    of = column(given_strings)
+    found = common_prefix_length(of.blob, of.offsets[:-1], lengths_of(of.offsets))
+    assert found == len(b"/a/lon")
+
+
+@exact
+@given(related, st.integers(0, 20))
+def test_first_words_are_eight_bytes_padded_with_zeros(
+    given_strings: list[bytes], skip: int
+) -> None:
+    skip = min(skip, *(len(s) for s in given_strings))
+    of = column(given_strings)
+    found = first_words(of.blob, of.offsets[:-1], lengths_of(of.offsets), skip)
+    wanted = [s[skip : skip + 8].ljust(8, b"\0") for s in given_strings]
+    assert [word.to_bytes(8, "big") for word in found.tolist()] == wanted
+
+
+@pytest.mark.parametrize("lengths", [[20], [0], [0, 1], [3, 4, 5], range(40), [70000, 1]])
+def test_as_list_is_the_strings_whatever_their_lengths(lengths: list[int]) -> None:
+    chance = random.Random(7)
+    given_strings = [chance.randbytes(chance.choice(lengths)) for _ in range(3000 // len(lengths))]
+    of = column(given_strings)
+    assert as_list(of.blob.tobytes(), of.offsets) == given_strings
+
+
+def test_as_list_keeps_nuls_at_the_end() -> None:
+    given_strings = [b"a\0\0", b"\0\0\0"] * 100
+    of = column(given_strings)
+    assert as_list(of.blob.tobytes(), of.offsets) == given_strings

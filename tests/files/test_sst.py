@@ -1,0 +1,411 @@
+"""Ledger files: what was written is found, and what is damaged or hostile is refused."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger_rows import DIRECTORY, Row, columns, key, names, opened, plain, read, write
+from simdisk import SimDisk
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import merge
+from octavo.files.errors import Corruption, OctavoError, UnsupportedFormat
+from octavo.files.hashing import hash_of
+from octavo.files.ledger_key import after, prefix
+from octavo.files.sst import Sst
+from octavo.files.sst_layout import HEADER_BYTES, WINDOW_BYTES, Section, decode
+
+exact = settings(derandomize=True, max_examples=120, deadline=None)
+some_rows = st.lists(
+    st.builds(
+        Row,
+        key=st.builds(
+            key,
+            st.binary(min_size=1, max_size=12),
+            st.sampled_from([b"", b"", b"b", b"b\0", b"\0", b"\xff"]),
+        ),
+        sqn=st.integers(1, 2**40),
+        deleted=st.booleans(),
+        expiry=st.sampled_from([0, 0, 17]),
+        meta=st.one_of(st.just(b""), st.binary(max_size=9)),
+        size=st.integers(0, 2**32 - 1),
+        time=st.sampled_from([0, 1_700_000_000_000, 1_700_000_000_001]),
+    ),
+    min_size=1,
+    max_size=40,
+    unique_by=lambda row: row.key,
+)
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    return disk_with_directory()
+
+
+def disk_with_directory() -> SimDisk:
+    made = SimDisk()
+    made.mkdir(DIRECTORY)
+    return made
+
+
+def file_of(rows: list[Row]) -> bytes:
+    """The bytes of one file of these rows."""
+    disk = disk_with_directory()
+    (summary,) = write(disk, rows, names())
+    return bytes(disk.map(f"{DIRECTORY}/{summary.name}"))
+
+
+def numbered(count: int, bucket: bytes = b"") -> list[Row]:
+    return [Row(key(b"key%06d" % at, bucket), at + 1) for at in range(count)]
+
+
+def varied() -> list[Row]:
+    """Few rows in two buckets, with every kind of section."""
+    return [
+        Row(key(b"k%02d" % at, b"bk" if at % 3 else b""), at + 1, at % 5 == 0,
+            0 if at % 4 else 99 + at, b"m" * (at % 3), at, 10**12 + at)
+        for at in range(24)
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- reading what was written
+
+
+@exact
+@given(some_rows)
+def test_every_row_reads_back(rows: list[Row]) -> None:
+    sst = Sst(file_of(rows), "f")
+    wanted = sorted(rows)
+    assert read(sst) == wanted
+    assert plain(sst.to_rows()) == wanted
+    sst.verify()
+    assert read(sst) == wanted
+
+
+@exact
+@given(some_rows)
+def test_the_summary_says_what_is_in_the_file(rows: list[Row]) -> None:
+    sst = Sst(file_of(rows), "f")
+    assert sst.rows == len(rows)
+    assert (sst.first_key, sst.last_key) == (min(rows).key, max(rows).key)
+    assert sst.tombstones == sum(row.deleted for row in rows)
+    assert sst.expiring == sum(row.expiry > 0 for row in rows)
+    assert (sst.min_sqn, sst.max_sqn) == (
+        min(row.sqn for row in rows),
+        max(row.sqn for row in rows),
+    )
+
+
+@exact
+@given(some_rows, st.lists(st.binary(max_size=6), max_size=20), st.booleans())
+def test_find_and_lower_bound_agree_with_a_sorted_list(
+    rows: list[Row], others: list[bytes], whole: bool
+) -> None:
+    sst = Sst(file_of(rows), "f")
+    if whole:
+        sst.ensure_whole()
+    present = sorted(row.key for row in rows)
+    for wanted in [*present, *others, *(key(o) for o in others), *(k + b"\0" for k in present)]:
+        at = bisect_left(present, wanted)
+        assert sst.lower_bound(wanted) == at
+        row = at if wanted in present else -1
+        assert sst.find(wanted, hash_of(wanted)) == row
+        if row >= 0:
+            assert sst.probe(hash_of(wanted)) == row
+
+
+@exact
+@given(some_rows, st.data())
+def test_keys_of_a_range(rows: list[Row], data: st.DataObject) -> None:
+    sst = Sst(file_of(rows), "f")
+    low = data.draw(st.integers(0, len(rows)))
+    high = data.draw(st.integers(low, len(rows)))
+    wanted = sorted(row.key for row in rows)[low:high]
+    assert sst.ledger_keys(low, high) == wanted
+    joined = [pre + user for pre, a, b in sst.groups(low, high) for user in sst.user_keys(a, b)]
+    assert joined == wanted
+    assert b"".join(sst.user_keys(low, high)) == b"".join(map(sst.user_key, range(low, high)))
+
+
+def test_a_bound_behind_a_bucket_is_its_end() -> None:
+    buckets = [b"a", b"a\0", b"a\0b", b"b", b"\xff\xff"]
+    sst = Sst(file_of([row for bucket in buckets for row in numbered(10, bucket)]), "f")
+    for bucket in buckets:
+        start = prefix(0x6F, bucket)
+        low = sst.lower_bound(start)
+        end = after(start)
+        high = sst.rows if end is None else sst.lower_bound(end)
+        assert sst.user_keys(low, high) == [b"key%06d" % at for at in range(10)]
+        assert list(sst.groups(low, high)) == [(start, low, high)]
+
+
+def test_thousands_of_buckets_in_a_file() -> None:
+    rows = [Row(key(b"k%d" % at, b"bucket%d" % (at % 3000)), at + 1) for at in range(9000)]
+    sst = Sst(file_of(rows), "f")
+    assert len(list(sst.groups())) == 3000
+    for row in random.Random(3).sample(rows, 300):
+        assert sst.ledger_key(sst.find(row.key, hash_of(row.key))) == row.key
+
+
+def test_write_times_further_apart_than_32_bits() -> None:
+    rows = [Row(key(b"a"), 1, time=0), Row(key(b"b"), 2, time=2**63)]
+    assert read(Sst(file_of(rows), "f")) == rows
+
+
+def test_optional_sections_are_absent_where_no_row_needs_them() -> None:
+    sections = Sst(file_of(numbered(5)), "f").layout.sections
+    assert set(Section) - set(sections) == {Section.EXPIRIES, Section.METAS, Section.META_ENDS}
+
+
+def test_a_row_takes_at_most_36_bytes_beside_its_key() -> None:
+    rows = [Row(key(b"%020d" % at), at + 1, time=10**12 + at) for at in range(20000)]
+    assert len(file_of(rows)) <= 56 * len(rows)
+
+
+@pytest.mark.parametrize("h32", [0, 1, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("whole", [False, True])
+def test_rows_with_one_hash_are_all_found(disk: SimDisk, h32: int, whole: bool) -> None:
+    rows = merge.sort_rows(columns(numbered(50)))
+    rows.hashes = np.full(50, h32, dtype=np.uint32)
+    (summary,) = merge.write_rows(disk, DIRECTORY, names(), rows, max_rows=100, max_bytes=1 << 20)
+    sst = opened(disk, summary.name)
+    if whole:
+        sst.ensure_whole()
+    for at, row in enumerate(numbered(50)):
+        assert sst.find(row.key, h32) == at
+    assert sst.find(key(b"absent"), h32) == -1
+    assert sst.find(key(b"absent"), h32 ^ 2**30) == -1
+
+
+def test_lookups_are_the_same_before_and_after_the_file_is_known_whole() -> None:
+    rows = numbered(30000)
+    sst = Sst(file_of(rows), "f")
+    careful = sst.find
+    for at in random.Random(5).choices(range(30000), k=300):
+        wanted = rows[at].key
+        assert sst.find(wanted, hash_of(wanted)) == at
+        absent = wanted + b"!"
+        assert sst.find(absent, hash_of(absent)) == -1
+    assert sst.find != careful  # every window was verified on the way
+
+
+def test_a_lookup_outlives_the_object_it_was_taken_from() -> None:
+    rows = numbered(100)
+    find = Sst(file_of(rows), "f").find
+    for _ in range(3):
+        assert [find(row.key, hash_of(row.key)) for row in rows] == list(range(100))
+
+
+# ---------------------------------------------------------------- damage
+
+
+def everything(image: bytes, rows: list[Row]) -> list[object]:
+    """All that readers can learn of a file, twice: carefully, and when it is known whole."""
+    found: list[object] = []
+    absent = [row.key + b"?" for row in rows]
+    for whole in (False, True):
+        sst = Sst(image, "f")
+        if whole:
+            sst.ensure_whole()
+        found += [
+            read(sst), sst.ledger_keys(0, sst.rows), sst.first_key, sst.last_key,
+            sst.tombstones, sst.expiring, sst.min_sqn, sst.max_sqn,
+            [sst.find(k, hash_of(k)) for k in [row.key for row in rows] + absent],
+            [sst.lower_bound(k) for k in [row.key for row in rows] + absent],
+            plain(sst.to_rows()),
+        ]  # fmt: skip
+    return found
+
+
+def outcome(image: bytes, rows: list[Row]) -> object:
+    try:
+        return everything(image, rows)
+    except OctavoError as refused:
+        return type(refused)
+
+
+def test_one_damaged_byte_is_noticed_or_harmless() -> None:
+    rows = varied()
+    image = file_of(rows)
+    right = everything(image, rows)
+    for at in range(len(image)):
+        for flip in (1 << at % 8, 0xFF):
+            damaged = bytearray(image)
+            damaged[at] ^= flip
+            assert outcome(bytes(damaged), rows) in (right, Corruption), (at, flip)
+
+
+def test_a_damaged_version_with_a_right_checksum_is_a_newer_release() -> None:
+    image = bytearray(file_of(varied()))
+    image[8] = 2
+    image[56:64] = xxh3(bytes(image[:56])).to_bytes(8, "little")
+    with pytest.raises(UnsupportedFormat, match="version 2"):
+        Sst(bytes(image), "f")
+
+
+def test_a_truncated_or_longer_file_is_noticed() -> None:
+    image = file_of(varied())
+    for length in range(len(image)):
+        with pytest.raises(Corruption):
+            Sst(image[:length], "f")
+    with pytest.raises(Corruption):
+        Sst(image + b"\0", "f")
+
+
+def test_zeroed_sectors_are_noticed_or_harmless() -> None:
+    rows = numbered(300)
+    image = file_of(rows)
+    right = everything(image, rows)
+    for at in range(0, len(image), 512):
+        zeroed = image[:at] + bytes(min(512, len(image) - at)) + image[at + 512 :]
+        assert outcome(zeroed, rows) in (right, Corruption), at
+
+
+def test_damage_names_the_file_and_the_window() -> None:
+    image = bytearray(file_of(numbered(20000)))
+    at = decode(memoryview(bytes(image)), "f")[0].data_at + 3 * WINDOW_BYTES
+    image[at + 7] ^= 1
+    with pytest.raises(Corruption) as caught:
+        Sst(bytes(image), "ledger/f").ensure_whole()
+    assert (caught.value.file, caught.value.offset) == ("ledger/f", at)
+
+
+def test_rows_beside_the_damage_are_found_and_rows_in_it_never_are() -> None:
+    rows = numbered(60000)
+    image = bytearray(file_of(rows))
+    keys_at, keys_bytes = Sst(bytes(image), "f").layout.sections[Section.KEYS]
+    hit = keys_at + keys_bytes // 2
+    image[hit] ^= 1
+    sst = Sst(bytes(image), "f")
+    refused = set()
+    blamed = set()
+    for _ in range(2):
+        for at in range(0, len(rows), 37):
+            wanted = rows[at].key
+            try:
+                found = sst.find(wanted, hash_of(wanted))
+            except Corruption as damage:
+                blamed.add(damage.offset)
+                refused.add(at)
+            else:
+                assert found == at
+    (window,) = blamed
+    assert window <= hit < window + WINDOW_BYTES
+    assert min(refused) * 9 + keys_at <= hit <= (max(refused) + 37) * 9 + keys_at
+    assert len(refused) * 37 * 9 <= WINDOW_BYTES + 2 * 37 * 9
+
+
+# ---------------------------------------------------------------- files made by an enemy
+
+
+def resealed(image: bytearray) -> bytes:
+    """The file with right checksums over wrong contents."""
+    data_at = int.from_bytes(image[HEADER_BYTES : HEADER_BYTES + 8], "little")
+    summary_bytes = int.from_bytes(image[24:28], "little")
+    sections = int.from_bytes(image[HEADER_BYTES + 52 : HEADER_BYTES + 56], "little")
+    at = HEADER_BYTES + 72 + 24 * sections
+    for start in range(data_at, len(image), WINDOW_BYTES):
+        sum_ = xxh3(bytes(image[start : start + WINDOW_BYTES]))
+        image[at : at + 8] = sum_.to_bytes(8, "little")
+        at += 8
+    summary = bytes(image[HEADER_BYTES : HEADER_BYTES + summary_bytes])
+    image[32:40] = xxh3(summary).to_bytes(8, "little")
+    image[56:64] = xxh3(bytes(image[:56])).to_bytes(8, "little")
+    return bytes(image)
+
+
+def test_resealing_alone_changes_nothing() -> None:
+    image = file_of(varied())
+    assert resealed(bytearray(image)) == image
+
+
+HOSTILE = [0, 1, 2, 63, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]
+
+
+def bounded(image: bytes, rows: list[Row]) -> None:
+    """Any answer will do, and any error of ours: no other exception, no endless loop."""
+    for whole in (False, True):
+        try:
+            sst = Sst(image, "f")
+            if whole:
+                sst.ensure_whole()
+        except OctavoError:
+            continue
+        calls: list[Callable[[], object]] = [
+            lambda sst=sst: [sst.find(row.key, hash_of(row.key)) for row in rows],
+            lambda sst=sst: [sst.lower_bound(row.key) for row in rows],
+            lambda sst=sst: sst.ledger_keys(0, sst.rows),
+            lambda sst=sst: read(sst),
+            lambda sst=sst: sst.columns(),
+            sst.verify,
+        ]
+        for call in calls:
+            try:
+                call()
+            except OctavoError:
+                pass
+
+
+def test_a_hostile_summary_is_bounded() -> None:
+    rows = varied()
+    image = file_of(rows)
+    data_at = decode(memoryview(image), "f")[0].data_at
+    for at in range(HEADER_BYTES + 8, data_at - 3, 4):
+        for number in HOSTILE:
+            hostile = bytearray(image)
+            hostile[at : at + 4] = number.to_bytes(4, "little")
+            summary_bytes = int.from_bytes(hostile[24:28], "little")
+            summary = bytes(hostile[HEADER_BYTES : HEADER_BYTES + summary_bytes])
+            hostile[32:40] = xxh3(summary).to_bytes(8, "little")
+            hostile[56:64] = xxh3(bytes(hostile[:56])).to_bytes(8, "little")
+            bounded(bytes(hostile), rows)
+
+
+def test_hostile_columns_are_bounded_and_verify_refuses_them() -> None:
+    rows = varied()
+    image = file_of(rows)
+    layout = decode(memoryview(image), "f")[0]
+    right = everything(image, rows)
+    for kind, (offset, length) in layout.sections.items():
+        for at in range(offset, offset + length - 3, 4):
+            for number in HOSTILE:
+                hostile = bytearray(image)
+                hostile[at : at + 4] = number.to_bytes(4, "little")
+                forged = resealed(hostile)
+                bounded(forged, rows)
+                try:
+                    Sst(forged, "f").verify()
+                except Corruption:
+                    continue
+                # What no other column can contradict is a plain change of content.
+                assert forged == image or kind in (
+                    Section.SQNS, Section.FLAGS, Section.SIZES, Section.TIMES, Section.EXPIRIES,
+                    Section.METAS, Section.META_ENDS,
+                ) or everything(forged, rows) == right, (kind, at, number)  # fmt: skip
+
+
+def test_a_hash_table_without_an_end_is_refused() -> None:
+    image = bytearray(file_of(numbered(100)))
+    offset, length = Sst(bytes(image), "f").layout.sections[Section.TABLE]
+    image[offset : offset + length] = b"\xff\xff\xff\x01" * (length // 4)
+    sst = Sst(resealed(image), "f")
+    for find in (sst.find, Sst(resealed(image), "f").find):
+        with pytest.raises(Corruption, match="hash table"):
+            find(key(b"absent"), 0x3F)
+    with pytest.raises(Corruption, match="hash table"):
+        Sst(resealed(image), "f").ensure_whole()
+
+
+def test_swapped_keys_are_found_by_verify() -> None:
+    image = bytearray(file_of(numbered(100)))
+    offset, _ = Sst(bytes(image), "f").layout.sections[Section.KEYS]
+    first, second = image[offset : offset + 9], image[offset + 9 : offset + 18]
+    image[offset : offset + 18] = second + first
+    with pytest.raises(Corruption, match="order of the keys"):
+        Sst(resealed(image), "f").verify()
