@@ -76,7 +76,11 @@ def find_tails(
         if who is None:
             continue
         base, seed = who
-        if base <= newest:
+        if name.endswith(LOG) and name.removesuffix(LOG) + SEALED in names:
+            # A rename that a power cut left half done: one file under both names, sealed and
+            # durable before the new one was given.
+            disk.unlink(f"{directory}/{name}")
+        elif base <= newest:
             found.strays.append(name)
         else:
             candidates.append((base, seed, name))

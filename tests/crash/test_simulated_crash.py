@@ -35,7 +35,7 @@ class Expected:
         self.batches: list[list[bytes]] = []
         self.highest = 0
 
-    def check(self, store: Store, *, exact: bool) -> None:
+    def check(self, store: Store) -> None:
         for key, value in self.durable.items():
             allowed = {value} | ({self.pending[key]} if key in self.pending else set())
             found = store.get(key)
@@ -64,15 +64,18 @@ def workload(store: Store, expected: Expected, rng: random.Random) -> None:
             expected.pending = dict.fromkeys(names)
             with store.batch() as batch:
                 for name in names:
-                    batch.put("", name, value)
-            expected.durable.update(dict.fromkeys(names, value))
+                    batch.put("", name, value * 20)  # torn in several places
+            expected.durable.update(dict.fromkeys(names, value * 20))
             expected.highest = batch.last_sqn
         else:
             expected.pending = {key: value}
             expected.highest = store.put(key, value)
             expected.durable[key] = value
         expected.pending = {}
-    store._bookie.push()
+        if i % 30 == 29:
+            store._inker.roll()
+        if i % 45 == 44:
+            store._bookie.push()
 
 
 def run(disk: SimDisk, seed: int, body: Callable[[Store, Expected], None]) -> Expected:
@@ -96,7 +99,8 @@ def points() -> int:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_power_cut_at_any_operation_loses_nothing_that_was_synced(mode: str) -> None:
     total = points()
-    step = int(os.environ.get("OCTAVO_CRASH_STEP", "7"))
+    # A batch is torn only by a cut inside its one write, so no such point is passed over.
+    step = 1 if mode == "torn" else int(os.environ.get("OCTAVO_CRASH_STEP", "3"))
     print(f"OCTAVO_SEED={SEED}: {total} crash points, every {step}th, mode {mode}")
     assert total > 200
     for point in range(1, total + 1, step):
@@ -111,7 +115,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_that_was_synced(mode: str) -
         except octavo.OctavoError as error:
             pytest.fail(f"OCTAVO_SEED={SEED}, crash point {point}, mode {mode}: {error}")
         try:
-            expected.check(store, exact=False)
+            expected.check(store)
         except AssertionError as error:
             pytest.fail(f"OCTAVO_SEED={SEED}, crash point {point}, mode {mode}: {error}")
         finally:
