@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from octavo.actors import scan
 from octavo.actors.bookie import Bookie
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.view import Found, Head
+from octavo.actors.view import Head
 from octavo.files import ledger_key, record
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
 
@@ -76,20 +77,23 @@ class Reader:
                 return
             yield window
 
-    def values(
-        self, bucket: bytes, keys: Iterable[bytes], found: Iterable[Found]
-    ) -> Iterator[bytes]:
-        """Values of rows of a window, in their order. One journal read each."""
+    def values(self, bucket: bytes, keys: list[bytes], sqns: list[int]) -> Iterator[bytes]:
+        """Values of the rows of a window, in their order. One journal read each."""
         self.check()
-        file_of = self.view.journal.file_of
+        bases, files = self.view.journal
         blen = len(bucket)
         value_of = record.value_of
         try:
-            for key, row in zip(keys, found, strict=True):
-                sqn = row.sqn
-                file = file_of(sqn)
-                data, at = file.raw(sqn - file.base)
-                value = value_of(data, file.seed ^ at, bucket + key, blen)
+            for key, sqn in zip(keys, sqns, strict=True):
+                file = files[bisect_right(bases, sqn) - 1]
+                mapped, offsets = file.reading
+                relative = sqn - file.base
+                if mapped is None:
+                    data, at = file.raw(relative)
+                else:
+                    at = offsets[relative]
+                    data = mapped[at : offsets[relative + 1]]
+                value = value_of(data, file.seed ^ at, bucket + key if blen else key, blen)
                 yield self._value_with_care(file, sqn, key) if value is None else value
         except FileNotFoundError:
             self.check()

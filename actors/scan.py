@@ -19,7 +19,7 @@ from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst import Sst
 from octavo.manifest.ledger_manifest import LedgerEntry
 
-FIRST_WINDOW = 64
+FIRST_WINDOW = 32
 LARGEST_WINDOW = 4096
 
 Slice = Callable[[MemoryTable, bytes, bytes | None, int, bool], list[bytes]]
@@ -35,6 +35,10 @@ class Chunk(Protocol):
         """Rows that read as absent."""
 
     def found(self, at: int) -> Found: ...
+
+    def sqns(self) -> list[int]:
+        """Sequence numbers of all rows."""
+        ...
 
 
 class _MemoryChunk:
@@ -55,6 +59,9 @@ class _MemoryChunk:
     def found(self, at: int) -> Found:
         entry = self.entries[at]
         return Found(abs(entry), entry > 0, None, -1)
+
+    def sqns(self) -> list[int]:
+        return [abs(entry) for entry in self.entries]
 
 
 class _FileChunk:
@@ -81,6 +88,11 @@ class _FileChunk:
         return Found(
             self.sst.sqns[row] + self.base, not flags & (TOMBSTONE | EXPIRES), self.sst, row
         )
+
+    def sqns(self) -> list[int]:
+        base = self.base
+        found = self.sst.sqns[self.low : self.low + len(self.keys)].tolist()
+        return [sqn + base for sqn in found] if base else found
 
 
 def _memory_chunks(
@@ -158,6 +170,10 @@ class Window(Protocol):
         """Where each key's version stands, in the order of ``keys``."""
         ...
 
+    def sqns(self) -> list[int]:
+        """Sequence number of each key's version, in the order of ``keys``."""
+        ...
+
 
 class _OneSource:
     """A window of rows [low, high) of one chunk."""
@@ -172,6 +188,12 @@ class _OneSource:
 
     def found(self) -> Iterator[Found]:
         return map(self._chunk.found, self._order)
+
+    def sqns(self) -> list[int]:
+        sqns, order = self._chunk.sqns(), self._order
+        if order.step > 0:
+            return sqns[order.start : order.stop]
+        return [sqns[at] for at in order]
 
 
 class _ManySources:
@@ -189,6 +211,11 @@ class _ManySources:
         for key in self.keys:
             code = codes[key]
             yield chunks[code >> 32].found(code & 0xFFFFFFFF)
+
+    def sqns(self) -> list[int]:
+        of_chunk = [chunk.sqns() for chunk in self._chunks]
+        codes = map(self._codes.__getitem__, self.keys)
+        return [of_chunk[code >> 32][code & 0xFFFFFFFF] for code in codes]
 
 
 def windows(
@@ -215,20 +242,31 @@ def windows(
     yield from _merged(sources, now_ms, bound.reverse)
 
 
+_Part = tuple[Iterator["Chunk"], "Chunk", frozenset[int], int, int]
+"""A source, its chunk, the chunk's dead rows, and the rows [low, high) that are still to come."""
+
+
 def _merged(sources: list[Iterator[Chunk]], now_ms: int, reverse: bool) -> Iterator[Window]:
-    """Sources newest first. Positions: rows [low, high) of a chunk are still to come."""
-    live: list[tuple[Iterator[Chunk], Chunk, frozenset[int], int, int]] = []
-    for source in sources:
-        chunk = next(source, None)
-        if chunk is not None:
-            live.append((source, chunk, chunk.dead(now_ms), 0, len(chunk.keys)))
-    while live:
+    """Windows of all sources, newest source first. A source whose chunk is used up is asked for
+    the next one only when the next window is."""
+    live: list[_Part] = []
+    dry = list(enumerate(sources))
+    order = {id(source): number for number, source in dry}
+    while True:
+        for _, source in dry:
+            chunk = next(source, None)
+            if chunk is not None:
+                live.append((source, chunk, chunk.dead(now_ms), 0, len(chunk.keys)))
+        if not live:
+            return
+        live.sort(key=lambda part: order[id(part[0])])
         if reverse:
             edge = max(chunk.keys[low] for _, chunk, _, low, _ in live)
         else:
             edge = min(chunk.keys[high - 1] for _, chunk, _, _, high in live)
         taken: list[tuple[Chunk, frozenset[int], int, int]] = []
-        rest: list[tuple[Iterator[Chunk], Chunk, frozenset[int], int, int]] = []
+        rest: list[_Part] = []
+        dry = []
         for source, chunk, dead, low, high in live:
             if reverse:
                 cut = bisect_left(chunk.keys, edge, low, high)
@@ -241,11 +279,7 @@ def _merged(sources: list[Iterator[Chunk]], now_ms: int, reverse: bool) -> Itera
             if low < high:
                 rest.append((source, chunk, dead, low, high))
             else:
-                following = next(source, None)
-                if following is not None:
-                    rest.append(
-                        (source, following, following.dead(now_ms), 0, len(following.keys))
-                    )
+                dry.append((order[id(source)], source))
         live = rest
         window = _window(taken, reverse)
         if window.keys:

@@ -106,14 +106,12 @@ class Reading:
         reverse: bool = False,
     ) -> Iterator[tuple[Any, Any]]:
         """(key, value) pairs; the range as in ``keys``. One journal read an item."""
-        for reader, window in self._scan(start, end, prefix, reverse):
-            pairs = zip(
-                window.keys, reader.values(self._name, window.keys, window.found()), strict=True
-            )
-            if self._text:
-                yield from ((self._out(k), self._out(v)) for k, v in pairs)
-            else:
-                yield from pairs
+        name = self._name
+        pairs = chain.from_iterable(
+            zip(window.keys, reader.values(name, window.keys, window.sqns()), strict=True)
+            for reader, window in self._scan(start, end, prefix, reverse)
+        )
+        return ((self._out(k), self._out(v)) for k, v in pairs) if self._text else pairs
 
     def values(
         self,
