@@ -1,0 +1,395 @@
+"""The change log: how an immutable value that changes by small edits is made durable.
+
+A value (a manifest) is kept as a *snapshot*, all of it, and the *changes* since, one small
+record each. The log does not know what either means. Files are of one epoch each: whoever opens
+the log takes a higher epoch than any before and writes a snapshot first, the *barrier* behind
+which the older epochs' writes no longer count. A new file begins
+
+- with each snapshot, which counts only once it was read back and found equal;
+- after each write that failed, since nobody knows what that write left behind;
+- when the file has reached its size limit.
+
+The file before is never touched again. The previous snapshot and what followed it are kept until
+there is a newer one than the newest, so that there is always something to fall back to.
+
+How files look is in log_file.py, what is believed when they are read again in log_history.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
+
+from octavo.files.disk import AppendFile, Disk
+from octavo.files.errors import Closed, Fenced, Misuse, OctavoError, StorageFailed, StorageFull
+from octavo.manifest.log_file import (
+    CHANGE,
+    HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+    RECORD_BYTES,
+    SETTLED,
+    SNAPSHOT,
+    FileId,
+    header,
+    record,
+)
+from octavo.manifest.log_history import files_in, read_file, read_history
+
+log = logging.getLogger("octavo.change_log")
+
+SNAPSHOT_ATTEMPTS = 3
+"""How often a snapshot is tried, each time under the next name."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a log begins a new file or asks for a snapshot."""
+
+    file_bytes: int = 16 << 20
+    """A file that has as many goes no further; one record may pass it."""
+    snapshot_changes: int = 100
+    snapshot_bytes: int = 64 << 10
+    """A snapshot is due after that many changes *and* bytes, and not before the changes have
+    grown as large as the last snapshot: so the bytes written stay within twice the changes'."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What a log says: apply ``changes`` to ``snapshot`` in order."""
+
+    snapshot: bytes | None
+    """None: there is no state; begin with an empty value."""
+    changes: list[bytes]
+    epoch: int
+    """The highest epoch that was seen, whole or not; 0: none. The next one to take is above."""
+    notes: list[str] = field(default_factory=list)
+    """What was ignored, and why."""
+    damaged: bool = False
+    """Something durable was lost, or may have been: the state is an earlier one. What a power
+    cut leaves of an unfinished write is not damage."""
+
+
+def recover(disk: Disk, directory: str) -> Recovered:
+    """Read the log in ``directory``; changes nothing. An absent directory is an empty log.
+
+    O(last snapshot + changes since). Raises UnsupportedFormat (written by a newer release),
+    Corruption (whole records that contradict each other), StorageFailed (I/O errors).
+    """
+    found = read_history(disk, directory)
+    return Recovered(found.snapshot, found.changes, found.highest_epoch, found.notes, found.damaged)
+
+
+def _raise(error: OSError, what: str) -> NoReturn:
+    if error.errno in _NO_ROOM:
+        raise StorageFull(f"{what}: {error}") from error
+    raise StorageFailed(f"{what}: {error}") from error
+
+
+class _Started(NamedTuple):
+    """A file that was begun, durably."""
+
+    who: FileId
+    path: str
+    file: AppendFile
+    content: bytes
+
+
+class ChangeLog:
+    """The writing end of a log, for one epoch. One thread at a time.
+
+    Get one with ``begin``. A change whose ``append`` raised is not in the log, except that after
+    a crash it may be found there as if it had succeeded, unless another one was appended since.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        epoch: int,
+        parent: tuple[int, int],
+        previous: Sequence[str],
+        limits: Limits,
+    ) -> None:
+        self.directory = directory
+        self.epoch = epoch
+        self.sequence = 0
+        """Of the last change that is in."""
+        self.limits = limits
+        self._disk = disk
+        self._parent = parent
+        self._previous = list(previous)  # names of the generation before
+        self._current: list[str] = []  # names since the newest snapshot, failed ones too
+        self._numbers = 0
+        self._file: AppendFile | None = None  # None: the next record begins a new file
+        self._seed = 0
+        self._size = 0
+        self._unsettled: list[tuple[int, bytes]] = []  # changes that are not yet durable
+        self._changes = 0  # since the last snapshot
+        self._bytes = 0
+        self._due_bytes = limits.snapshot_bytes
+        self._closed = False
+
+    @classmethod
+    def begin(
+        cls,
+        disk: Disk,
+        directory: str,
+        epoch: int,
+        snapshot: bytes,
+        *,
+        limits: Limits | None = None,
+    ) -> ChangeLog:
+        """Take the log over with a new epoch, whose first record is ``snapshot``.
+
+        On return the snapshot is durable and was read back, and files that are older than the
+        generation before it are gone. Reads that generation once more; some five syncs.
+
+        Raises Fenced where a file of this or a higher epoch is there, Misuse, StorageFull,
+        StorageFailed, and what ``recover`` raises.
+        """
+        if epoch < 1:
+            raise Misuse(f"epoch={epoch}: must be 1 or more")
+        try:
+            if not disk.exists(directory):
+                disk.mkdir(directory)
+            files, _ = files_in(disk, directory)
+            if files and files[-1].epoch >= epoch:
+                raise Fenced(
+                    f"{directory}: epoch {files[-1].epoch} is there already, ours is {epoch}"
+                )
+            found = read_history(disk, directory)
+            oldest = found.files[0] if found.files else FileId(0, 0)
+            previous = [who.name for who in files if who >= oldest]
+            made = cls(
+                disk, directory, epoch, (found.epoch, found.sequence), previous, limits or Limits()
+            )
+            made._write_snapshot(snapshot)
+        except OSError as error:
+            _raise(error, f"{directory}: the log cannot be begun")
+        made._remove([who.name for who in files if who < oldest])
+        return made
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether the changes since the last snapshot are worth a new one."""
+        return self._changes >= self.limits.snapshot_changes and self._bytes > self._due_bytes
+
+    def append(self, payload: bytes, *, durable: bool = True) -> None:
+        """Add one change. With ``durable`` it and all before it are durable on return.
+
+        One write and one fdatasync; the first change after a failure or a full file also a new
+        file and a directory sync. Raises Misuse, Closed, StorageFull, StorageFailed; the change
+        is not in then, and the next one goes to a new file.
+        """
+        self._check(payload)
+        try:
+            if self._file is None or self._size >= self.limits.file_bytes:
+                self._go_on([payload])
+            else:
+                self._append(payload, durable)
+        except OSError as error:
+            _raise(error, f"{self.directory}: change {self.sequence + 1} cannot be logged")
+        self._changes += 1
+        self._bytes += RECORD_BYTES + len(payload)
+
+    def sync(self) -> None:
+        """Make every change durable that is not yet. Raises as ``append``."""
+        if self._closed:
+            raise Closed("the change log was closed")
+        if not self._unsettled:
+            return
+        try:
+            if self._file is None:
+                self._go_on([])
+            else:
+                self._settle(self._file)
+        except OSError as error:
+            _raise(error, f"{self.directory}: the log cannot be synced")
+
+    def snapshot(self, payload: bytes) -> None:
+        """Write the whole value, as it is after every change appended so far.
+
+        On return it is durable and was read back; the generation before the previous one is
+        removed. Raises as ``append``: the changes that are in stay in, the log can go on, and
+        the next snapshot is due later.
+        """
+        self._check(payload)
+        try:
+            self._write_snapshot(payload)
+        except (OSError, OctavoError) as error:
+            self._changes = 0
+            self._due_bytes = self._bytes + max(self._due_bytes, self.limits.snapshot_bytes)
+            if isinstance(error, OSError):
+                _raise(error, f"{self.directory}: the snapshot cannot be written")
+            raise
+
+    def close(self) -> None:
+        """Sync what is not durable and let go of the file. Idempotent. Raises as ``append``."""
+        if self._closed:
+            return
+        try:
+            self.sync()
+        finally:
+            self._closed = True
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()
+
+    # ------------------------------------------------------------ changes
+
+    def _check(self, payload: bytes) -> None:
+        if self._closed:
+            raise Closed("the change log was closed")
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            raise Misuse(f"payload of {len(payload)} bytes; allowed are {MAX_PAYLOAD_BYTES}")
+
+    def _append(self, payload: bytes, durable: bool) -> None:
+        # Until the write is known to be good the log has no file: whatever interrupts it, be it
+        # a KeyboardInterrupt, what follows goes to a new file that replaces this record.
+        file, self._file = self._file, None
+        if file is None:
+            raise StorageFailed(f"{self.directory}: the log has no file")
+        flags = 0 if self._unsettled else SETTLED
+        number = self.sequence + 1
+        framed = record(self._seed, self._size, CHANGE, flags, self.epoch, number, payload)
+        try:
+            file.write_all(framed)
+            if durable:
+                file.sync()
+        except OSError:
+            self._abandon(file)
+            raise
+        if durable:
+            self._unsettled = []
+        else:
+            self._unsettled.append((number, payload))
+        self._size += len(framed)
+        self.sequence = number
+        self._file = file
+
+    def _go_on(self, payloads: list[bytes]) -> None:
+        """Begin a file with these changes, and before them those that never became durable:
+        the old file may lack them."""
+        if self._file is not None and self._unsettled:
+            self._settle(self._file)
+        carried = [payload for number, payload in self._unsettled if number <= self.sequence]
+        follows = self.sequence - len(carried)
+        started = self._new_file(CHANGE, follows, [*carried, *payloads])
+        self._unsettled = []
+        self.sequence += len(payloads)
+        self._adopt(started)
+
+    def _adopt(self, started: _Started) -> None:
+        self._seed = started.who.seed
+        self._size = len(started.content)
+        self._file = started.file
+
+    def _settle(self, file: AppendFile) -> None:
+        self._file = None
+        try:
+            file.sync()
+        except OSError:
+            self._abandon(file)
+            raise
+        self._unsettled = []
+        self._file = file
+
+    def _abandon(self, file: AppendFile) -> None:
+        """Try to take the failed write back, so that a crash does not bring it to light."""
+        with suppress(OSError):
+            file.truncate(self._size)
+        file.close()
+
+    # ------------------------------------------------------------ files
+
+    def _new_file(self, begins: int, follows: int, payloads: Sequence[bytes]) -> _Started:
+        """Begin a file with these records, durably, name and all. Raises OSError and Fenced."""
+        old, self._file = self._file, None
+        if old is not None:
+            old.close()
+        self._numbers += 1
+        who = FileId(self.epoch, self._numbers)
+        path = f"{self.directory}/{who.name}"
+        parts = [header(who, begins, follows, self._parent)]
+        size = HEADER_BYTES
+        flags = SETTLED
+        sequence = follows
+        for payload in payloads:
+            sequence += begins == CHANGE
+            parts.append(record(who.seed, size, begins, flags, self.epoch, sequence, payload))
+            size += len(parts[-1])
+            flags = 0  # what comes second is written together with what comes first
+        content = b"".join(parts)
+        try:
+            file = self._disk.create(path)
+        except FileExistsError:
+            raise Fenced(f"{path} is there already: someone else writes this epoch") from None
+        self._current.append(who.name)
+        try:
+            file.write_all(content)
+            file.sync()
+            self._disk.sync_dir(self.directory)
+        except BaseException as error:
+            file.close()
+            if isinstance(error, OSError):
+                with suppress(OSError):
+                    self._disk.unlink(path)
+            raise
+        return _Started(who, path, file, content)
+
+    def _write_snapshot(self, payload: bytes) -> None:
+        """A new generation, or none: raises OSError or OctavoError, and the old one stays."""
+        if self._file is not None and self._unsettled:
+            self._settle(self._file)  # the generation before must lead up to the snapshot
+        older = self._current
+        self._current = []
+        try:
+            started = self._tried_snapshot(payload)
+        except BaseException:
+            self._current = older + self._current
+            raise
+        self._unsettled = []
+        self._changes = 0
+        self._bytes = 0
+        self._due_bytes = max(self.limits.snapshot_bytes, len(payload))
+        self._adopt(started)
+        if older:
+            self._remove(self._previous)
+            self._previous = older
+
+    def _tried_snapshot(self, payload: bytes) -> _Started:
+        left = SNAPSHOT_ATTEMPTS
+        while True:
+            left -= 1
+            started: _Started | None = None
+            try:
+                started = self._new_file(SNAPSHOT, self.sequence, [payload])
+                if read_file(self._disk, started.path) == started.content:
+                    return started
+                wrong: OSError | OctavoError = StorageFailed(
+                    f"{started.path}: a snapshot reads back otherwise than it was written"
+                )
+            except Fenced:
+                raise
+            except (OSError, OctavoError) as error:
+                wrong = error
+            if started is not None:
+                started.file.close()
+            if not left:
+                raise wrong
+            log.warning("%s: snapshot attempt failed: %s", self.directory, wrong)
+
+    def _remove(self, names: Sequence[str]) -> None:
+        """Remove files that no recovery needs. One that stays is removed, or ignored, later."""
+        for name in names:
+            try:
+                self._disk.unlink(f"{self.directory}/{name}")
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                log.warning("%s/%s cannot be removed: %s", self.directory, name, error)

@@ -1,0 +1,270 @@
+"""The journal's manifest: which journal files there are, and how far sqns are reserved.
+
+An immutable value, as the ledger's manifest is; an edit gives a new one.
+
+Packed (see packing.py), a manifest is ``OJM1``: version, ceiling, number of entries, then the
+entries as columns. A change is ``OJC1``: the version it leads to, the ceiling behind it, the base
+sqns that go, the entries that come. A change states the whole of what it touches, so that one
+that is applied although its writer never learnt that it was written does no harm.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any, Literal
+
+from octavo.files.errors import Corruption, Misuse
+from octavo.manifest.file_name import is_plain
+from octavo.manifest.packing import Packer, Unpacker
+
+MAX_SQN = (1 << 64) - 1
+
+State = Literal["active", "sealed"]
+STATES: tuple[State, ...] = ("active", "sealed")
+
+_SNAPSHOT = b"OJM1"
+_CHANGE = b"OJC1"
+_VERSION = 1
+_COLUMNS = ("base_sqn", "last_sqn", "count", "bytes", "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """What is known of a journal file without opening it."""
+
+    name: str
+    base_sqn: int
+    """Of its first record; no two files have the same."""
+    last_sqn: int
+    """Of its last record, inclusive; 0 for the active file, which is still growing."""
+    count: int
+    """Records, at most one for each sqn; 0 for the active file."""
+    bytes: int
+    seed: int
+    """The file's random id, which its checksums begin with."""
+    state: State
+    file: Any = field(default=None, compare=False, repr=False)
+    """The file's actor, where there is one; never persisted."""
+
+
+_numbers = attrgetter(*_COLUMNS)
+_base = attrgetter("base_sqn")
+
+
+def fault_of(entry: JournalEntry) -> str:
+    """What is wrong with an entry by itself; "" where nothing is."""
+    numbers = _numbers(entry)
+    if not is_plain(entry.name):
+        return f"file name {entry.name!r}"
+    if set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) > MAX_SQN:
+        return f"{entry.name}: a number that is not in [0, 2**64)"
+    if entry.state not in STATES:
+        return f"{entry.name}: state {entry.state!r}"
+    if entry.base_sqn < 1:
+        return f"{entry.name}: base sqn {entry.base_sqn}; the first one is 1"
+    if entry.state == "active":
+        if entry.last_sqn or entry.count:
+            return f"{entry.name}: active, but its last sqn is {entry.last_sqn}"
+        return ""
+    if not 0 <= entry.count <= entry.last_sqn - entry.base_sqn + 1:
+        return f"{entry.name}: {entry.count} records from {entry.base_sqn} to {entry.last_sqn}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalManifest:
+    """The files of the journal. ``check`` states what holds of it."""
+
+    version: int = 0
+    """Grows by one with each edit."""
+    entries: tuple[JournalEntry, ...] = ()
+    """By base_sqn; their sqns are disjoint; only the last one may be active."""
+    bases: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    """The entries' base sqns, to bisect in."""
+    ceiling: int = 1
+    """Every sqn that was ever given is below it."""
+
+    @classmethod
+    def empty(cls) -> JournalManifest:
+        """No file; the first sqn to give is 1."""
+        return cls()
+
+    def find(self, sqn: int) -> JournalEntry | None:
+        """The file that would hold this sqn: from its base on, and where it is sealed to its
+        last sqn. O(log files)."""
+        at = bisect_right(self.bases, sqn) - 1
+        if at < 0:
+            return None
+        entry = self.entries[at]
+        return entry if entry.state == "active" or sqn <= entry.last_sqn else None
+
+    # ------------------------------------------------------------ editing
+
+    def edit(
+        self,
+        added: Iterable[JournalEntry] = (),
+        removed: Iterable[str] = (),
+        ceiling: int | None = None,
+    ) -> JournalManifest:
+        """A manifest without the files named ``removed`` and with ``added``; what goes, goes first.
+
+        An added entry replaces the one with its base_sqn, whatever its name. The ceiling may
+        also go down: a clean stop gives back what was reserved and not given. O(files).
+        Raises Misuse, stating why.
+        """
+        gone = set(removed)
+        missing = gone.difference([entry.name for entry in self.entries]) if gone else ()
+        try:
+            if missing:
+                raise ValueError(f"{min(missing)} is not in it")
+            return self._edited(
+                self.version + 1,
+                added,
+                {entry.base_sqn for entry in self.entries if entry.name in gone},
+                self.ceiling if ceiling is None else ceiling,
+            )
+        except ValueError as wrong:
+            raise Misuse(f"edit of journal manifest {self.version}: {wrong}") from None
+
+    def _edited(
+        self, version: int, added: Iterable[JournalEntry], gone: set[int], ceiling: int
+    ) -> JournalManifest:
+        if not 1 <= ceiling <= MAX_SQN:
+            raise ValueError(f"ceiling {ceiling}")
+        there = {entry.base_sqn: entry for entry in self.entries if entry.base_sqn not in gone}
+        for entry in added:
+            fault = fault_of(entry)
+            if fault:
+                raise ValueError(fault)
+            there[entry.base_sqn] = entry
+        entries = tuple(sorted(there.values(), key=_base))
+        for left, right in pairwise(entries):
+            if left.state == "active" or left.last_sqn >= right.base_sqn:
+                raise ValueError(f"{left.name} reaches into {right.name}")
+        return JournalManifest(version, entries, tuple(map(_base, entries)), ceiling)
+
+    # ------------------------------------------------------------ what holds
+
+    def check(self) -> None:
+        """Raise Corruption, stating the invariant, where one does not hold. O(files).
+
+        Each entry is possible in itself; names are unique; entries are in order of their base
+        sqns and share none; only the last may be active; the base sqns are those of the
+        entries; the ceiling is above every sqn.
+        """
+        for entry in self.entries:
+            fault = fault_of(entry)
+            if fault:
+                raise _wrong(fault)
+        if len({entry.name for entry in self.entries}) != len(self.entries):
+            raise _wrong("names are not unique")
+        for left, right in pairwise(self.entries):
+            if left.state == "active" or max(left.last_sqn, left.base_sqn) >= right.base_sqn:
+                raise _wrong(f"{left.name} reaches into {right.name}")
+        if self.bases != tuple(map(_base, self.entries)):
+            raise _wrong("the base sqns are not those of its files")
+        if self.entries:
+            last = self.entries[-1]
+            top = max(last.last_sqn, last.base_sqn - 1)
+            if top >= self.ceiling:
+                raise _wrong(f"{last.name} reaches above the ceiling", self.ceiling, top)
+
+    # ------------------------------------------------------------ bytes
+
+    def encode(self) -> bytes:
+        """The whole manifest; actors are left out. O(files)."""
+        out = Packer(_SNAPSHOT, _VERSION)
+        out.number(self.version)
+        out.number(self.ceiling)
+        _pack(out, self.entries)
+        return out.payload()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> JournalManifest:
+        """The manifest that was encoded, checked. Raises Corruption, UnsupportedFormat."""
+        found = Unpacker(payload, "journal manifest", _SNAPSHOT, _VERSION)
+        version, ceiling = found.number(), found.number()
+        entries = _unpack(found)
+        found.end()
+        made = cls(version, tuple(entries), tuple(map(_base, entries)), ceiling)
+        made.check()
+        return made
+
+    @classmethod
+    def replayed(cls, payload: bytes | None, changes: Iterable[bytes]) -> JournalManifest:
+        """An encoded manifest (None: the empty one) with changes applied in order, checked.
+
+        O(files x changes). Raises Corruption, UnsupportedFormat.
+        """
+        made = cls.empty() if payload is None else cls.decode(payload)
+        for change in changes:
+            made = made.apply(change)
+        made.check()
+        return made
+
+    def change_to(self, newer: JournalManifest) -> bytes:
+        """What makes ``newer`` out of this one, for ``apply``. O(files)."""
+        before = {entry.base_sqn: entry for entry in self.entries}
+        added = []
+        for entry in newer.entries:
+            old = before.pop(entry.base_sqn, None)
+            if old is not entry and old != entry:
+                added.append(entry)
+        out = Packer(_CHANGE, _VERSION)
+        out.number(newer.version)
+        out.number(newer.ceiling)
+        out.number(len(before))
+        out.integers(list(before))
+        _pack(out, added)
+        return out.payload()
+
+    def apply(self, change: bytes) -> JournalManifest:
+        """The manifest after an encoded change. O(files). Raises Corruption, UnsupportedFormat."""
+        found = Unpacker(change, "journal manifest change", _CHANGE, _VERSION)
+        version, ceiling = found.number(), found.number()
+        count = found.number()
+        if count > len(self.entries):
+            raise found.wrong("removes more than there is", expected=len(self.entries), found=count)
+        gone = set(found.integers(count))
+        added = _unpack(found)
+        found.end()
+        try:
+            return self._edited(version, added, gone, ceiling)
+        except ValueError as wrong:
+            raise _wrong(f"change to version {version}: {wrong}") from None
+
+
+# ---------------------------------------------------------------- columns
+
+
+def _wrong(what: str, expected: object = None, found: object = None) -> Corruption:
+    return Corruption("journal manifest", 0, what, expected=expected, found=found)
+
+
+def _pack(out: Packer, entries: Iterable[JournalEntry]) -> None:
+    entries = list(entries)
+    out.number(len(entries))
+    out.strings([entry.name.encode() for entry in entries])
+    for name in _COLUMNS:
+        out.integers(list(map(attrgetter(name), entries)))
+    out.integers([STATES.index(entry.state) for entry in entries])
+
+
+def _unpack(found: Unpacker) -> list[JournalEntry]:
+    """Entries that are possible in themselves."""
+    count = found.number()
+    names = [name.decode("latin-1") for name in found.strings(count)]
+    columns = [found.integers(count) for _ in _COLUMNS]
+    states = found.integers(count)
+    if states and max(states) >= len(STATES):
+        raise found.wrong("state of a file", found=max(states))
+    made = list(map(JournalEntry, names, *columns, [STATES[state] for state in states]))
+    for entry in made:
+        fault = fault_of(entry)
+        if fault:
+            raise found.wrong(fault)
+    return made

@@ -1,0 +1,388 @@
+"""The ledger's manifest: which ledger files there are, level by level. An immutable value.
+
+An edit gives a new manifest and leaves the old one as it is; both share their entries. So a
+snapshot of the file set is a reference, and whoever reads needs no lock.
+
+Packed (see packing.py), a manifest is ``OLM1``: version, persisted sqn, number of entries, then
+the entries as columns, level by level and in the order of each level. A change is ``OLC1``: the
+version it leads to, the persisted sqn behind it, the names that go, the entries that come.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+from octavo.files.errors import Corruption, Misuse
+from octavo.manifest.ledger_entry import (
+    MAX_LEVELS,
+    MAX_SQN,
+    LedgerEntry,
+    fault_of,
+    pack,
+    unpack,
+)
+from octavo.manifest.packing import Packer, Unpacker
+
+__all__ = ["MAX_LEVELS", "LedgerEntry", "LedgerManifest"]
+
+_SNAPSHOT = b"OLM1"
+_CHANGE = b"OLC1"
+_VERSION = 1
+_first_key = attrgetter("first_key")
+_by_age = attrgetter("max_sqn", "min_sqn", "name")
+
+_FEW_CHANGES = 128
+"""Up to so many a level is edited in place of being sorted anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerManifest:
+    """The files of the ledger. ``check`` states what holds of it."""
+
+    version: int = 0
+    """Grows by one with each edit."""
+    levels: tuple[tuple[LedgerEntry, ...], ...] = ()
+    """Level 0: newest first, by descending max_sqn; may overlap. Others: by first_key, disjoint."""
+    firsts: tuple[tuple[bytes, ...], ...] = field(default=(), compare=False, repr=False)
+    """For each level its first keys, to bisect in; () for level 0."""
+    persisted_sqn: int = 0
+    """The journal is in the ledger up to here, inclusive."""
+
+    @classmethod
+    def empty(cls) -> LedgerManifest:
+        """No file, and nothing of the journal."""
+        return cls()
+
+    # ------------------------------------------------------------ looking
+
+    def find(self, level: int, key: bytes) -> LedgerEntry | None:
+        """The file of a level above 0 whose key range holds ``key``. O(log files).
+
+        Raises Misuse for level 0, where several files may hold it.
+        """
+        if level < 1:
+            raise Misuse(f"level={level}: level 0 has no order by key; go through all of it")
+        if level >= len(self.levels):
+            return None
+        at = bisect_right(self.firsts[level], key) - 1
+        if at < 0:
+            return None
+        entry = self.levels[level][at]
+        return entry if key <= entry.last_key else None
+
+    def overlapping(self, level: int, first: bytes, last: bytes) -> tuple[LedgerEntry, ...]:
+        """The files of a level with keys in [first, last], both inclusive, in the level's order.
+
+        O(files) in level 0, else O(log files + what is found).
+        """
+        if not 0 <= level < len(self.levels) or first > last:
+            return ()
+        entries = self.levels[level]
+        if level == 0:
+            return tuple(e for e in entries if e.first_key <= last and e.last_key >= first)
+        low = bisect_right(self.firsts[level], first) - 1
+        if low < 0 or entries[low].last_key < first:
+            low += 1
+        return entries[low : bisect_right(self.firsts[level], last)]
+
+    # ------------------------------------------------------------ editing
+
+    def edit(
+        self,
+        added: Iterable[LedgerEntry] = (),
+        removed: Iterable[str | LedgerEntry] = (),
+        persisted_sqn: int | None = None,
+    ) -> LedgerManifest:
+        """A manifest without ``removed`` and with ``added``; what goes, goes first.
+
+        A file that changes its level is removed and added. ``persisted_sqn`` None keeps it.
+        O(files) pointer copies of the levels that are touched; entries are found in O(log
+        files), names by going through the files. Raises Misuse, stating why: a file that is not
+        there, an entry that cannot be, files that overlap, a persisted_sqn that goes back.
+        """
+        try:
+            return self._edited(tuple(added), tuple(removed), persisted_sqn)
+        except ValueError as wrong:
+            raise Misuse(f"edit of ledger manifest {self.version}: {wrong}") from None
+
+    def _edited(
+        self,
+        added: Sequence[LedgerEntry],
+        removed: Sequence[str | LedgerEntry],
+        persisted_sqn: int | None,
+    ) -> LedgerManifest:
+        persisted = self.persisted_sqn if persisted_sqn is None else persisted_sqn
+        if not self.persisted_sqn <= persisted <= MAX_SQN:
+            raise ValueError(f"persisted sqn {persisted} after {self.persisted_sqn}")
+        gone = self._places(removed)
+        come: dict[int, list[LedgerEntry]] = {}
+        for entry in added:
+            fault = fault_of(entry)
+            if fault:
+                raise ValueError(fault)
+            come.setdefault(entry.level, []).append(entry)
+        levels, firsts = list(self.levels), list(self.firsts)
+        for level in sorted(gone.keys() | come.keys()):
+            while len(levels) <= level:
+                levels.append(())
+                firsts.append(())
+            levels[level], firsts[level] = _changed(
+                level, levels[level], firsts[level], gone.get(level, set()), come.get(level, [])
+            )
+        while levels and not levels[-1]:
+            levels.pop()
+            firsts.pop()
+        return LedgerManifest(self.version + 1, tuple(levels), tuple(firsts), persisted)
+
+    def _places(self, removed: Sequence[str | LedgerEntry]) -> dict[int, set[int]]:
+        """Where these files stand: the indexes of each level. Raises ValueError."""
+        places: dict[int, set[int]] = {}
+        names = set()
+        for gone in removed:
+            place = None if isinstance(gone, str) else self._place(gone)
+            if place is None:
+                names.add(gone if isinstance(gone, str) else gone.name)
+            else:
+                places.setdefault(place[0], set()).add(place[1])
+        for level, entries in enumerate(self.levels):
+            if not names:
+                break
+            hits = [at for at, entry in enumerate(entries) if entry.name in names]
+            if hits:
+                names.difference_update([entries[at].name for at in hits])
+                places.setdefault(level, set()).update(hits)
+        if names:
+            raise ValueError(f"{min(names)} is not in it")
+        return places
+
+    def _place(self, entry: LedgerEntry) -> tuple[int, int] | None:
+        """(level, index) of an entry of a level above 0, if it stands where it should."""
+        level = entry.level
+        if not 1 <= level < len(self.levels):
+            return None
+        at = bisect_right(self.firsts[level], entry.first_key) - 1
+        if at < 0 or self.levels[level][at].name != entry.name:
+            return None
+        return level, at
+
+    # ------------------------------------------------------------ what holds
+
+    def check(self) -> None:
+        """Raise Corruption, stating the invariant, where one does not hold. O(files log files).
+
+        Each entry is possible in itself; names are unique; each file stands in its level; level
+        0 is in order of age, and files in it that share keys share no sqns; the others are in
+        order of their keys and share none; there is no empty last level; the first keys are
+        those of the entries; no file is newer than the persisted sqn.
+        """
+        names: set[str] = set()
+        count = 0
+        for level, entries in enumerate(self.levels):
+            for entry in entries:
+                fault = fault_of(entry)
+                if fault:
+                    raise _wrong(fault)
+                if entry.level != level:
+                    raise _wrong(f"{entry.name} in another level", entry.level, level)
+                if entry.max_sqn > self.persisted_sqn:
+                    raise _wrong(
+                        f"{entry.name} is newer than what is persisted",
+                        self.persisted_sqn,
+                        entry.max_sqn,
+                    )
+                names.add(entry.name)
+            count += len(entries)
+            try:
+                ordered, firsts = _ordered(level, list(entries))
+            except ValueError as wrong:
+                raise _wrong(str(wrong)) from None
+            if ordered != entries:
+                raise _wrong(f"level {level} is not in order")
+            if len(self.firsts) <= level or self.firsts[level] != firsts:
+                raise _wrong(f"the first keys of level {level} are not those of its files")
+        if len(names) != count:
+            raise _wrong("names are not unique", count, len(names))
+        if self.levels and not self.levels[-1]:
+            raise _wrong("the last level is empty")
+        if len(self.firsts) != len(self.levels):
+            raise _wrong("first keys of so many levels", len(self.levels), len(self.firsts))
+        if self.levels:
+            _check_ages(self.levels[0])
+
+    # ------------------------------------------------------------ bytes
+
+    def encode(self) -> bytes:
+        """The whole manifest; actors are left out. O(files)."""
+        out = Packer(_SNAPSHOT, _VERSION)
+        out.number(self.version)
+        out.number(self.persisted_sqn)
+        pack(out, [entry for level in self.levels for entry in level])
+        return out.payload()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> LedgerManifest:
+        """The manifest that was encoded, checked. Raises Corruption, UnsupportedFormat."""
+        return cls.replayed(payload, ())
+
+    @classmethod
+    def replayed(cls, payload: bytes | None, changes: Iterable[bytes]) -> LedgerManifest:
+        """An encoded manifest (None: the empty one) with changes applied in order, checked.
+
+        O(files + what changed): for a log of many changes, instead of ``apply`` for each.
+        Raises Corruption, UnsupportedFormat.
+        """
+        version = persisted = 0
+        entries: list[LedgerEntry] = []
+        if payload is not None:
+            found = Unpacker(payload, "ledger manifest", _SNAPSHOT, _VERSION)
+            version, persisted = found.number(), found.number()
+            entries = unpack(found)
+            found.end()
+        there = {entry.name: entry for entry in entries}
+        if len(there) != len(entries):
+            raise _wrong("names are not unique", len(entries), len(there))
+        for change in changes:
+            version, persisted, removed, added = _unpack_change(change, version, persisted)
+            for name in removed:
+                if there.pop(name, None) is None:
+                    raise _wrong(f"change to version {version} removes {name}, which is not there")
+            for entry in added:
+                if there.setdefault(entry.name, entry) is not entry:
+                    raise _wrong(f"change to version {version} adds {entry.name} again")
+        return _built(version, persisted, list(there.values()))
+
+    def encode_change(
+        self,
+        added: Iterable[LedgerEntry] = (),
+        removed: Iterable[str | LedgerEntry] = (),
+        persisted_sqn: int | None = None,
+    ) -> bytes:
+        """The change that ``edit`` with the same arguments makes. O(added + removed)."""
+        out = Packer(_CHANGE, _VERSION)
+        out.number(self.version + 1)
+        out.number(self.persisted_sqn if persisted_sqn is None else persisted_sqn)
+        names = [gone if isinstance(gone, str) else gone.name for gone in removed]
+        out.number(len(names))
+        out.strings([name.encode() for name in names])
+        pack(out, list(added))
+        return out.payload()
+
+    def apply(self, change: bytes) -> LedgerManifest:
+        """The manifest after an encoded change; O(files). Raises Corruption, UnsupportedFormat."""
+        _, persisted, removed, added = _unpack_change(change, self.version, self.persisted_sqn)
+        try:
+            return self._edited(added, removed, persisted)
+        except ValueError as wrong:
+            raise _wrong(f"change to version {self.version + 1}: {wrong}") from None
+
+
+# ---------------------------------------------------------------- orders
+
+
+def _wrong(what: str, expected: object = None, found: object = None) -> Corruption:
+    return Corruption("ledger manifest", 0, what, expected=expected, found=found)
+
+
+def _ordered(
+    level: int, entries: list[LedgerEntry]
+) -> tuple[tuple[LedgerEntry, ...], tuple[bytes, ...]]:
+    """A level in its order, and its first keys. Raises ValueError where files overlap.
+
+    O(files) where they are almost in order.
+    """
+    if level == 0:
+        entries.sort(key=_by_age, reverse=True)
+        return tuple(entries), ()
+    entries.sort(key=_first_key)
+    for left, right in pairwise(entries):
+        if left.last_key >= right.first_key:
+            raise ValueError(f"{left.name} and {right.name} overlap in level {level}")
+    return tuple(entries), tuple(map(_first_key, entries))
+
+
+def _changed(
+    level: int,
+    entries: tuple[LedgerEntry, ...],
+    firsts: tuple[bytes, ...],
+    gone: set[int],
+    come: list[LedgerEntry],
+) -> tuple[tuple[LedgerEntry, ...], tuple[bytes, ...]]:
+    """A level in order, as ``_ordered``, without the indexes ``gone`` and with ``come``.
+
+    Few changes cost copies of pointers only, and look at their neighbours only.
+    """
+    if level == 0 or len(gone) + len(come) > _FEW_CHANGES:
+        return _ordered(level, [e for at, e in enumerate(entries) if at not in gone] + come)
+    kept, keys = list(entries), list(firsts)
+    for at in sorted(gone, reverse=True):
+        del kept[at], keys[at]
+    for entry in come:
+        at = bisect_right(keys, entry.first_key)
+        for left, right in ((kept[at - 1 : at], [entry]), ([entry], kept[at : at + 1])):
+            if left and right and left[0].last_key >= right[0].first_key:
+                raise ValueError(f"{left[0].name} and {right[0].name} overlap in level {level}")
+        kept.insert(at, entry)
+        keys.insert(at, entry.first_key)
+    return tuple(kept), tuple(keys)
+
+
+def _check_ages(entries: tuple[LedgerEntry, ...]) -> None:
+    """Files of level 0 whose sqns overlap come from one run and so must share no keys: else
+    nobody could tell which file has the newer version of a key."""
+    group: list[LedgerEntry] = []
+    lowest = 0
+    for entry in (*entries, None):
+        if entry is not None and group and entry.max_sqn >= lowest:
+            lowest = min(lowest, entry.min_sqn)
+            group.append(entry)
+            continue
+        group.sort(key=_first_key)
+        for left, right in pairwise(group):
+            if left.last_key >= right.first_key:
+                raise _wrong(f"{left.name} and {right.name} of level 0 share keys and sqns")
+        if entry is not None:
+            group = [entry]
+            lowest = entry.min_sqn
+
+
+def _built(version: int, persisted: int, entries: list[LedgerEntry]) -> LedgerManifest:
+    """A checked manifest of entries that may be anything."""
+    entries.sort(key=attrgetter("level"))
+    levels: list[tuple[LedgerEntry, ...]] = []
+    firsts: list[tuple[bytes, ...]] = []
+    for level, group in groupby(entries, key=attrgetter("level")):
+        if level >= MAX_LEVELS:
+            raise _wrong("level", f"below {MAX_LEVELS}", level)
+        while len(levels) < level:
+            levels.append(())
+            firsts.append(())
+        try:
+            ordered, first_keys = _ordered(level, list(group))
+        except ValueError as wrong:
+            raise _wrong(str(wrong)) from None
+        levels.append(ordered)
+        firsts.append(first_keys)
+    made = LedgerManifest(version, tuple(levels), tuple(firsts), persisted)
+    made.check()
+    return made
+
+
+def _unpack_change(
+    change: bytes, version: int, persisted: int
+) -> tuple[int, int, list[str], list[LedgerEntry]]:
+    """(version, persisted sqn, names that go, entries that come) behind a change of a manifest
+    of ``version`` and ``persisted``."""
+    found = Unpacker(change, "ledger manifest change", _CHANGE, _VERSION)
+    to_version, to_persisted = found.number(), found.number()
+    if to_version != version + 1:
+        raise found.wrong("leads to a version", expected=version + 1, found=to_version)
+    if to_persisted < persisted:
+        raise found.wrong("takes the persisted sqn back", expected=persisted, found=to_persisted)
+    removed = [name.decode("latin-1") for name in found.strings(found.number())]
+    added = unpack(found)
+    found.end()
+    return to_version, to_persisted, removed, added

@@ -1,0 +1,276 @@
+"""What a change log says when it is read again: the newest state that can be vouched for.
+
+A history is a snapshot and the changes after it, all of one epoch. The rules:
+
+- The highest epoch that has a whole snapshot counts; its first snapshot is a *barrier*: what an
+  older epoch writes later, a zombie, is never looked at. An epoch without a whole snapshot died
+  before its barrier and leaves no trace.
+- Within the epoch the newest whole snapshot counts, and then the changes in order of their
+  sequence numbers without a gap. A change that is met again is ignored.
+- A file says which change it follows. A change of an older file with a higher number is the
+  trace of a write that was reported as failed, and is dropped: what follows replaced it.
+- A snapshot that is damaged is no loss where the older snapshot and the changes behind it lead
+  to the same number.
+- What a power cut may have left of an unfinished write is noted and ignored. Anything else that
+  is missing is damage: the history ends before it, and ``damaged`` is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption, StorageFailed
+from octavo.manifest.log_file import (
+    CHANGE,
+    MAX_FILE_BYTES,
+    SNAPSHOT,
+    FileId,
+    LogFile,
+    Record,
+    id_of,
+    parse,
+)
+
+READ_ATTEMPTS = 3
+"""How often a file is read before its I/O error counts. One that is not there is not retried."""
+
+
+@dataclass(slots=True)
+class History:
+    """What was found. ``files`` are those that the history needs, oldest first."""
+
+    snapshot: bytes | None = None
+    changes: list[bytes] = field(default_factory=list)
+    highest_epoch: int = 0
+    epoch: int = 0  # that the snapshot is of; 0: there is none
+    sequence: int = 0  # of the last change, within that epoch
+    files: list[FileId] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    damaged: bool = False
+
+
+def files_in(disk: Disk, directory: str) -> tuple[list[FileId], list[str]]:
+    """(the log's files in the order of writing, names that are something else)."""
+    files: list[FileId] = []
+    others: list[str] = []
+    for name in disk.listdir(directory):
+        who = id_of(name)
+        if who is None:
+            others.append(name)
+        else:
+            files.append(who)
+    return sorted(files), others
+
+
+def read_history(disk: Disk, directory: str) -> History:
+    """Read the newest history in ``directory``; an empty one where there is no log.
+
+    Reads the files of one generation: O(last snapshot + changes since); more only where they
+    are damaged. Raises UnsupportedFormat, Corruption (whole but contradictory records) and
+    StorageFailed (I/O errors).
+    """
+    found = History()
+    if not disk.exists(directory):
+        return found
+    files, others = files_in(disk, directory)
+    found.notes += [f"{directory}/{name}: not a file of this log; ignored" for name in others]
+    found.highest_epoch = files[-1].epoch if files else 0
+    limits: dict[int, int] = {}  # epoch: last change that its successor took over
+    for epoch in sorted({who.epoch for who in files}, reverse=True):
+        _Epoch(disk, directory, found, limits).read([who for who in files if who.epoch == epoch])
+        if found.snapshot is not None:
+            break
+    return found
+
+
+class _Epoch:
+    """One epoch's files, as a part of a history."""
+
+    def __init__(self, disk: Disk, directory: str, found: History, limits: dict[int, int]) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.found = found
+        self.limits = limits
+
+    def read(self, files: list[FileId]) -> None:
+        """Enter this epoch's history, or what can be said of one that has none."""
+        parsed: list[LogFile] = []
+        for who in reversed(files):
+            file = self._file(who)
+            parsed.insert(0, file)
+            at = file.last_snapshot()
+            if at is not None:
+                self._replay(parsed, at)
+                return
+        self._without_barrier(parsed)
+
+    def _path(self, who: FileId) -> str:
+        return f"{self.directory}/{who.name}"
+
+    def _note(self, who: FileId, what: str) -> None:
+        self.found.notes.append(f"{self._path(who)}{what}")
+
+    def _file(self, who: FileId) -> LogFile:
+        try:
+            file = parse(who, self._path(who), read_file(self.disk, self._path(who)))
+        except Corruption as wrong:
+            if wrong.what not in ("not a file", "file too large"):
+                raise
+            self.found.notes.append(f"{wrong}: ignored")
+            self.found.damaged = True
+            return LogFile(who)
+        if file.header is None:
+            kind = "cut short" if file.header_torn else "damaged"
+            self._note(who, f": its header is {kind}")
+        for wound in file.wounds:
+            what = "cut short" if wound.torn else "damaged"
+            length = wound.end - wound.start
+            self._note(who, f" at offset {wound.start}: a record is {what} ({length} bytes)")
+        return file
+
+    def _without_barrier(self, files: list[LogFile]) -> None:
+        """No whole snapshot: either the epoch never began, or its state is lost."""
+        found = self.found
+        began = any(
+            file.records
+            or (file.header is not None and file.header.begins == CHANGE)
+            or (file.header is None and not file.header_torn)
+            or any(not wound.torn for wound in file.wounds)
+            for file in files
+        )
+        epoch = files[0].who.epoch
+        if not began:
+            found.notes.append(
+                f"{self.directory}: epoch {epoch} ended before its first snapshot was whole; "
+                "the state before it counts"
+            )
+            return
+        found.damaged = True
+        found.notes.append(
+            f"{self.directory}: epoch {epoch} has no whole snapshot; an older state is used"
+        )
+        for file in files:
+            if file.header is not None:
+                parent, sequence = file.header.parent
+                self.limits[parent] = sequence
+                break
+
+    # ------------------------------------------------------------ following the changes
+
+    def _replay(self, files: list[LogFile], at: int) -> None:
+        """``files``: from the one on whose record ``at`` is the newest whole snapshot."""
+        found = self.found
+        base = files[0].records[at]
+        found.snapshot = base.payload
+        found.epoch = files[0].who.epoch
+        found.files = [file.who for file in files]
+        chain = _Chain(base.sequence, found.changes)
+        loss = self._take(files[0], files[0].records[at + 1 :], base.offset, chain)
+        for file in files[1:]:
+            follows = file.follows
+            if follows is None:
+                follows = chain.reached
+                if not file.records:
+                    # A beginning that failed; where it was damaged later, the next file tells.
+                    loss = loss or ("" if file.header_torn else f"{self._path(file.who)} is lost")
+                    continue
+            if follows > chain.reached:
+                loss = (
+                    f"changes {chain.reached + 1} to {follows} are lost before "
+                    f"{self._path(file.who)}"
+                )
+                break
+            dropped = chain.cut(follows)
+            if dropped:
+                self._note(file.who, f" replaces {dropped} changes whose write had failed")
+            # Whoever wrote this file knew what it follows: nothing before it was lost.
+            loss = self._take(file, file.records, 0, chain)
+        limit = self.limits.get(found.epoch)
+        late = 0 if limit is None else chain.cut(limit)
+        if late:
+            found.notes.append(
+                f"{self.directory}: {late} changes that epoch {found.epoch} wrote "
+                "after its successor began are ignored"
+            )
+        if loss:
+            found.damaged = True
+            found.notes.append(f"{loss}; the state after change {chain.reached} is used")
+        found.sequence = chain.reached
+
+    def _take(self, file: LogFile, records: list[Record], behind: int, chain: _Chain) -> str:
+        """Take over a file's changes as far as they have no gap. Says what was lost, if any."""
+        for number, record in enumerate(records):
+            if record.sequence <= chain.reached:
+                self._note(
+                    file.who,
+                    f" at offset {record.offset}: change {record.sequence} again; ignored",
+                )
+            elif record.sequence == chain.reached + 1:
+                chain.changes.append(record.payload)
+            else:
+                return self._gap(file, records[number:], behind, chain)
+            behind = record.offset
+        for wound in file.wounds:
+            # A lost snapshot that the changes before it replace takes nothing with it.
+            if wound.start > behind and not wound.torn and wound.kind != SNAPSHOT:
+                return f"{self._path(file.who)}: what stood at offset {wound.start} is lost"
+        return ""
+
+    def _gap(self, file: LogFile, rest: list[Record], behind: int, chain: _Chain) -> str:
+        there = rest[0]
+        wounds = [w for w in file.wounds if behind < w.start < there.offset]
+        if not wounds:
+            raise Corruption(
+                self._path(file.who),
+                there.offset,
+                "a whole record, but not the next change",
+                expected=chain.reached + 1,
+                found=there.sequence,
+            )
+        if all(w.torn for w in wounds) and not any(record.settled for record in rest):
+            # Without sync, what survives a power cut need not be a prefix.
+            self._note(
+                file.who,
+                f": changes from {there.sequence} on ignored; one before them never became durable",
+            )
+            return ""
+        return (
+            f"{self._path(file.who)}: changes {chain.reached + 1} to {there.sequence - 1} are lost"
+        )
+
+
+class _Chain:
+    """Changes without a gap behind a snapshot."""
+
+    def __init__(self, base: int, changes: list[bytes]) -> None:
+        self.base = base
+        self.changes = changes
+
+    @property
+    def reached(self) -> int:
+        """Sequence of the last change that is in."""
+        return self.base + len(self.changes)
+
+    def cut(self, sequence: int) -> int:
+        """Drop the changes above ``sequence``; how many there were."""
+        keep = max(sequence - self.base, 0)
+        dropped = max(len(self.changes) - keep, 0)
+        del self.changes[keep:]
+        return dropped
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    """A whole file of the log. Raises Corruption (no file, or too large) and StorageFailed."""
+    left = READ_ATTEMPTS
+    while True:
+        left -= 1
+        try:
+            return disk.read(path, MAX_FILE_BYTES)
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise Corruption(
+                path, 0, "not a file", expected="regular file", found=type(error).__name__
+            ) from error
+        except OSError as error:
+            if not left:
+                raise StorageFailed(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,187 @@
+"""The register of live snapshots: who still reads which manifest, and for how long.
+
+A snapshot in memory is a lease on a manifest's version. A file that a newer manifest does without
+waits in delete_pending until no lease on an older version is left. Leases run by a monotonic
+clock that is given, so no change of the wall clock ends or prolongs one.
+
+All of it is thread-safe. None of it may be called from a finalizer: the collector may run while
+this very thread holds the lock.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from octavo.files.errors import Misuse, SnapshotExpired
+
+_SLACK = 64
+
+
+class Live(NamedTuple):
+    """A live snapshot, as ``SnapshotRegister.live`` shows it."""
+
+    number: int
+    version: int
+    age_seconds: float
+    left_seconds: float
+    """Until the lease ends, unless it is renewed."""
+
+
+@dataclass(slots=True)
+class _Lease:
+    version: int
+    since: float
+    ends: float  # exclusive: at this moment it is over
+
+
+class SnapshotRegister:
+    """Leases of snapshots on manifest versions."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock``: monotonic seconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._leases: dict[int, _Lease] = {}
+        self._last_number = 0
+        self._counts: dict[int, int] = {}  # leases of each version
+        # Heaps whose tops may be out of date, and are then thrown away when they are met.
+        self._versions: list[int] = []
+        self._ends: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        """Leases that were neither released nor seen to be over."""
+        return len(self._leases)
+
+    def register(self, version: int, lease_seconds: float) -> int:
+        """Lease a manifest's version; the number of the lease. Numbers never recur.
+
+        The caller sees to it that the version is still whole: it reads the version and
+        registers in one turn of whoever decides that files go. O(log leases), some 2 us.
+        Raises Misuse.
+        """
+        seconds = _checked(lease_seconds)
+        with self._lock:
+            now = self._clock()
+            self._last_number += 1
+            number = self._last_number
+            self._leases[number] = _Lease(version, now, now + seconds)
+            heapq.heappush(self._ends, (now + seconds, number))
+            count = self._counts.get(version, 0)
+            self._counts[version] = count + 1
+            if not count:
+                heapq.heappush(self._versions, version)
+            self._prune()
+            return number
+
+    def renew(self, number: int, lease_seconds: float) -> None:
+        """The lease begins anew and ends ``lease_seconds`` from now; that may be earlier.
+
+        O(1), or O(log leases) where it becomes shorter.
+
+        Raises SnapshotExpired where it was released or is over, Misuse.
+        """
+        seconds = _checked(lease_seconds)
+        with self._lock:
+            lease = self._leases.get(number)
+            now = self._clock()
+            if lease is None or lease.ends <= now:
+                raise SnapshotExpired(f"snapshot {number} is over: its lease ended or was released")
+            ends = now + seconds
+            if ends < lease.ends:
+                heapq.heappush(self._ends, (ends, number))
+            lease.ends = ends
+            self._prune()
+
+    def release(self, number: int) -> None:
+        """End a lease. Idempotent; a number that was never given is ignored too. O(1)."""
+        with self._lock:
+            self._drop(number)
+
+    def is_live(self, number: int) -> bool:
+        """Whether the lease still runs. Once False, it stays False. O(1)."""
+        lease = self._leases.get(number)
+        return lease is not None and self._clock() < lease.ends
+
+    def expire(self, now: float | None = None) -> list[int]:
+        """Drop the leases that are over by ``now`` (None: by the clock); their numbers.
+
+        O(those that are over or were renewed since).
+        """
+        over = []
+        with self._lock:
+            moment = self._clock() if now is None else now
+            while self._ends and self._ends[0][0] <= moment:
+                _, number = heapq.heappop(self._ends)
+                lease = self._leases.get(number)
+                if lease is None:
+                    continue
+                if lease.ends > moment:
+                    heapq.heappush(self._ends, (lease.ends, number))
+                    continue
+                self._drop(number)
+                over.append(number)
+        return over
+
+    def needed(self, removed_at_version: int) -> bool:
+        """Whether a file that manifests from ``removed_at_version`` on do without must stay: a
+        lease on an older version is left, over or not. O(1), amortised."""
+        with self._lock:
+            versions = self._versions
+            while versions and versions[0] not in self._counts:
+                heapq.heappop(versions)
+            return bool(versions) and versions[0] < removed_at_version
+
+    @property
+    def live(self) -> list[Live]:
+        """The leases that still run, oldest first. O(leases)."""
+        with self._lock:
+            now = self._clock()
+            return [
+                Live(number, lease.version, now - lease.since, lease.ends - now)
+                for number, lease in self._leases.items()
+                if lease.ends > now
+            ]
+
+    def check(self) -> None:
+        """Raise ValueError where the heaps do not cover the leases. O(leases)."""
+        with self._lock:
+            if self._counts != Counter(lease.version for lease in self._leases.values()):
+                raise ValueError("the counts are not those of the leases")
+            if not self._counts.keys() <= set(self._versions):
+                raise ValueError("a leased version is missing in the heap")
+            first: dict[int, float] = {}
+            for ends, number in self._ends:
+                first[number] = min(ends, first.get(number, math.inf))
+            for number, lease in self._leases.items():
+                if first.get(number, math.inf) > lease.ends:
+                    raise ValueError(f"lease {number} would be found over too late")
+
+    def _drop(self, number: int) -> None:
+        lease = self._leases.pop(number, None)
+        if lease is None:
+            return
+        left = self._counts[lease.version] - 1
+        if left:
+            self._counts[lease.version] = left
+        else:
+            del self._counts[lease.version]
+
+    def _prune(self) -> None:
+        """Build a heap anew of which more than half is out of date. O(1), amortised."""
+        if len(self._ends) > 2 * len(self._leases) + _SLACK:
+            self._ends = [(lease.ends, number) for number, lease in self._leases.items()]
+            heapq.heapify(self._ends)
+        if len(self._versions) > 2 * len(self._counts) + _SLACK:
+            self._versions = sorted(self._counts)
+
+
+def _checked(lease_seconds: float) -> float:
+    if not 0 < lease_seconds < math.inf:
+        raise Misuse(f"lease_seconds={lease_seconds!r}: must be above 0 and finite")
+    return lease_seconds
