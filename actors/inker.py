@@ -218,11 +218,11 @@ class Inker(TurnActor):
 
     def _reserve(self, ceiling: int) -> None:
         """Raise the durable ceiling: no sqn below it is given twice, whatever happens."""
-        self._commit((), ceiling)
+        self._commit(self.manifest.edit(ceiling=ceiling))
 
-    def _commit(self, added: tuple[JournalEntry, ...], ceiling: int | None) -> None:
-        self.change_log.append(self.manifest.encode_change(added, (), ceiling))
-        self.manifest = self.manifest.edit(added, (), ceiling)
+    def _commit(self, manifest: JournalManifest) -> None:
+        self.change_log.append(self.manifest.change_to(manifest))
+        self.manifest = manifest
         if self.change_log.snapshot_due:
             self.change_log.snapshot(self.manifest.encode())
 
@@ -290,7 +290,7 @@ class Inker(TurnActor):
             return  # the next start finds the file under its sealed name
         self.unsealed.remove(file)
         try:
-            self._commit((replace(entry, file=file),), None)
+            self._commit(self.manifest.edit((replace(entry, file=file),)))
         except OctavoError as error:
             # The file is found on disk at the next start; only what follows is refused.
             self.failed = error
@@ -353,7 +353,7 @@ class Inker(TurnActor):
             try:
                 if self.failed is None:
                     self.make_durable(self._last, 60.0)
-                    self._commit((), self._last + 1)
+                    self._commit(self.manifest.edit(ceiling=self._last + 1))
             finally:
                 self.active = None
                 self._let_go()

@@ -14,7 +14,8 @@ from octavo.actors.runtime import TurnActor
 from octavo.files.disk import Disk
 from octavo.files.errors import OctavoError
 from octavo.manifest.change_log import ChangeLog
-from octavo.manifest.ledger_manifest import LedgerEntry, LedgerManifest
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 
 log = logging.getLogger("octavo.penciller")
@@ -158,9 +159,8 @@ class Penciller(TurnActor):
 
     def install_merge(self, task: Merge, files: Sequence[dict[str, Any]]) -> None:
         """The inputs are replaced by ``files``; their old files are delete_pending."""
-        gone = {entry.name for entry in task.inputs}
         self.rows_merged += sum(entry.rows for entry in task.inputs)
-        self._install(self._entries(files, task.level), gone, None)
+        self._install(self._entries(files, task.level), task.inputs, None)
         for entry in task.inputs:
             entry.file.replace()
             self.delete_pending.append((self.manifest.version, entry.file))
@@ -168,7 +168,7 @@ class Penciller(TurnActor):
     def install_move(self, task: Merge) -> None:
         """The inputs change their level; no byte is written but the manifest's record."""
         moved = tuple(replace(entry, level=task.level) for entry in task.inputs)
-        self._install(moved, {entry.name for entry in task.inputs}, None)
+        self._install(moved, task.inputs, None)
 
     def _entries(self, files: Sequence[dict[str, Any]], level: int) -> tuple[LedgerEntry, ...]:
         out = []
@@ -193,9 +193,12 @@ class Penciller(TurnActor):
         return tuple(out)
 
     def _install(
-        self, added: tuple[LedgerEntry, ...], removed: Sequence[str] | set[str], upto: int | None
+        self,
+        added: tuple[LedgerEntry, ...],
+        removed: tuple[LedgerEntry, ...],
+        upto: int | None,
     ) -> None:
-        manifest = self.manifest.edit(added, tuple(removed), persisted_sqn=upto)
+        manifest = self.manifest.edit(added, removed, persisted_sqn=upto)
         try:
             self.change_log.append(self.manifest.encode_change(added, removed, upto))
             self.manifest = manifest

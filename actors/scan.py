@@ -17,7 +17,7 @@ from octavo.actors.view import Found, View
 from octavo.files import ledger_key
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst import Sst
-from octavo.manifest.ledger_manifest import LedgerEntry
+from octavo.manifest.ledger_entry import LedgerEntry
 
 FIRST_WINDOW = 32
 LARGEST_WINDOW = 4096

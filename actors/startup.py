@@ -173,7 +173,7 @@ class _Opening:
         self.notes += found_journal.notes + found_ledger.notes
         epoch = max(found_journal.epoch, found_ledger.epoch) + 1
         ledger_manifest = self._ledger_manifest(found_ledger, ledger)
-        journal_manifest = _replayed_journal(found_journal)
+        journal_manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
         tails = recovery.find_tails(
             self.disk, journal, journal_manifest, above=ledger_manifest.persisted_sqn
         )
@@ -196,12 +196,7 @@ class _Opening:
     def _ledger_manifest(self, found: change_log.Recovered, directory: str) -> LedgerManifest:
         """The ledger as far as its files are there; an empty one is rebuilt from the journal."""
         try:
-            manifest = (
-                LedgerManifest.decode(found.snapshot) if found.snapshot else LedgerManifest.empty()
-            )
-            for change in found.changes:
-                manifest = manifest.apply(change)
-            manifest.check()
+            manifest = LedgerManifest.replayed(found.snapshot, found.changes)
         except Corruption as wrong:
             self.notes.append(f"{wrong}: the ledger is rebuilt from the journal")
             return LedgerManifest.empty()
@@ -378,14 +373,6 @@ class _Opening:
         for name in self.disk.listdir(directory):
             if name.endswith(".sst") and name not in named:
                 self.disk.unlink(f"{directory}/{name}")
-
-
-def _replayed_journal(found: change_log.Recovered) -> JournalManifest:
-    manifest = JournalManifest.decode(found.snapshot) if found.snapshot else JournalManifest.empty()
-    for change in found.changes:
-        manifest = manifest.apply(change)
-    manifest.check()
-    return manifest
 
 
 def stop(running: Running) -> None:
