@@ -22,7 +22,9 @@ _FEW_RUNS = 64
 _STRETCH_BYTES = 16
 """At the least so many bytes of each undecided row are looked at in a pass."""
 _BUDGET_BYTES = 8 << 20
-"""Undecided rows are padded to a common width, in so much memory or twice their own size."""
+"""Undecided rows are padded to a common width: in so much memory,"""
+_OWN_SIZES = 2
+"""or in so many times what they take themselves, whichever is more."""
 
 _Padded = npt.NDArray[np.bytes_]
 
@@ -109,7 +111,7 @@ def _settle(
     """
     rows = order[places]
     left = np.maximum(lengths[rows] - depth, 0)
-    budget = max(2 * int(left.sum()), _BUDGET_BYTES)
+    budget = max(_OWN_SIZES * int(left.sum()), _BUDGET_BYTES)
     width = min(max(budget // len(rows), _STRETCH_BYTES), max(int(left.max()), 1))
     ties: Ints = np.cumsum(new[places], dtype=np.int64)
     padded = _padded(blob, starts, lengths, rows, ties, depth, width)

@@ -57,6 +57,7 @@ def test_keys_are_decided_a_few_bytes_at_a_time(strings: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_STRETCH_BYTES", 1)
         patch.setattr(module, "_BUDGET_BYTES", 0)
+        patch.setattr(module, "_OWN_SIZES", 0)
         check(strings)
 
 

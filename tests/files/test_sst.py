@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 from bisect import bisect_left
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -299,6 +301,44 @@ def test_rows_beside_the_damage_are_found_and_rows_in_it_never_are() -> None:
     assert window <= hit < window + WINDOW_BYTES
     assert min(refused) * 9 + keys_at <= hit <= (max(refused) + 37) * 9 + keys_at
     assert len(refused) * 37 * 9 <= WINDOW_BYTES + 2 * 37 * 9
+
+
+@pytest.mark.parametrize("kind", [Section.SQNS, Section.FLAGS, Section.SIZES, Section.TIMES])
+@pytest.mark.parametrize("lookup", ["probe", "find"])
+def test_a_row_is_answered_only_with_all_its_columns_verified(kind: Section, lookup: str) -> None:
+    rows = numbered(60000)
+    image = bytearray(file_of(rows))
+    offset, length = Sst(bytes(image), "f").layout.sections[kind]
+    image[offset + length // 2] ^= 1
+    sst = Sst(bytes(image), "f")
+    wanted = rows[30000].key
+    arguments = (hash_of(wanted),) if lookup == "probe" else (wanted, hash_of(wanted))
+    for _ in range(2):
+        with pytest.raises(Corruption, match="checksum"):
+            getattr(sst, lookup)(*arguments)
+
+
+def test_readers_in_many_threads_see_the_file_become_whole() -> None:
+    rows = numbered(40000)
+    image = file_of(rows)
+    for seed in range(5):
+        sst = Sst(image, "f")
+        begin = threading.Barrier(6)
+
+        def reader(number: int, sst: Sst = sst, begin: threading.Barrier = begin) -> int:
+            chance = random.Random(number)
+            begin.wait(30)
+            wrong = 0
+            for at in chance.choices(range(len(rows) - 1), k=200):
+                wanted = rows[at].key
+                wrong += sst.find(wanted, hash_of(wanted)) != at
+                wrong += sst.user_keys(at, at + 2) != [wanted[3:], rows[at + 1].key[3:]]
+                wrong += (sst.meta(at), sst.expiry(at), sst.time(at)) != (b"", 0, rows[at].time)
+                wrong += sst.lower_bound(wanted) != at
+            return wrong
+
+        with ThreadPoolExecutor(6) as pool:
+            assert list(pool.map(reader, range(seed * 6, seed * 6 + 6))) == [0] * 6
 
 
 # ---------------------------------------------------------------- files made by an enemy
