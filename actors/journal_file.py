@@ -187,9 +187,11 @@ class JournalFile(TurnActor):
             raise self.failed from error
 
     def end_of(self, sqn: int) -> int:
-        """Position behind the record of ``sqn``, or behind the last one if it is not here."""
+        """Position behind the record of ``sqn``, or behind the last one if it is not here; 0
+        once the file is sealed, and so durable."""
+        offsets = self.offsets
         at = sqn - self.base + 1
-        return self.offsets[at] if at < len(self.offsets) else self.offsets[-1]
+        return offsets[at] if at < len(offsets) else offsets[-1] if offsets else 0
 
     def _sync(self) -> None:
         """Make everything appended so far durable, and the file's name once. Outside any turn."""
