@@ -340,7 +340,7 @@ class JournalFile(TurnActor):
             return memoryview(mapped)[at:end], at
         return mapped[at:end], at
 
-    def record(self, sqn: int) -> record.Record:
+    def read(self, sqn: int) -> record.Record:
         """The whole record, every checksum verified. Raises Corruption."""
         data, at = self.raw(sqn - self.base)
         if not data:

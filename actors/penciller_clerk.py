@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from octavo.actors.inker import Inker
@@ -14,7 +14,6 @@ from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.errors import Closed, OctavoError, StorageFailed, StorageFull
-from octavo.files.lifecycle import State
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 log = logging.getLogger("octavo.clerk")
@@ -150,7 +149,7 @@ def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, 
     for file in view.files[first:]:
         if file.base > upto:
             break
-        offsets = file.offsets if file.state is not State.SEALED else ()
+        offsets: Sequence[int] = file.offsets  # empty once the file is sealed
         if not offsets:
             offsets = file.ensure_open()[1]
         low = max(since + 1 - file.base, 0)

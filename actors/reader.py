@@ -101,7 +101,7 @@ class Reader:
 
     @staticmethod
     def _value_with_care(file: JournalFile, sqn: int, key: bytes) -> bytes:
-        whole = file.record(sqn)
+        whole = file.read(sqn)
         if whole.key != key:
             raise Corruption(
                 file.path,

@@ -31,7 +31,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 import pykka
 from pykka import ActorDeadError, ActorRef, ActorRegistry, ThreadingFuture
@@ -82,6 +82,16 @@ class TurnActor(pykka.Actor):
         self.holder = 0  # ident of the thread in whose turn this is; 0: none, or not known
         cast(_Inbox, self.actor_inbox).owner = self
         self._actor_ref = Ref(self)
+
+    @classmethod
+    def start(cls, *args: Any, **kwargs: Any) -> Ref[Self]:
+        """Make the actor; how to reach it. Costs no thread."""
+        return cast("Ref[Self]", super().start(*args, **kwargs))
+
+    @property
+    def actor_ref(self) -> Ref[Self]:
+        """How others reach this actor."""
+        return cast("Ref[Self]", self._actor_ref)
 
     # ------------------------------------------------------------ pykka's hooks
 
@@ -235,7 +245,7 @@ class Ref(ActorRef[A], Generic[A]):
             raise ActorDeadError(f"{self} is stopped")
         self.actor.deliver(message, None)
 
-    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:  # type: ignore[override]
+    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
         """pykka's ask: the answer, or with ``block=False`` a future of it.
 
         Raises ActorDeadError, AskCycle, AskTimeout, and what the actor raised.
@@ -251,7 +261,7 @@ class Ref(ActorRef[A], Generic[A]):
         finally:
             actor.leave()
 
-    def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:  # type: ignore[override]
+    def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
         """Stop the actor after the messages it already has; whether it was running.
 
         Asks that come later, or race this, raise ActorDeadError.

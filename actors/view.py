@@ -111,7 +111,7 @@ class View:
             return None
         if not found.plain and self._dead(found, now_ms):
             return None
-        whole = self.journal.file_of(found.sqn).record(found.sqn)
+        whole = self.journal.file_of(found.sqn).read(found.sqn)
         check_same_key(whole, ledger_key, self.journal.file_of(found.sqn))
         return whole.value, found.sqn
 

@@ -31,7 +31,7 @@ _GROUP_BYTES = 8 << 20
 _SYNC_TIMEOUT_SECONDS = 600.0
 
 
-class Bucket(Reading, MutableMapping[Any, Any]):
+class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterators with ranges, not views
     """Keys and values of one bucket. Made by ``store.bucket(name)``; costs nothing to make.
 
     Safe to use from several threads. ``str`` arguments mean their UTF-8 bytes.

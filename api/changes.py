@@ -40,7 +40,7 @@ def changes(inker: Inker, since: int) -> Iterator[Change]:
         if file.base > upto:
             return
         for sqn in file.sqns(since + 1, upto):
-            whole = file.record(sqn)
+            whole = file.read(sqn)
             put = whole.kind == PUT
             yield Change(
                 sqn,

@@ -23,7 +23,7 @@ class _Shared(Reader):
         super().close()
 
 
-class SnapshotBucket(Reading, Mapping[Any, Any]):
+class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # iterators with ranges, not views
     """A bucket as it was at the snapshot's sqn; a read-only mapping."""
 
     def __init__(self, reader: _Shared, name: bytes, *, text: bool = False) -> None:

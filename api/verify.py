@@ -102,7 +102,7 @@ def _journal_file(running: Running, file: JournalFile, upto: int) -> Iterator[Re
         length = len(view)
     for sqn in file.sqns(file.base, upto):
         try:
-            file.record(sqn)
+            file.read(sqn)
         except OctavoError as wrong:
             problems.append(str(wrong))
         records += 1

@@ -93,7 +93,9 @@ def _prefixes(
 
 def _joined(parts: Sequence[tuple[Bytes, Ints, Ints]]) -> ByteColumn:
     """The column whose row i is the parts' rows i end to end; a part is (blob, starts, lengths)."""
-    lengths = np.sum([part[2] for part in parts], axis=0, dtype=np.int64)
+    lengths = np.zeros(len(parts[0][2]), dtype=np.int64)
+    for _, _, size in parts:
+        lengths += size
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     out = np.empty(int(offsets[-1]), dtype=np.uint8)

@@ -91,7 +91,7 @@ class Record(NamedTuple):
     time_ms: int
     expiry_ms: int  # 0: never
     metadata: bytes
-    index: bytes
+    index_changes: bytes
     batch: tuple[int, int] | None  # (position from 0, length)
     size: int  # of the value before compression
     value: bytes
@@ -109,7 +109,7 @@ class Header(NamedTuple):
     time_ms: int
     expiry_ms: int
     metadata: bytes
-    index: bytes
+    index_changes: bytes
     batch: tuple[int, int] | None
     raw_bytes: int | None  # None: stored uncompressed
     header_bytes: int  # where the sums begin
@@ -306,7 +306,7 @@ def decode(
         head.time_ms,
         head.expiry_ms,
         head.metadata,
-        head.index,
+        head.index_changes,
         head.batch,
         len(value),
         value,

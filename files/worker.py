@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import sys
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from octavo.files import errors
 
@@ -27,14 +27,14 @@ class Disconnected(Exception):  # noqa: N818 - internal: the other side is gone
     """The pipe ended."""
 
 
-def _exactly(stream: BinaryIO, length: int) -> bytes:
+def _exactly(stream: IO[bytes], length: int) -> bytes:
     data = stream.read(length)
     if data is None or len(data) != length:
         raise Disconnected
     return data
 
 
-def send(stream: BinaryIO, head: dict[str, Any], blobs: tuple[bytes, ...] = ()) -> None:
+def send(stream: IO[bytes], head: dict[str, Any], blobs: tuple[bytes, ...] = ()) -> None:
     """Write one message and flush it. Raises OSError when the other side is gone."""
     text = json.dumps(head).encode()
     lengths = struct.pack(f"<{len(blobs)}Q", *map(len, blobs))
@@ -44,7 +44,7 @@ def send(stream: BinaryIO, head: dict[str, Any], blobs: tuple[bytes, ...] = ()) 
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> tuple[dict[str, Any], list[bytes]]:
+def receive(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]]:
     """Read one message. Raises Disconnected at the end of the stream or on nonsense."""
     text_length, count = _COUNTS.unpack(_exactly(stream, _COUNTS.size))
     if text_length > _MAX_HEAD or count > _MAX_BLOBS:

@@ -85,7 +85,7 @@ def test_offsets_and_tables_of_a_sealed_file_are_verified() -> None:
 def test_every_flipped_byte_outside_the_records_of_a_sealed_file_is_detected() -> None:
     whole = sealed(random_values(40))
     trailer = cdb.read_trailer(whole[-cdb.TRAILER_BYTES :], len(whole), "f")
-    places = [*range(0, cdb.RECORDS_AT), *range(trailer.tables_at, len(whole))]
+    places = [*range(cdb.RECORDS_AT), *range(trailer.tables_at, len(whole))]
     for at in places:
         damaged = bytearray(whole)
         damaged[at] ^= 0x40
@@ -93,12 +93,14 @@ def test_every_flipped_byte_outside_the_records_of_a_sealed_file_is_detected() -
         if cdb.POINTERS_BYTES <= at < cdb.RECORDS_AT - cdb.HEADER_BYTES:
             continue  # CDB's own two lengths and key of the first pair: the name tells the rest
         with pytest.raises((Corruption, UnsupportedFormat)):
-            found = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), "f")
-            cdb.read_offsets(
-                view[found.offsets_at : len(view) - cdb.TRAILER_BYTES], found, "f"
-            )
-            cdb.verify_tables(view, found, "f")
-            cdb.read_header(view[: cdb.RECORDS_AT], "f")
+            verify_sealed(view)
+
+
+def verify_sealed(view: memoryview) -> None:
+    trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), "f")
+    cdb.read_offsets(view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES], trailer, "f")
+    cdb.verify_tables(view, trailer, "f")
+    cdb.read_header(view[: cdb.RECORDS_AT], "f")
 
 
 def scanned(body: bytes) -> tuple[list[int], list[cdb.Damage]]:

@@ -46,7 +46,7 @@ def test_a_record_decodes_to_what_was_encoded(parts: dict) -> None:
     assert found.sqn == 1000 + parts["relative_sqn"]
     for name in ("kind", "tag", "bucket", "key", "value", "time_ms", "expiry_ms", "metadata"):
         assert getattr(found, name) == parts[name]
-    assert (found.index, found.batch, found.sub_key) == (
+    assert (found.index_changes, found.batch, found.sub_key) == (
         parts["index"], parts["batch"], parts["sub_key"],
     )
 
@@ -125,5 +125,5 @@ def test_a_newer_version_or_kind_is_refused_by_name(at: int, value: int) -> None
     head[at] = value
     h = xxh3(bytes(head), CHECK)
     forged = bytes(head) + record.pack_sums(h & record.LOW_32, xxh3(b"", h) & record.LOW_32)
-    with pytest.raises(UnsupportedFormat, match="version|kind"):
+    with pytest.raises(UnsupportedFormat, match=r"version|kind"):
         record.decode(forged, CHECK, 0, "f", 0)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -107,13 +108,13 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=names, key=keys, value=values, right=st.booleans())
     def put_on_condition(self, name: bytes, key: bytes, value: bytes, right: bool) -> None:
         have = self.model.get((name, key), (b"", 0))[1]
-        try:
-            sqn = self.store.bucket(name).put(key, value, if_sqn=have if right else have + 1)
-            assert right
-            self.model[name, key] = (value, self.given(sqn))
-        except octavo.Conflict as conflict:
-            assert not right
-            assert conflict.found == have
+        bucket = self.store.bucket(name)
+        if right:
+            self.model[name, key] = (value, self.given(bucket.put(key, value, if_sqn=have)))
+        else:
+            with pytest.raises(octavo.Conflict) as raised:
+                bucket.put(key, value, if_sqn=have + 1)
+            assert raised.value.found == have
 
     @rule(name=names, key=keys)
     def read_one(self, name: bytes, key: bytes) -> None:
