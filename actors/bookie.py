@@ -94,9 +94,7 @@ class Bookie(TurnActor):
             if table.newest_pin >= 0:
                 table.keep(ledger_key)
             try:
-                sqn = self.inker.append(
-                    PUT, tag, bucket, key, value, time.time_ns() // 1_000_000
-                )
+                sqn = self.inker.append(PUT, tag, bucket, key, value, time.time_ns() // 1_000_000)
                 self.view.recent.rows[ledger_key] = sqn
             except BaseException:
                 self._catch_up()
@@ -278,10 +276,8 @@ class Bookie(TurnActor):
                 return self._get_from_ledger(view, ledger_key, bucket_and_key, bucket_bytes)
         if entry > 0:
             bases, files = view.journal
-            if entry >= bases[-1]:
-                file = files[-1]
-            else:
-                file = files[bisect_right(bases, entry) - 1]
+            last = entry >= bases[-1]  # most recent changes are in the active file
+            file = files[-1] if last else files[bisect_right(bases, entry) - 1]
             data, at = file.raw(entry - file.base)
             value = record.value_of(data, file.seed ^ at, bucket_and_key, bucket_bytes)
             if value is not None:

@@ -367,8 +367,6 @@ class Inker(TurnActor):
 
 def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFile:
     """A started journal-file actor, its file not yet touched."""
-    ref = JournalFile.start(
-        inker.disk, inker.directory, name, base_sqn, seed, inker.open_files
-    )
+    ref = JournalFile.start(inker.disk, inker.directory, name, base_sqn, seed, inker.open_files)
     file: JournalFile = ref.actor
     return file

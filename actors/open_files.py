@@ -21,7 +21,7 @@ class Mappable(Protocol):
 
 
 class OpenFiles:
-    """At most ``limit`` files are mapped; opening one more lets go of the one opened longest ago."""
+    """At most ``limit`` files are mapped; one more lets go of the one opened longest ago."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -34,9 +34,7 @@ class OpenFiles:
         with self._lock:
             self._open[file] = None
             self._open.move_to_end(file)
-            over = [
-                self._open.popitem(last=False)[0] for _ in range(len(self._open) - self.limit)
-            ]
+            over = [self._open.popitem(last=False)[0] for _ in range(len(self._open) - self.limit)]
         for old in over:
             if old is not file:
                 old.forget_map()

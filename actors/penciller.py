@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from octavo.actors.ledger_file import LedgerFile
@@ -84,9 +85,7 @@ class Penciller(TurnActor):
         self.manifest = replace(self.manifest, levels=levels)
 
     def _start_file(self, name: str) -> LedgerFile:
-        file: LedgerFile = LedgerFile.start(
-            self.disk, self.directory, name, self.open_files
-        ).actor
+        file: LedgerFile = LedgerFile.start(self.disk, self.directory, name, self.open_files).actor
         return file
 
     # ------------------------------------------------------------ level zero
@@ -133,9 +132,7 @@ class Penciller(TurnActor):
             elif touched:
                 basement = False
         apart = sorted(above, key=lambda entry: entry.first_key)
-        move = not below and all(
-            left.last_key < right.first_key for left, right in zip(apart, apart[1:], strict=False)
-        )
+        move = not below and all(left.last_key < right.first_key for left, right in pairwise(apart))
         if basement and any(entry.tombstones for entry in above):
             move = False
         return Merge((*above, *below), level, basement, move)

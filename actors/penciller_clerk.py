@@ -135,7 +135,7 @@ class PencillerClerk(TurnActor):
                 )
             except WorkerDied as error:
                 if self.closing:
-                    raise Closed("the store is closing: the merge is left to its next life") from None
+                    raise Closed("the store is closing; it merges when it is opened") from None
                 if attempt == _ATTEMPTS - 1:
                     raise
                 log.info("merging again: %s", error)
@@ -156,8 +156,6 @@ def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, 
         high = min(upto + 1 - file.base, len(offsets) - 1)
         if low >= high:
             continue
-        parts.append(
-            {"name": file.name, "seed": file.seed, "base_sqn": file.base, "first": low}
-        )
+        parts.append({"name": file.name, "seed": file.seed, "base_sqn": file.base, "first": low})
         blobs.append(array("I", offsets[low : high + 1]).tobytes())
     return parts, blobs

@@ -56,7 +56,7 @@ class Pool:
                 work = self._work.popleft()
             try:
                 work()
-            except BaseException:  # noqa: BLE001 - a thread of everyone's must outlive one's fault
+            except BaseException:
                 log.exception("a piece of background work failed")
             del work
 

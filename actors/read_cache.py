@@ -53,7 +53,7 @@ class ReadCache:
         return len(value) + len(ledger_key) + self.OVERHEAD_BYTES  # type: ignore[arg-type]
 
     def _evict(self) -> None:
-        """One step of the hand. A key that was discarded leaves the queue when the hand meets it."""
+        """One step of the hand. It takes discarded keys out of the queue when it meets them."""
         key = self._queue.popleft()
         entry = self.entries.get(key)
         if entry is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -146,5 +145,3 @@ class Reader:
             self._closed = True
             if self._finalizer.detach() is not None:
                 self._bookie.release(self.number)
-
-

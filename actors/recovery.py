@@ -55,9 +55,7 @@ def identity(name: str) -> tuple[int, int] | None:
         return None
 
 
-def find_tails(
-    disk: Disk, directory: str, manifest: JournalManifest, *, above: int
-) -> Found:
+def find_tails(disk: Disk, directory: str, manifest: JournalManifest, *, above: int) -> Found:
     """Scan the journal files that the manifest does not list.
 
     Records above ``above`` are kept for replay. O(bytes not yet sealed).
@@ -89,9 +87,7 @@ def find_tails(
     return found
 
 
-def _tail(
-    disk: Disk, path: str, name: str, base: int, seed: int, above: int, found: Found
-) -> Tail:
+def _tail(disk: Disk, path: str, name: str, base: int, seed: int, above: int, found: Found) -> Tail:
     buffer = disk.map(path)
     view = memoryview(buffer)
     if name.endswith(SEALED):
@@ -139,9 +135,7 @@ def _scanned(
     length = len(buffer)
     for row in cdb.scan(buffer, cdb.RECORDS_AT, length, seed, damages):
         relative = row.relative_sqn
-        if relative > length // record.FIXED_BYTES or (
-            relative <= newest
-        ):
+        if relative > length // record.FIXED_BYTES or (relative <= newest):
             found.notes.append(f"{path} at offset {row.at}: record {relative} is out of order")
             continue
         newest = relative
@@ -165,8 +159,11 @@ def _scanned(
         torn = damage.end >= length
         found.notes.append(
             f"{path} at offset {damage.start}: "
-            + (f"torn tail of {damage.end - damage.start} bytes cut" if torn else
-               f"{damage.end - damage.start} bytes damaged ({damage.what}) and skipped")
+            + (
+                f"torn tail of {damage.end - damage.start} bytes cut"
+                if torn
+                else f"{damage.end - damage.start} bytes damaged ({damage.what}) and skipped"
+            )
         )
     for relative in broken:
         del starts[relative]

@@ -185,7 +185,7 @@ class TurnActor(pykka.Actor):
                 continue
             try:
                 answer = self._handle_receive(message)
-            except Exception:  # noqa: BLE001 - it belongs to the asker
+            except Exception:
                 if future is not None:
                     future.set_exception(sys.exc_info())
                 else:
@@ -218,9 +218,7 @@ class Ref(ActorRef[A], Generic[A]):
         self.actor: A = actor
         """The actor itself: for its immutable parts, and for inlined turns."""
 
-    def call(
-        self, method: Callable[Concatenate[A, P], R], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
+    def call(self, method: Callable[Concatenate[A, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a method of the actor in its turn, on this thread; its result, or what it raised.
 
         Raises ActorDeadError, AskCycle, AskTimeout.

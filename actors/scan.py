@@ -199,9 +199,7 @@ class _OneSource:
 class _ManySources:
     """A window merged from several chunks. A code names a chunk and a row in one int."""
 
-    def __init__(
-        self, chunks: list[Chunk], codes: dict[bytes, int], reverse: bool
-    ) -> None:
+    def __init__(self, chunks: list[Chunk], codes: dict[bytes, int], reverse: bool) -> None:
         self.keys = sorted(codes, reverse=reverse)
         self._chunks = chunks
         self._codes = codes
@@ -218,9 +216,7 @@ class _ManySources:
         return [of_chunk[code >> 32][code & 0xFFFFFFFF] for code in codes]
 
 
-def windows(
-    view: View, upper: int, now_ms: int, bound: Bounds, take: Slice
-) -> Iterator[Window]:
+def windows(view: View, upper: int, now_ms: int, bound: Bounds, take: Slice) -> Iterator[Window]:
     """Windows of the live rows of a range, in its direction.
 
     Raises Corruption. Memory: a few thousand rows a source, whatever the range.
@@ -286,9 +282,7 @@ def _merged(sources: list[Iterator[Chunk]], now_ms: int, reverse: bool) -> Itera
             yield window
 
 
-def _window(
-    taken: list[tuple[Chunk, frozenset[int], int, int]], reverse: bool
-) -> Window:
+def _window(taken: list[tuple[Chunk, frozenset[int], int, int]], reverse: bool) -> Window:
     if len(taken) == 1 and not taken[0][1]:
         chunk, _, low, high = taken[0]
         return _OneSource(chunk, low, high, reverse)

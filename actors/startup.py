@@ -1,11 +1,11 @@
 """Start-up and shut-down of a store: which actor comes when, and what each finds.
 
-    lock, identity
-    Inker        journal manifest, then journal files younger than it
-    Penciller    ledger manifest, then ledger files that no manifest names (swept)
-    replay       journal records above the ledger's persisted sqn: sealed files straight into
-                 ledger files, the rest into memory
-    Bookie       ready
+lock, identity
+Inker        journal manifest, then journal files younger than it
+Penciller    ledger manifest, then ledger files that no manifest names (swept)
+replay       journal records above the ledger's persisted sqn: sealed files straight into
+             ledger files, the rest into memory
+Bookie       ready
 """
 
 from __future__ import annotations
@@ -187,8 +187,20 @@ class _Opening:
         bookie, clerk = self._start_bookie(inker, penciller, tails)
         self._sweep_orphans(ledger, penciller)
         return Running(
-            self.path, self.options, self.disk, lock, identity, inker, penciller, clerk, bookie,
-            self.runner, self.register, self.open_files, self.notes, self.replayed,
+            self.path,
+            self.options,
+            self.disk,
+            lock,
+            identity,
+            inker,
+            penciller,
+            clerk,
+            bookie,
+            self.runner,
+            self.register,
+            self.open_files,
+            self.notes,
+            self.replayed,
         )
 
     # ------------------------------------------------------------ manifests
@@ -236,10 +248,18 @@ class _Opening:
             following = max(following, newest + 1) + 2 * CEILING_STEP
             clean = False
         manifest = manifest.edit(ceiling=following + 2 * CEILING_STEP)
-        manifest = manifest.edit(added=tuple(self._sealed_entry(directory, t) for t in tails.tails if t.sealed))
+        manifest = manifest.edit(
+            added=tuple(self._sealed_entry(directory, t) for t in tails.tails if t.sealed)
+        )
         ref = Inker.start(
-            self.disk, directory, manifest, self._begin_log(directory, epoch, manifest.encode()),
-            epoch, self.runner, self.open_files, self.clock_ms,
+            self.disk,
+            directory,
+            manifest,
+            self._begin_log(directory, epoch, manifest.encode()),
+            epoch,
+            self.runner,
+            self.open_files,
+            self.clock_ms,
             roll_size_bytes=self.options.roll_size_bytes,
             roll_count=self.options.roll_count,
             on_roll=self._rolled,
@@ -252,8 +272,11 @@ class _Opening:
                 continue
             last = tail is tails.tails[-1]
             resumes = (
-                last and clean and tail.name.endswith(recovery.LOG)
-                and tail.offsets[-1] < _RESUME_BELOW_BYTES and len(tail.offsets) > 1
+                last
+                and clean
+                and tail.name.endswith(recovery.LOG)
+                and tail.offsets[-1] < _RESUME_BELOW_BYTES
+                and len(tail.offsets) > 1
             )
             if len(tail.offsets) == 1:
                 self.disk.unlink(f"{directory}/{tail.name}")
@@ -297,8 +320,13 @@ class _Opening:
         self, directory: str, manifest: LedgerManifest, epoch: int
     ) -> Ref[Penciller]:
         ref = Penciller.start(
-            self.disk, directory, manifest, self._begin_log(directory, epoch, manifest.encode()),
-            epoch, self.open_files, self.register,
+            self.disk,
+            directory,
+            manifest,
+            self._begin_log(directory, epoch, manifest.encode()),
+            epoch,
+            self.open_files,
+            self.register,
         )
         self.refs.append(ref)
         ref.actor.adopt()
@@ -313,8 +341,13 @@ class _Opening:
         view = View(recent, (), penciller.actor.manifest, inker.actor.view)
         limits = Limits(self.options.push_rows, self.options.push_bytes)
         bookie = Bookie.start(
-            inker, penciller, self.register, ReadCache(self.options.read_cache_bytes), limits,
-            view, self.clock_ms,
+            inker,
+            penciller,
+            self.register,
+            ReadCache(self.options.read_cache_bytes),
+            limits,
+            view,
+            self.clock_ms,
         )
         self.refs.append(bookie)
         self.bookie = bookie
@@ -367,9 +400,7 @@ class _Opening:
 
     def _sweep_orphans(self, directory: str, penciller: Ref[Penciller]) -> None:
         """Ledger files that no manifest names: outputs of an interrupted merge, or replaced."""
-        named = {
-            entry.name for level in penciller.actor.manifest.levels for entry in level
-        }
+        named = {entry.name for level in penciller.actor.manifest.levels for entry in level}
         for name in self.disk.listdir(directory):
             if name.endswith(".sst") and name not in named:
                 self.disk.unlink(f"{directory}/{name}")
@@ -389,8 +420,6 @@ def stop(running: Running) -> None:
             for ref in (running.clerk, running.bookie, running.penciller, running.inker):
                 ref.stop()
             running.lock.release()
-
-
 
 
 def forked(running: Running) -> None:

@@ -152,6 +152,9 @@ def check_same_key(whole: record.Record, ledger_key: bytes, file: JournalFile) -
     """The journal must hold, under a sqn, the key that the ledger says. Raises Corruption."""
     if not ledger_key.endswith(whole.key):
         raise Corruption(
-            file.path, 0, f"sqn {whole.sqn} is of another key than the ledger says",
-            expected=ledger_key[:80], found=whole.key[:80],
+            file.path,
+            0,
+            f"sqn {whole.sqn} is of another key than the ledger says",
+            expected=ledger_key[:80],
+            found=whole.key[:80],
         )

@@ -105,7 +105,7 @@ class JobRunner:
             _end(process)
 
 
-class WorkerDied(errors.OctavoError):  # noqa: N818
+class WorkerDied(errors.OctavoError):
     """The worker process ended in the middle of a job; the job may be run again."""
 
 

@@ -61,7 +61,15 @@ class Batch:
         name = to_bucket(bucket)
         expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.clock_ms())
         self._add(
-            (PUT, STANDARD, name, to_key(key, name), to_value(value), expiry, to_metadata(metadata)),
+            (
+                PUT,
+                STANDARD,
+                name,
+                to_key(key, name),
+                to_value(value),
+                expiry,
+                to_metadata(metadata),
+            ),
             if_sqn,
         )
 

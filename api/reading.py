@@ -176,5 +176,6 @@ class Reading:
             return found.decode()
         except UnicodeDecodeError as wrong:
             raise Misuse(
-                f"bucket {self._name!r} was opened with text=True, but holds {found[:40]!r}: {wrong}"
+                f"bucket {self._name!r} was opened with text=True, but holds {found[:40]!r}: "
+                f"{wrong}"
             ) from None

@@ -29,7 +29,7 @@ _SYNC_TIMEOUT_SECONDS = 600.0
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
-def open(path: str | os.PathLike[str], **options: Any) -> Store:  # noqa: A001 - octavo.open
+def open(path: str | os.PathLike[str], **options: Any) -> Store:
     """Open the store in the directory ``path``, making it if it is not there.
 
     One opener at a time, in any process; the rest get StoreLocked. Options: see
@@ -184,4 +184,3 @@ def _forked() -> None:
 
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_forked)
-

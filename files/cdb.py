@@ -245,7 +245,10 @@ def scan(
     view = memoryview(buffer)
     unpack, sums = record.FIXED.unpack_from, record.unpack_sums
     fixed, low_32, magic_is, version_is = (
-        record.FIXED_BYTES, record.LOW_32, record.MAGIC, record.VERSION,
+        record.FIXED_BYTES,
+        record.LOW_32,
+        record.MAGIC,
+        record.VERSION,
     )
     last = end - fixed - record.SUMS_BYTES
     at = start
@@ -271,8 +274,15 @@ def scan(
                     and xxh3(view[head_end + 8 : stop], h) & low_32 == value_sum
                 ):
                     yield Scanned(
-                        at, stop, int.from_bytes(sqn, "big"), kind, tag,
-                        head[fixed:key_at], head[key_at:], 0, None,
+                        at,
+                        stop,
+                        int.from_bytes(sqn, "big"),
+                        kind,
+                        tag,
+                        head[fixed:key_at],
+                        head[key_at:],
+                        0,
+                        None,
                     )
                     at = stop
                     continue
@@ -298,6 +308,13 @@ def _scan_one(
         damages.append(Damage(at, follows, str(wrong)))
         return None, follows
     return Scanned(
-        at, stop, head.relative_sqn, head.kind, head.tag, head.bucket, head.key, head.expiry_ms,
+        at,
+        stop,
+        head.relative_sqn,
+        head.kind,
+        head.tag,
+        head.bucket,
+        head.key,
+        head.expiry_ms,
         head.batch,
     ), stop

@@ -70,8 +70,9 @@ class Corruption(OctavoError):  # noqa: N818
     def __init__(
         self, file: str, offset: int, what: str, *, expected: object = None, found: object = None
     ) -> None:
-        detail = "" if expected is None and found is None else f": expected {expected}, found {found}"
-        super().__init__(f"{file} at offset {offset}: {what}{detail}")
+        if expected is not None or found is not None:
+            what = f"{what}: expected {expected}, found {found}"
+        super().__init__(f"{file} at offset {offset}: {what}")
         self.file = file
         self.offset = offset
         self.what = what

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from octavo.files import cdb, cdb_seal, journal_rows, merge
+from octavo.files import cdb_seal, journal_rows, merge
 from octavo.files.disk import Disk
 
 Job = Callable[..., dict[str, Any]]

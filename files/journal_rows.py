@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +15,14 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import ledger_key, record
 from octavo.files.errors import Corruption
+from octavo.files.hashing import hash_column
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _STRETCH = 512
-"""Rows hashed between two moments at which other threads may run."""
+"""Headers checked between two moments at which other threads may run."""
 
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:
@@ -68,9 +68,7 @@ def _check_headers(
         os.sched_yield()
 
 
-def _prefixes(
-    buffer: Bytes, at: Ints, lengths: Ints, tags: Bytes
-) -> tuple[list[bytes], Ints]:
+def _prefixes(buffer: Bytes, at: Ints, lengths: Ints, tags: Bytes) -> tuple[list[bytes], Ints]:
     """(distinct ledger-key prefixes, which of them each record has)."""
     which = np.zeros(len(at), dtype=np.int64)
     found: list[bytes] = []
@@ -82,9 +80,11 @@ def _prefixes(
             which[rows] = len(found)
             found.append(ledger_key.prefix(tag, b""))
             continue
-        names = np.ascontiguousarray(
-            buffer[at[rows][:, None] + np.arange(length, dtype=np.int64)]
-        ).view(np.dtype((np.void, length))).ravel()
+        names = (
+            np.ascontiguousarray(buffer[at[rows][:, None] + np.arange(length, dtype=np.int64)])
+            .view(np.dtype((np.void, length)))
+            .ravel()
+        )
         distinct, inverse = np.unique(names, return_inverse=True)
         which[rows] = len(found) + inverse
         found.extend(ledger_key.prefix(tag, name.tobytes()) for name in distinct)
@@ -106,18 +106,6 @@ def _joined(parts: Sequence[tuple[Bytes, Ints, Ints]]) -> ByteColumn:
     return ByteColumn(out, offsets)
 
 
-def hash_column(keys: ByteColumn) -> npt.NDArray[np.uint32]:
-    """Low half of xxh3-64 of each string, a few hundred rows at a stretch."""
-    blob = keys.blob.tobytes()
-    ends = keys.offsets.tolist()
-    out: list[int] = []
-    for low in range(0, len(ends) - 1, _STRETCH):
-        edge = ends[low : low + _STRETCH + 1]
-        out += [xxh3(blob[a:b]) & record.LOW_32 for a, b in pairwise(edge)]
-        os.sched_yield()
-    return np.array(out, dtype=np.uint32)
-
-
 def rows_of(
     buffer: bytes | memoryview,
     offsets: npt.NDArray[np.uint32],
@@ -129,8 +117,8 @@ def rows_of(
     """Rows of the records whose offsets are given, in their order; the first of them has the
     relative number ``first``.
 
-    Record ``first + i`` begins at ``offsets[i]``; empty ranges are left out. Header checksums are verified,
-    values are not read. O(records). Raises Corruption.
+    Record ``first + i`` begins at ``offsets[i]``; empty ranges are left out. Header checksums are
+    verified, values are not read. O(records). Raises Corruption.
     """
     view = memoryview(buffer)
     raw = np.frombuffer(buffer, dtype=np.uint8)

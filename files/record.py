@@ -284,9 +284,7 @@ def decompress(stored: bytes | memoryview, raw_bytes: int) -> bytes:
     return value
 
 
-def decode(
-    buffer: bytes | memoryview, check: int, base_sqn: int, file: str, offset: int
-) -> Record:
+def decode(buffer: bytes | memoryview, check: int, base_sqn: int, file: str, offset: int) -> Record:
     """The whole record in ``buffer`` (exactly its bytes), every checksum verified.
 
     Raises Corruption naming ``file`` and ``offset``, or UnsupportedFormat.
@@ -319,9 +317,7 @@ def checked_value(buffer: bytes | memoryview, head: Header, file: str, offset: i
     stored = buffer[at : at + head.value_bytes]
     found = xxh3(stored, head.hash64) & LOW_32
     if found != head.value_sum or len(stored) != head.value_bytes:
-        raise Corruption(
-            file, offset + at, "value checksum", expected=head.value_sum, found=found
-        )
+        raise Corruption(file, offset + at, "value checksum", expected=head.value_sum, found=found)
     if head.raw_bytes is None:
         return bytes(stored)
     try:

@@ -31,7 +31,7 @@ def waiting(commit: GroupCommit, position: int, results: list[object]) -> thread
         try:
             commit.wait_durable(position, WAIT)
             results.append("durable")
-        except Exception as error:
+        except (StorageFailed, AskTimeout) as error:
             results.append(error)
 
     thread = threading.Thread(target=body)

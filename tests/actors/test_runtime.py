@@ -74,7 +74,7 @@ def run_threads(count: int, body) -> list[BaseException]:
     def guarded(number: int) -> None:
         try:
             body(number)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a thread's failure is the test's
             failures.append(error)
 
     threads = [threading.Thread(target=guarded, args=(n,)) for n in range(count)]

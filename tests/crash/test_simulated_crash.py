@@ -20,7 +20,11 @@ IMAGES = 3
 
 def opened(disk: SimDisk, sync: str) -> Store:
     options = Options(
-        sync=sync, worker=False, push_rows=64, push_bytes=64 << 10, roll_count=256,  # type: ignore[arg-type]
+        sync=sync,
+        worker=False,
+        push_rows=64,
+        push_bytes=64 << 10,
+        roll_count=256,  # type: ignore[arg-type]
         read_cache_bytes=0,
     )
     return Store(startup.start("/store", options, disk))

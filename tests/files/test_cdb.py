@@ -105,10 +105,7 @@ def verify_sealed(view: memoryview) -> None:
 
 def scanned(body: bytes) -> tuple[list[int], list[cdb.Damage]]:
     damages: list[cdb.Damage] = []
-    found = [
-        row.relative_sqn
-        for row in cdb.scan(body, cdb.RECORDS_AT, len(body), SEED, damages)
-    ]
+    found = [row.relative_sqn for row in cdb.scan(body, cdb.RECORDS_AT, len(body), SEED, damages)]
     return found, damages
 
 

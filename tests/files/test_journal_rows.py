@@ -37,8 +37,15 @@ def written(operations: list[dict]) -> tuple[bytes, array]:
         more = {n: o[n] for n in ("expiry_ms", "metadata", "batch", "raw_bytes")}
         parts.append(
             record.encode(
-                number, SEED ^ offsets[-1], o["kind"], 0x6F, o["bucket"], o["key"], o["value"],
-                1000 + number, **more,
+                number,
+                SEED ^ offsets[-1],
+                o["kind"],
+                0x6F,
+                o["bucket"],
+                o["key"],
+                o["value"],
+                1000 + number,
+                **more,
             )
         )
         offsets.append(offsets[-1] + len(parts[-1]))
@@ -75,8 +82,16 @@ def test_rows_are_what_the_records_say(operations: list[dict]) -> None:
 
 def test_a_stretch_from_the_middle_has_the_right_sqns_and_skips_holes() -> None:
     operations = [
-        {"kind": 1, "bucket": b"", "key": b"k%d" % i, "value": b"v", "expiry_ms": 0,
-         "metadata": b"", "batch": None, "raw_bytes": None}
+        {
+            "kind": 1,
+            "bucket": b"",
+            "key": b"k%d" % i,
+            "value": b"v",
+            "expiry_ms": 0,
+            "metadata": b"",
+            "batch": None,
+            "raw_bytes": None,
+        }
         for i in range(10)
     ]
     buffer, offsets = written(operations)
@@ -87,8 +102,16 @@ def test_a_stretch_from_the_middle_has_the_right_sqns_and_skips_holes() -> None:
 
 def test_a_flipped_byte_in_any_header_is_detected() -> None:
     operations = [
-        {"kind": 1, "bucket": b"b", "key": b"key", "value": b"", "expiry_ms": 5,
-         "metadata": b"meta", "batch": None, "raw_bytes": None}
+        {
+            "kind": 1,
+            "bucket": b"b",
+            "key": b"key",
+            "value": b"",
+            "expiry_ms": 5,
+            "metadata": b"meta",
+            "batch": None,
+            "raw_bytes": None,
+        }
         for _ in range(3)
     ]
     buffer, offsets = written(operations)

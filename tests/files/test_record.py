@@ -32,8 +32,7 @@ fields = st.fixed_dictionaries(
 def encoded(parts: dict) -> bytes:
     rest = dict(parts)
     positional = [
-        rest.pop(n)
-        for n in ("relative_sqn", "kind", "tag", "bucket", "key", "value", "time_ms")
+        rest.pop(n) for n in ("relative_sqn", "kind", "tag", "bucket", "key", "value", "time_ms")
     ]
     relative, *others = positional
     return record.encode(relative, CHECK, *others, **rest)
@@ -47,14 +46,25 @@ def test_a_record_decodes_to_what_was_encoded(parts: dict) -> None:
     for name in ("kind", "tag", "bucket", "key", "value", "time_ms", "expiry_ms", "metadata"):
         assert getattr(found, name) == parts[name]
     assert (found.index_changes, found.batch, found.sub_key) == (
-        parts["index"], parts["batch"], parts["sub_key"],
+        parts["index"],
+        parts["batch"],
+        parts["sub_key"],
     )
 
 
 def test_every_flipped_bit_of_a_record_is_detected() -> None:
     whole = record.encode(
-        7, CHECK, record.PUT, 0x6F, b"b", b"key", b"value" * 4, 12345,
-        expiry_ms=9, metadata=b"m", batch=(0, 2),
+        7,
+        CHECK,
+        record.PUT,
+        0x6F,
+        b"b",
+        b"key",
+        b"value" * 4,
+        12345,
+        expiry_ms=9,
+        metadata=b"m",
+        batch=(0, 2),
     )
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
@@ -89,8 +99,15 @@ def test_the_hot_read_gives_the_value_of_a_plain_and_of_a_compressed_put() -> No
 
     raw = b"abc" * 1000
     packed = record.encode(
-        0, CHECK, record.PUT, 0x6F, b"bk", b"key",
-        lz4.block.compress(raw, store_size=False), 1, raw_bytes=len(raw),
+        0,
+        CHECK,
+        record.PUT,
+        0x6F,
+        b"bk",
+        b"key",
+        lz4.block.compress(raw, store_size=False),
+        1,
+        raw_bytes=len(raw),
     )
     assert record.value_of(packed, CHECK, b"bkkey", 2) == raw
 
