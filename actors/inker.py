@@ -17,12 +17,15 @@ from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
 from octavo.files.disk import Disk
-from octavo.files.errors import Closed, OctavoError, StorageFailed
+from octavo.files.errors import Closed, OctavoError, StorageFailed, StorageFull
 from octavo.files.lifecycle import State
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
 log = logging.getLogger("octavo.inker")
+
+_LOOK_AGAIN = 1024
+"""Records until a roll that found no room is tried again."""
 
 CEILING_STEP = 1 << 20
 """Sequence numbers reserved ahead: at most this many are skipped by an unclean stop."""
@@ -192,17 +195,33 @@ class Inker(TurnActor):
     # ------------------------------------------------------------ rolling
 
     def _look(self) -> None:
-        """The active file is full, or the ceiling is near."""
+        """The active file is full, or the ceiling is near. What was appended stays appended: a
+        full disk only puts this off."""
         active = self.active
         if active is None:
             return
         following = active.base + len(active.offsets) - 1
-        if following + CEILING_STEP // 2 > self.manifest.ceiling:
-            self._reserve(following + 2 * CEILING_STEP)
-        if active.offsets[-1] >= self.roll_size or len(active.offsets) > self.roll_count:
-            self._roll(following)
-        else:
-            self._aim(active)
+        try:
+            if following + CEILING_STEP // 2 > self.manifest.ceiling:
+                self._reserve(following + 2 * CEILING_STEP)
+            if active.offsets[-1] >= self.roll_size or len(active.offsets) > self.roll_count:
+                self._roll(following)
+            else:
+                self._aim(active)
+        except StorageFull as full:
+            log.warning("%s; the active file goes on for now", full)
+            self.stop_sqn = following + _LOOK_AGAIN
+            if following + 2 * _LOOK_AGAIN > self.manifest.ceiling:
+                self.poison(StorageFailed(f"{full}; no sqn can be reserved: make room and reopen"))
+        except StorageFailed as failed:
+            self.poison(failed)
+
+    def poison(self, failed: StorageFailed) -> None:
+        """Refuse every write from now on; reads go on. Only a reopening helps."""
+        self.failed = failed
+        active = self.active
+        if active is not None and active.failed is None:
+            active.failed = failed
 
     def _make_room(self, count: int) -> None:
         active = self.active
@@ -263,7 +282,11 @@ class Inker(TurnActor):
         """A new, empty, writable journal file."""
         seed = secrets.randbits(64)
         file = started_file(self, f"{base_sqn:016x}-{seed:016x}.log", base_sqn, seed)
-        file.create(cdb.FileHeader(self.epoch, base_sqn, seed, self.clock_ms()))
+        try:
+            file.create(cdb.FileHeader(self.epoch, base_sqn, seed, self.clock_ms()))
+        except OctavoError:
+            file.actor_ref.stop()
+            raise
         return file
 
     def _activate(self, file: JournalFile) -> None:
@@ -302,7 +325,7 @@ class Inker(TurnActor):
         self._sealing = False
         log.warning("%s was not sealed and stays as it is for now: %s", file.path, error)
         if isinstance(error, StorageFailed):
-            self.failed = error
+            self.poison(error)
 
     # ------------------------------------------------------------ durability, outside any turn
 

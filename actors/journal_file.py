@@ -74,8 +74,14 @@ class JournalFile(TurnActor):
     def create(self, header: cdb.FileHeader) -> None:
         """Make the file with its first pair. One create, one write, no fsync."""
         self.state = after(self.state, "create", self.name)
-        self.file = self.disk.create(self.path)
-        self.file.write_all(cdb.beginning(header))
+        try:
+            self.file = self.disk.create(self.path)
+            self.file.write_all(cdb.beginning(header))
+        except OSError as error:
+            if self.file is not None:
+                self.file.close()
+                self.disk.unlink(self.path)
+            raise as_storage_error(error, self.path) from error
         self._begin(array("I", (cdb.RECORDS_AT,)))
 
     def resume(self, offsets: array[int]) -> None:
@@ -179,12 +185,10 @@ class JournalFile(TurnActor):
         except OSError as worse:
             self.failed = StorageFailed(f"{self.path}: {worse}; close the store and reopen it")
         if isinstance(error, OSError):
-            if error.errno in _ROOM_ERRORS and self.failed is None:
-                raise StorageFull(f"{self.path}: {error.strerror}; free some space") from error
-            self.failed = self.failed or StorageFailed(
-                f"{self.path}: {error}; close the store and reopen it"
-            )
-            raise self.failed from error
+            told = self.failed or as_storage_error(error, self.path)
+            if isinstance(told, StorageFailed):
+                self.failed = told
+            raise told from error
 
     def end_of(self, sqn: int) -> int:
         """Position behind the record of ``sqn``, or behind the last one if it is not here; 0
@@ -195,11 +199,16 @@ class JournalFile(TurnActor):
 
     def _sync(self) -> None:
         """Make everything appended so far durable, and the file's name once. Outside any turn."""
-        if self.file is not None:
-            self.file.sync()
-        if not self._name_durable:
-            self.disk.sync_dir(self.directory)
-            self._name_durable = True
+        try:
+            if self.file is not None:
+                self.file.sync()
+            if not self._name_durable:
+                self.disk.sync_dir(self.directory)
+                self._name_durable = True
+        except OSError as error:
+            # What was written since the last sync may be gone: this file takes no more.
+            self.failed = StorageFailed(f"{self.path}: {error}; close the store and reopen it")
+            raise
 
     # ------------------------------------------------------------ the turn of the tide
 
@@ -377,3 +386,10 @@ class JournalFile(TurnActor):
         file, self.file = self.file, None
         if file is not None:
             file.close()
+
+
+def as_storage_error(error: OSError, path: str) -> StorageFull | StorageFailed:
+    """What an I/O error means for a store: no room for now, or poisoned."""
+    if error.errno in _ROOM_ERRORS:
+        return StorageFull(f"{path}: {error.strerror}; free some space")
+    return StorageFailed(f"{path}: {error}; close the store and reopen it")

@@ -13,13 +13,16 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import TurnActor
 from octavo.files.disk import Disk
-from octavo.files.errors import OctavoError
+from octavo.files.errors import Corruption, OctavoError
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 
 log = logging.getLogger("octavo.penciller")
+
+REBUILD = "REBUILD"
+"""A file of this name beside the ledger files: the next start rebuilds them all."""
 
 LEVEL_ZERO_FILES = 6
 """Files of level zero that start a merge into level one."""
@@ -71,6 +74,7 @@ class Penciller(TurnActor):
         self.tables: list[LevelZero] = []  # level zero in memory, oldest first
         self.delete_pending: list[tuple[int, LedgerFile]] = []  # (gone since version, file)
         self.failed: OctavoError | None = None
+        self.condemned = False
         self.rows_merged = 0
         self.bytes_written = 0
         self._jobs = 0
@@ -88,6 +92,12 @@ class Penciller(TurnActor):
         file: LedgerFile = LedgerFile.start(self.disk, self.directory, name, self.open_files).actor
         return file
 
+    def condemn(self, damage: Corruption) -> None:
+        """A ledger file is damaged: merge no more, and have the next start rebuild the ledger
+        from the journal."""
+        self.condemned = True
+        self.disk.write_atomically(f"{self.directory}/{REBUILD}", str(damage).encode())
+
     # ------------------------------------------------------------ level zero
 
     def push(self, table: MemoryTable, since: int, upto: int) -> None:
@@ -102,6 +112,8 @@ class Penciller(TurnActor):
             return None
         if self.tables:
             return self.tables[0]
+        if self.condemned:
+            return None
         levels = self.manifest.levels
         if levels and len(levels[0]) >= LEVEL_ZERO_FILES:
             return self._merge_of(levels[0], 1)

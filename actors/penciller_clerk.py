@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octavo.actors.inker import Inker
+from octavo.actors.journal_file import as_storage_error
 from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files.errors import Closed, OctavoError, StorageFailed, StorageFull
+from octavo.files.errors import Closed, Corruption, StorageFailed, StorageFull
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 log = logging.getLogger("octavo.clerk")
@@ -51,8 +52,10 @@ class PencillerClerk(TurnActor):
             return
         try:
             self.do(task)
-        except Closed:
+        except (Closed, StorageFailed):
             return
+        except Corruption:
+            pass  # level zero is still saved
         except StorageFull as full:
             log.warning("merging waits for room: %s", full)
             return
@@ -65,15 +68,24 @@ class PencillerClerk(TurnActor):
                 self._save(task)
             else:
                 self._merge(task)
-        except OctavoError as error:
-            if not isinstance(error, Closed | StorageFull):
-                log.error("merging stopped: %s", error)
-                self.penciller.actor.failed = error
+        except Corruption as damage:
+            log.error("merging stopped; the next start rebuilds the ledger: %s", damage)
+            self.penciller.call(Penciller.condemn, damage)
+            raise
+        except StorageFailed as failed:
+            self._poison(failed)
             raise
         except OSError as error:
-            failed = StorageFailed(f"merging stopped: {error}; close the store and reopen it")
-            self.penciller.actor.failed = failed
-            raise failed from error
+            told = as_storage_error(error, self.penciller.actor.directory)
+            if isinstance(told, StorageFailed):
+                self._poison(told)
+            raise told from error
+
+    def _poison(self, failed: StorageFailed) -> None:
+        """Without merging, memory would grow with every write: refuse them."""
+        log.error("merging stopped: %s", failed)
+        self.penciller.actor.failed = failed
+        self.inker.call(Inker.poison, failed)
 
     def save_all(self) -> None:
         """Save every memory table that was pushed; merge nothing. For closing and recovery."""

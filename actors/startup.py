@@ -24,7 +24,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.options import Options
-from octavo.actors.penciller import LevelZero, Penciller
+from octavo.actors.penciller import REBUILD, LevelZero, Penciller
 from octavo.actors.penciller_clerk import MAX_FILE_ROWS, PencillerClerk
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
@@ -213,6 +213,9 @@ class _Opening:
             self.notes.append(f"{wrong}: the ledger is rebuilt from the journal")
             return LedgerManifest.empty()
         names = set(self.disk.listdir(directory))
+        if REBUILD in names:
+            self.notes.append(f"{directory}: was found damaged; it is rebuilt from the journal")
+            return LedgerManifest.empty()
         missing = [e.name for level in manifest.levels for e in level if e.name not in names]
         if missing or found.damaged:
             self.notes.append(
@@ -402,7 +405,7 @@ class _Opening:
         """Ledger files that no manifest names: outputs of an interrupted merge, or replaced."""
         named = {entry.name for level in penciller.actor.manifest.levels for entry in level}
         for name in self.disk.listdir(directory):
-            if name.endswith(".sst") and name not in named:
+            if (name.endswith(".sst") and name not in named) or name == REBUILD:
                 self.disk.unlink(f"{directory}/{name}")
 
 
