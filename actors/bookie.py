@@ -112,6 +112,45 @@ class Bookie(TurnActor):
             self._wait_a_little()
         return sqn
 
+    def put_many(
+        self,
+        ledger_keys: list[bytes],
+        tag: int,
+        bucket: bytes,
+        pairs: list[tuple[bytes, bytes]],
+    ) -> int:
+        """Plain puts of one bucket in one write; the last sqn. Otherwise as put."""
+        self.enter()
+        try:
+            if self.closed:
+                raise Closed("the store is closed")
+            table = self.view.recent
+            if table.newest_pin >= 0:
+                for ledger_key in ledger_keys:
+                    table.keep(ledger_key)
+            try:
+                first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
+                self.view.recent.rows.update(zip(ledger_keys, range(first, last + 1), strict=True))
+            except BaseException:
+                self._catch_up()
+                raise
+            self._discard(ledger_keys)
+            if last >= self._attention:
+                self._look(last)
+        finally:
+            self.leave()
+        if self.pause_seconds:
+            self._wait_a_little()
+        return last
+
+    def _discard(self, ledger_keys: Sequence[bytes]) -> None:
+        """Keys were written: what the read cache has of them is old."""
+        entries = self.cache.entries
+        if entries:
+            for ledger_key in ledger_keys:
+                if ledger_key in entries:
+                    self.cache.discard(ledger_key)
+
     def write(
         self,
         operations: Sequence[Operation],
@@ -146,10 +185,7 @@ class Bookie(TurnActor):
             except BaseException:
                 self._catch_up()
                 raise
-            entries = self.cache.entries
-            for ledger_key in ledger_keys:
-                if ledger_key in entries:
-                    self.cache.discard(ledger_key)
+            self._discard(ledger_keys)
             if last >= self._attention:
                 self._look(last)
         finally:

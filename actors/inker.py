@@ -111,6 +111,35 @@ class Inker(TurnActor):
             if self.inbox:
                 self.schedule()
 
+    def append_puts(
+        self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
+    ) -> tuple[int, int]:
+        """Plain puts of one bucket in one write; (first sqn, last sqn)."""
+        self.enter()
+        try:
+            active = self.active
+            if active is None or self._crowded(active, pairs):
+                return self._append_group(
+                    [(record.PUT, tag, bucket, key, value, 0, b"") for key, value in pairs],
+                    time_ms,
+                    False,
+                )
+            first = active.base + active.append_puts(tag, bucket, pairs, time_ms)
+            last = first + len(pairs) - 1
+            if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
+                self._look()
+            return first, last
+        finally:
+            self.leave()
+
+    def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether these puts want the long way: values to compress, or little room."""
+        return (
+            max(len(value) for _, value in pairs) >= COMPRESS_FROM_BYTES
+            or active.offsets[-1] > cdb.MAX_FILE_BYTES - (256 << 20)
+            or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling
+        )
+
     def append_group(
         self, operations: Sequence[Operation], time_ms: int, atomic: bool
     ) -> tuple[int, int]:

@@ -143,6 +143,46 @@ class JournalFile(TurnActor):
             if self.inbox:
                 self.schedule()
 
+    def append_puts(
+        self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
+    ) -> int:
+        """Write puts without optional fields, all in one system call; the first's relative
+        number. As append_encoded."""
+        self.enter()
+        try:
+            at = self.offsets[-1]
+            relative = len(self.offsets) - 1
+            seed, blen = self.seed, len(bucket)
+            rest = _TO_DATA_LENGTH + blen
+            parts: list[bytes] = []
+            ends: list[int] = []
+            for number, (key, value) in enumerate(pairs, relative):
+                size = rest + len(key) + len(value)
+                head = (
+                    _pack_fixed(
+                        8,
+                        size,
+                        number.to_bytes(8, "big"),
+                        _MAGIC,
+                        _VERSION,
+                        record.PUT,
+                        tag,
+                        0,
+                        blen,
+                        len(key) - 1,
+                        time_ms,
+                    )
+                    + bucket
+                    + key
+                )
+                h = xxh3(head, seed ^ at)
+                parts += (head, _pack_sums(h & _LOW_32, xxh3(value, h) & _LOW_32), value)
+                at += size + 16
+                ends.append(at)
+            return self._publish(b"".join(parts), ends)
+        finally:
+            self.leave()
+
     def append_encoded(self, data: bytes, ends: Sequence[int]) -> int:
         """Write records that were encoded for this place; the first's relative number.
 
@@ -150,21 +190,24 @@ class JournalFile(TurnActor):
         """
         self.enter()
         try:
-            offsets = self.offsets
-            relative = len(offsets) - 1
-            try:
-                if self.failed is not None:
-                    raise self.failed
-                if self.file.write(data) != len(data):  # type: ignore[union-attr]
-                    self._write_rest(data, offsets[-1])
-                offsets.extend(ends)
-            except BaseException as error:
-                self._undo(error)
-                raise
-            self.commit.appended = ends[-1]
-            return relative
+            return self._publish(data, ends)
         finally:
             self.leave()
+
+    def _publish(self, data: bytes, ends: Sequence[int]) -> int:
+        offsets = self.offsets
+        relative = len(offsets) - 1
+        try:
+            if self.failed is not None:
+                raise self.failed
+            if self.file.write(data) != len(data):  # type: ignore[union-attr]
+                self._write_rest(data, offsets[-1])
+            offsets.extend(ends)
+        except BaseException as error:
+            self._undo(error)
+            raise
+        self.commit.appended = ends[-1]
+        return relative
 
     def _write_rest(self, data: bytes, at: int) -> None:
         """Finish a write that the system cut short, or say why there can be none."""

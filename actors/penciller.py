@@ -24,7 +24,7 @@ log = logging.getLogger("octavo.penciller")
 REBUILD = "REBUILD"
 """A file of this name beside the ledger files: the next start rebuilds them all."""
 
-LEVEL_ZERO_FILES = 6
+LEVEL_ZERO_FILES = 4
 """Files of level zero that start a merge into level one."""
 LEVEL_ONE_ROWS = 1 << 20
 GROWTH = 8

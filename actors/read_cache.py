@@ -26,12 +26,19 @@ class ReadCache:
         self.bytes = 0
         self._queue: deque[bytes] = deque()
         self._lock = threading.Lock()
+        self._full = limit_bytes == 0
+        self._skip = False
 
     def fill(self, ledger_key: bytes, value: bytes) -> None:
         """Remember a value just read. Amortised O(1). A value over 1/8 of the limit is not kept."""
         size = len(value) + len(ledger_key) + self.OVERHEAD_BYTES
         if size > self.limit >> 3:
             return
+        if self._full:
+            # Every other miss: what is read again is soon in, what is read once costs half.
+            self._skip = not self._skip
+            if self._skip:
+                return
         with self._lock:
             if ledger_key in self.entries:
                 return
@@ -39,6 +46,7 @@ class ReadCache:
             self._queue.append(ledger_key)
             self.bytes += size
             while self.bytes > self.limit:
+                self._full = True
                 self._evict()
 
     def discard(self, ledger_key: bytes) -> None:

@@ -21,7 +21,7 @@ from octavo.arguments import (
     to_value,
 )
 from octavo.files.errors import Closed, Conflict, Misuse
-from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
+from octavo.files.ledger_key import STANDARD
 from octavo.files.record import DELETE, PUT
 from octavo.reading import Reading
 
@@ -43,7 +43,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         self._bookie = running.bookie.actor
         self._inker = running.inker.actor
         self._always = running.options.sync == "always"
-        self._key_limit = MAX_KEY_BYTES - len(name) + 1
+        self._name_bytes = len(name)
 
     # ------------------------------------------------------------ writing
 
@@ -127,9 +127,11 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         name, prefix, limit = self._name, self._prefix, self._key_limit
         last = 0
         source = iter(pairs)
+        put_many = self._bookie.put_many
         while group := list(islice(source, _GROUP)):
             size = 0
-            operations, ledger_keys = [], []
+            ready: list[tuple[bytes, bytes]] = []
+            ledger_keys = []
             for pair in group:
                 try:
                     key, value = pair
@@ -137,16 +139,16 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
                     raise Misuse(f"pairs holds {pair!r:.80}: allowed are (key, value)") from None
                 if type(key) is not bytes or not 0 < len(key) < limit:
                     key = to_key(key, name)
-                if type(value) is not bytes:
+                if type(value) is not bytes or len(value) > _SMALL_BYTES:
                     value = to_value(value)
-                operations.append((PUT, STANDARD, name, key, value, 0, b""))
+                ready.append((key, value))
                 ledger_keys.append(prefix + key)
                 size += len(value)
                 if size >= _GROUP_BYTES:
-                    _, last = self._bookie.write(operations, ledger_keys, atomic=False)
-                    operations, ledger_keys, size = [], [], 0
-            if operations:
-                _, last = self._bookie.write(operations, ledger_keys, atomic=False)
+                    last = put_many(ledger_keys, STANDARD, name, ready)
+                    ready, ledger_keys, size = [], [], 0
+            if ready:
+                last = put_many(ledger_keys, STANDARD, name, ready)
         if last and (self._always or durable):
             self._inker.make_durable(last, _SYNC_TIMEOUT_SECONDS)
         return last
@@ -179,8 +181,17 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         bookie = self._bookie
         if bookie.closed:
             raise Closed("the store is closed")
-        name = self._name
-        return bookie.get(self._prefix + key, name + key if name else key, len(name))
+        size = self._name_bytes
+        return bookie.get(self._prefix + key, self._name + key if size else key, size)
+
+    def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        bookie = self._bookie
+        if bookie.closed:
+            raise Closed("the store is closed")
+        get, prefix, name, size = bookie.get, self._prefix, self._name, self._name_bytes
+        if size:
+            return [get(prefix + key, name + key, size) for key in keys]
+        return [get(prefix + key, key, 0) for key in keys]
 
     def _head(self, key: bytes) -> Head | None:
         if self._bookie.closed:

@@ -12,6 +12,7 @@ from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
+from octavo.files.ledger_key import MAX_KEY_BYTES
 
 D = TypeVar("D")
 
@@ -23,6 +24,7 @@ class Reading:
         self._name = name
         self._prefix = ledger_key.prefix(ledger_key.STANDARD, name)
         self._text = text
+        self._key_limit = MAX_KEY_BYTES - len(name) + 1  # exclusive
 
     # -- what a live bucket and a snapshot's do differently
 
@@ -35,6 +37,9 @@ class Reading:
 
     def _head(self, key: bytes) -> Head | None:
         raise NotImplementedError  # pragma: no cover
+
+    def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        return [self._get(key) for key in keys]
 
     # -- single keys
 
@@ -52,23 +57,34 @@ class Reading:
 
         At most one read of the journal. Raises Misuse, Corruption, Closed, SnapshotExpired.
         """
-        value = self._get(to_key(key, self._name))
-        return default if value is None else self._out(value)
+        if type(key) is not bytes or not 0 < len(key) < self._key_limit:
+            key = to_key(key, self._name)
+        value = self._get(key)
+        if value is None:
+            return default
+        return self._out(value) if self._text else value
 
     def head(self, key: Key) -> Head | None:
         """Sqn, size, metadata, write time and expiry, or None; no value is read.
 
         Raises Misuse, Corruption, Closed, SnapshotExpired.
         """
-        return self._head(to_key(key, self._name))
+        if type(key) is not bytes or not 0 < len(key) < self._key_limit:
+            key = to_key(key, self._name)
+        return self._head(key)
 
     def get_many(self, keys: Iterable[Key]) -> list[Any]:
         """The values of ``keys``, in their order, None for an absent one. Each is as of the
         moment it is read; take a snapshot for one moment."""
-        name, get, out = self._name, self._get, self._out
-        found = [get(to_key(key, name)) for key in keys]
+        name, limit = self._name, self._key_limit
+        whole = [
+            key if type(key) is bytes and 0 < len(key) < limit else to_key(key, name)
+            for key in keys
+        ]
+        found = self._get_many(whole)
         if not self._text:
             return found
+        out = self._out
         return [None if value is None else out(value) for value in found]
 
     def __getitem__(self, key: Key) -> Any:
