@@ -164,13 +164,24 @@ class LogFile:
 
     @property
     def follows(self) -> int | None:
-        """Sequence of the last change before this file; None where nothing tells."""
+        """Sequence of the last change before this file, or, where its beginning is lost, a bound
+        that is not above it; None where nothing tells."""
         if self.header is not None:
             return self.header.follows
-        if not self.records or (self.wounds and self.wounds[0].start < self.records[0].offset):
+        if not self.records:
             return None
         first = self.records[0]
-        return first.sequence if first.kind == SNAPSHOT else max(first.sequence - 1, 0)
+        if first.kind == SNAPSHOT:
+            return first.sequence
+        return max(first.sequence - (2 if self.beginning_lost else 1), 0)
+
+    @property
+    def beginning_lost(self) -> bool:
+        """Whether neither a header nor a first record tells where the file begins."""
+        if self.header is not None:
+            return False
+        first = self.records[0].offset if self.records else MAX_FILE_BYTES
+        return any(wound.start < first and wound.kind != SNAPSHOT for wound in self.wounds)
 
     def last_snapshot(self) -> int | None:
         """Index of the newest whole snapshot among the records."""

@@ -113,13 +113,12 @@ class _Epoch:
 
     def _file(self, who: FileId) -> LogFile:
         try:
-            file = parse(who, self._path(who), read_file(self.disk, self._path(who)))
-        except Corruption as wrong:
-            if wrong.what not in ("not a file", "file too large"):
-                raise
+            content = read_file(self.disk, self._path(who))
+        except Corruption as wrong:  # not a file of ours, or too large to be one
             self.found.notes.append(f"{wrong}: ignored")
             self.found.damaged = True
             return LogFile(who)
+        file = parse(who, self._path(who), content)
         if file.header is None:
             kind = "cut short" if file.header_torn else "damaged"
             self._note(who, f": its header is {kind}")
@@ -167,25 +166,28 @@ class _Epoch:
         found.files = [file.who for file in files]
         chain = _Chain(base.sequence, found.changes)
         loss = self._take(files[0], files[0].records[at + 1 :], base.offset, chain)
+        unvouched = False
         for file in files[1:]:
             follows = file.follows
             if follows is None:
-                follows = chain.reached
-                if not file.records:
-                    # A beginning that failed; where it was damaged later, the next file tells.
-                    loss = loss or ("" if file.header_torn else f"{self._path(file.who)} is lost")
-                    continue
+                # A beginning that failed; where it was damaged later, the next file tells.
+                loss = loss or ("" if file.header_torn else f"{self._path(file.who)} is lost")
+                unvouched = True
+                continue
             if follows > chain.reached:
-                loss = (
-                    f"changes {chain.reached + 1} to {follows} are lost before "
-                    f"{self._path(file.who)}"
-                )
+                loss = f"changes {chain.reached + 1} to {follows} are lost"
+                unvouched = True
                 break
             dropped = chain.cut(follows)
             if dropped:
                 self._note(file.who, f" replaces {dropped} changes whose write had failed")
+            reached = chain.reached
             # Whoever wrote this file knew what it follows: nothing before it was lost.
             loss = self._take(file, file.records, 0, chain)
+            unvouched = file.beginning_lost and not dropped and chain.reached == reached
+        if loss and unvouched:
+            # The last write before the file that is lost may be one that failed.
+            chain.cut(chain.reached - 1)
         limit = self.limits.get(found.epoch)
         late = 0 if limit is None else chain.cut(limit)
         if late:
