@@ -331,14 +331,15 @@ class JournalFile(TurnActor):
     # ------------------------------------------------------------ reading, in any thread
 
     def map_now(self) -> mmap | bytes:
-        """The file's map. Called by OpenFiles."""
-        while True:
-            name = self.name
+        """The file's map. Called by OpenFiles. Raises Corruption if the file is missing."""
+        name = self.name
+        for tried in (name, name.removesuffix(recovery.LOG) + recovery.SEALED):
+            # One that is just being sealed has its new name before it is told so.
             try:
-                return self.disk.map(f"{self.directory}/{name}")
+                return self.disk.map(f"{self.directory}/{tried}")
             except FileNotFoundError:
-                if self.name == name:
-                    raise  # else it was sealed meanwhile, and so renamed
+                continue
+        raise Corruption(self.path, 0, "the journal file is missing")
 
     def forget_map(self) -> None:
         """Give up map and offsets; who still reads them keeps them alive."""

@@ -27,7 +27,7 @@ from octavo.reading import Reading
 
 _SMALL_BYTES = 1 << 20
 _GROUP = 512
-_GROUP_BYTES = 8 << 20
+_GROUPED_BYTES = 32 << 10  # larger values are written one by one: 16 MiB a write at most
 _SYNC_TIMEOUT_SECONDS = 600.0
 
 
@@ -124,33 +124,38 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         if isinstance(pairs, Mapping):
             pairs = pairs.items()
         durable = to_sync(sync)
-        name, prefix, limit = self._name, self._prefix, self._key_limit
+        prefix, limit = self._prefix, self._key_limit
         last = 0
         source = iter(pairs)
-        put_many = self._bookie.put_many
         while group := list(islice(source, _GROUP)):
-            size = 0
-            ready: list[tuple[bytes, bytes]] = []
-            ledger_keys = []
-            for pair in group:
-                try:
-                    key, value = pair
-                except (TypeError, ValueError):
-                    raise Misuse(f"pairs holds {pair!r:.80}: allowed are (key, value)") from None
-                if type(key) is not bytes or not 0 < len(key) < limit:
-                    key = to_key(key, name)
-                if type(value) is not bytes or len(value) > _SMALL_BYTES:
-                    value = to_value(value)
-                ready.append((key, value))
-                ledger_keys.append(prefix + key)
-                size += len(value)
-                if size >= _GROUP_BYTES:
-                    last = put_many(ledger_keys, STANDARD, name, ready)
-                    ready, ledger_keys, size = [], [], 0
-            if ready:
-                last = put_many(ledger_keys, STANDARD, name, ready)
+            try:
+                ledger_keys = [
+                    prefix + key
+                    for key, value in group
+                    if type(key) is bytes is type(value)
+                    and 0 < len(key) < limit
+                    and len(value) < _GROUPED_BYTES
+                ]
+            except (TypeError, ValueError):
+                ledger_keys = []
+            if len(ledger_keys) == len(group):
+                last = self._bookie.put_many(ledger_keys, STANDARD, self._name, group)
+            else:
+                last = self._put_checked(group)
         if last and (self._always or durable):
             self._inker.make_durable(last, _SYNC_TIMEOUT_SECONDS)
+        return last
+
+    def _put_checked(self, group: list[Any]) -> int:
+        """Write pairs one by one that have to be converted, or are large, or are wrong."""
+        last = 0
+        for pair in group:
+            try:
+                key, value = pair
+            except (TypeError, ValueError):
+                raise Misuse(f"pairs holds {pair!r:.80}: allowed are (key, value)") from None
+            whole = (to_key(key, self._name), to_value(value))
+            last = self._bookie.put_many([self._prefix + whole[0]], STANDARD, self._name, [whole])
         return last
 
     def __setitem__(self, key: Key, value: Value) -> None:
