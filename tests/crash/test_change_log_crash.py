@@ -42,7 +42,7 @@ def reopening(value: LoggedValue) -> None:
         value.add(len(value.value))
         value.add(len(value.value), padding=600)
         value.log.close()
-        again = LoggedValue(disk, HERE, LIMITS)  # type: ignore[arg-type]
+        again = LoggedValue(disk, HERE, LIMITS)
         value.log, value.durable = again.log, again.durable
 
 

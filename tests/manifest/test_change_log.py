@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -584,7 +585,12 @@ def test_a_closed_log_refuses_everything_but_close(sim: SimDisk) -> None:
     log = ChangeLog.begin(sim, HERE, 1, b"")
     log.close()
     log.close()
-    for call in (lambda: log.append(b""), lambda: log.snapshot(b""), log.sync):
+    calls: list[Callable[[], None]] = [
+        lambda: log.append(b""),
+        lambda: log.snapshot(b""),
+        log.sync,
+    ]
+    for call in calls:
         with pytest.raises(Closed):
             call()
 
