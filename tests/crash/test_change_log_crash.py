@@ -15,7 +15,7 @@ from octavo.manifest.change_log import Limits, recover
 
 HERE = "/log"
 LIMITS = Limits(file_bytes=700, snapshot_changes=1 << 30)
-SEEDS = range(3)
+SEEDS = range(5)
 
 
 def plain(value: LoggedValue) -> None:
@@ -131,3 +131,18 @@ def test_a_power_cut_while_the_log_is_begun_again_changes_nothing(mode: str) -> 
                 break
         if not disk.crashed:
             break
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_torn_file_of_several_changes_is_no_damage(seed: int) -> None:
+    disk = SimDisk()
+    value = LoggedValue(disk, HERE)
+    for number in range(6):
+        value.add(number, durable=False, padding=600)
+    disk.fail("sync", 1, errno.EIO)
+    with pytest.raises(OctavoError):
+        value.add(6)
+    disk.crash_at(disk.ops + 3)  # created, written, not yet synced
+    with pytest.raises(SimCrash):
+        value.add(7)
+    expect(disk.after_crash("torn", seed), value, f"seed {seed}")

@@ -144,6 +144,24 @@ def test_a_full_file_takes_no_changes_with_it_that_were_not_durable(sim: SimDisk
     assert value_of(recover(sim.after_crash("nothing"), HERE)) == list(range(41))
 
 
+def test_a_full_file_is_synced_and_not_written_again(sim: SimDisk) -> None:
+    value = LoggedValue(sim, HERE, Limits(file_bytes=300, snapshot_changes=1 << 30))
+    while len(sim.listdir(HERE)) == 1:
+        value.add(1, durable=False)
+    sizes = [sim.size(f"{HERE}/{name}") for name in sim.listdir(HERE)]
+    assert sizes[1] == HEADER_BYTES + log_file.RECORD_BYTES + len(change(1))
+    assert len(value_of(recover(sim.after_crash("nothing"), HERE))) == len(value.value)
+
+
+def test_the_generation_before_leads_up_to_the_snapshot(sim: SimDisk) -> None:
+    value = LoggedValue(sim, HERE)
+    value.add(1, durable=False)
+    value.snapshot()
+    left = sim.after_crash("nothing")
+    left.unlink(f"{HERE}/{left.listdir(HERE)[-1]}")
+    assert value_of(recover(left, HERE)) == [1]
+
+
 def test_two_generations_are_kept(sim: SimDisk) -> None:
     value = LoggedValue(sim, HERE)
     for number in range(20):
@@ -227,6 +245,16 @@ def test_after_a_failed_write_the_log_goes_on_in_a_new_file(sim: SimDisk, op_nam
         found = recover(sim.after_crash(mode), HERE)
         assert value_of(found) == [1, 3]
         assert not found.damaged
+
+
+def test_what_was_reported_as_failed_is_taken_back(sim: SimDisk) -> None:
+    value = LoggedValue(sim, HERE)
+    value.add(1)
+    sim.fail("sync", 1, errno.EIO)
+    with pytest.raises(StorageFailed):
+        value.add(2)
+    found = recover(sim.after_kill(), HERE)
+    assert (value_of(found), found.notes) == ([1], [])
 
 
 def test_what_was_reported_as_failed_does_not_come_back(sim: SimDisk) -> None:
