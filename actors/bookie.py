@@ -7,7 +7,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from pykka import ActorDeadError
@@ -15,11 +15,13 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.inker import Inker, Operation
 from octavo.actors.memory_table import MemoryTable
+from octavo.actors.pace import LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import Head, JournalView, View
+from octavo.files import ledger_key as keys_of
 from octavo.files import record
 from octavo.files.errors import Closed, Conflict
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -31,16 +33,6 @@ T = TypeVar("T")
 PUT = record.PUT
 DELETE = record.DELETE
 _LOW_32 = 0xFFFFFFFF
-_LOOK_EVERY = 256
-"""Puts between two looks at how full memory is and how far merging lags."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When the Bookie pushes its recent changes to the Penciller."""
-
-    push_rows: int
-    push_bytes: int
 
 
 class Bookie(TurnActor):
@@ -70,7 +62,8 @@ class Bookie(TurnActor):
         self.pause_seconds = 0.0
         self._table_began = self._journal_position()
         self._pinned_tables: dict[int, MemoryTable] = {}
-        self._aim()
+        self._applied = self.inker.last_sqn  # the newest sqn that memory knows of
+        self._attention = self._applied + LOOK_EVERY
 
     def enter(self, timeout: float | None = None) -> None:
         """Take the turn; a stopped Bookie is a closed store. Raises Closed."""
@@ -96,13 +89,14 @@ class Bookie(TurnActor):
             try:
                 sqn = self.inker.append(PUT, tag, bucket, key, value, time.time_ns() // 1_000_000)
                 self.view.recent.rows[ledger_key] = sqn
+                self._applied = sqn
             except BaseException:
                 self._catch_up()
                 raise
             if ledger_key in self.cache.entries:
                 self.cache.discard(ledger_key)
             if sqn >= self._attention:
-                self._look(sqn)
+                self._look()
         finally:
             self.holder = 0
             self.turn_release()
@@ -131,12 +125,13 @@ class Bookie(TurnActor):
             try:
                 first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
                 self.view.recent.rows.update(zip(ledger_keys, range(first, last + 1), strict=True))
+                self._applied = last
             except BaseException:
                 self._catch_up()
                 raise
             self._discard(ledger_keys)
             if last >= self._attention:
-                self._look(last)
+                self._look()
         finally:
             self.leave()
         if self.pause_seconds:
@@ -182,12 +177,13 @@ class Bookie(TurnActor):
                     plain = operation[0] == PUT and not operation[5]
                     rows[ledger_key] = sqn if plain else -sqn
                     sqn += 1
+                self._applied = last
             except BaseException:
                 self._catch_up()
                 raise
             self._discard(ledger_keys)
             if last >= self._attention:
-                self._look(last)
+                self._look()
         finally:
             self.leave()
         if self.pause_seconds:
@@ -207,26 +203,14 @@ class Bookie(TurnActor):
 
     def _catch_up(self) -> None:
         """A write was interrupted: take into memory whatever the journal did accept."""
-        rows = self.view.recent.rows
-        for sqn in range(self._applied() + 1, self.inker.last_sqn + 1):
-            header = self.inker.view.file_of(sqn).header(sqn)
-            ledger_key = self._key_of(header)
-            plain = header.kind == PUT and not header.expiry_ms
-            rows[ledger_key] = sqn if plain else -sqn
-            self.cache.discard(ledger_key)
-
-    @staticmethod
-    def _key_of(header: record.Header) -> bytes:
-        from octavo.files import ledger_key
-
-        return ledger_key.prefix(header.tag, header.bucket) + header.key
-
-    def _applied(self) -> int:
-        """The newest sqn that memory knows of. O(1): the newest row of a dict stands last, but
-        for keys that were overwritten, so this is a lower bound, which is all that is asked."""
         table = self.view.recent
-        last = next(reversed(table.rows.values()), 0)
-        return max(abs(last), table.since)
+        for sqn in range(self._applied + 1, self.inker.last_sqn + 1):
+            header = self.inker.view.file_of(sqn).header(sqn)
+            key = keys_of.prefix(header.tag, header.bucket) + header.key
+            table.keep(key)
+            table.rows[key] = sqn if header.kind == PUT and not header.expiry_ms else -sqn
+            self._applied = sqn
+            self.cache.discard(key)
 
     # ------------------------------------------------------------ pushing and pausing
 
@@ -234,12 +218,8 @@ class Bookie(TurnActor):
         active = self.inker.active
         return self.inker.bytes_written + (active.offsets[-1] if active is not None else 0)
 
-    def _aim(self) -> None:
-        self._attention = self.inker.last_sqn + _LOOK_EVERY
-
-    def _look(self, sqn: int) -> None:
+    def _look(self) -> None:
         """Every few hundred puts: push if memory is full; set the pace."""
-        self._attention = sqn + _LOOK_EVERY
         table = self.view.recent
         if (
             len(table.rows) >= self.limits.push_rows
@@ -249,15 +229,8 @@ class Bookie(TurnActor):
         self._pace()
 
     def _pace(self) -> None:
-        """Slow down by degrees while merging lags, so that nobody ever stops for seconds."""
-        waiting, files = self.penciller.actor.backlog()
-        lag = max(waiting - 1, 0) * 1.0 + max(files - 16, 0) * 0.25
-        if lag <= 0:
-            self.pause_seconds = 0.0
-            return
-        # A pause a stretch of puts: the stretch shrinks and the pause grows with the lag.
-        self.pause_seconds = min(0.0002 * lag * lag, 0.02)
-        self._attention = self.inker.last_sqn + max(int(_LOOK_EVERY / (1 + 4 * lag * lag)), 1)
+        self.pause_seconds, puts = pace(*self.penciller.actor.backlog())
+        self._attention = self.inker.last_sqn + puts
 
     def _wait_a_little(self) -> None:
         seconds, self.pause_seconds = self.pause_seconds, 0.0

@@ -18,12 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from octavo.actors import recovery
-from octavo.actors.bookie import Bookie, Limits
+from octavo.actors.bookie import Bookie
 from octavo.actors.inker import CEILING_STEP, Inker, started_file
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.options import Options
+from octavo.actors.pace import Limits
 from octavo.actors.penciller import REBUILD, LevelZero, Penciller
 from octavo.actors.penciller_clerk import MAX_FILE_ROWS, PencillerClerk
 from octavo.actors.read_cache import ReadCache

@@ -1,0 +1,33 @@
+"""How fast puts may go: by degrees slower while merging lags, so that nobody stops for seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOOK_EVERY = 256
+"""Puts between two looks at how full memory is and how far merging lags."""
+
+_TABLES_AT_EASE = 1
+_FILES_AT_EASE = 16
+_LONGEST_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When the Bookie pushes its recent changes to the Penciller."""
+
+    push_rows: int
+    push_bytes: int
+
+
+def pace(waiting_tables: int, level_zero_files: int) -> tuple[float, int]:
+    """(seconds to pause, puts until the next pause) for a backlog; no pause while it is small.
+
+    The pause grows, and the stretch of puts shrinks, with the square of the lag.
+    """
+    lag = max(waiting_tables - _TABLES_AT_EASE, 0) + 0.25 * max(
+        level_zero_files - _FILES_AT_EASE, 0
+    )
+    if lag <= 0:
+        return 0.0, LOOK_EVERY
+    return min(0.0002 * lag * lag, _LONGEST_SECONDS), max(int(LOOK_EVERY / (1 + 4 * lag * lag)), 1)
