@@ -64,6 +64,7 @@ class JournalFile(TurnActor):
         self.failed: StorageFailed | None = None
         self._open_files = open_files
         self._name_durable = False
+        self._entry: JournalEntry | None = None  # once sealed in this life
 
     @property
     def path(self) -> str:
@@ -273,35 +274,41 @@ class JournalFile(TurnActor):
         """
         from octavo.actors.inker import Inker
 
-        stem = self.name.rpartition(".")[0]
         try:
+            entry = self.seal_now(runner)
+        except (OctavoError, OSError) as error:
+            inker.send(Inker.sealing_failed, self, error)
+            return
+        inker.send(Inker.sealed, self, entry)
+
+    def seal_now(self, runner: JobRunner) -> JournalEntry:
+        """Durable and sealed, once; what the manifest says of it. Raises what stopped it."""
+        if self._entry is None:
             self.commit.wait_durable(self.offsets[-1], self.DEADLINE_SECONDS)
             count = len(self.offsets) - 1
             first, last = self._times()
+            name = self.name.rpartition(".")[0] + ".cdb"
             result = runner.run(
                 "seal",
                 self.offsets.tobytes(),
                 directory=self.directory,
                 name=self.name,
-                sealed_name=f"{stem}.cdb",
+                sealed_name=name,
                 seed=self.seed,
                 first_ms=first,
                 last_ms=last,
             )
-            self.sealed_as(f"{stem}.cdb")
-        except (OctavoError, OSError) as error:
-            inker.send(Inker.sealing_failed, self, error)
-            return
-        entry = JournalEntry(
-            name=self.name,
-            base_sqn=self.base,
-            last_sqn=self.base + count - 1,
-            count=count,
-            bytes=result["bytes"],
-            seed=self.seed,
-            state="sealed",
-        )
-        inker.send(Inker.sealed, self, entry)
+            self.sealed_as(name)
+            self._entry = JournalEntry(
+                name=name,
+                base_sqn=self.base,
+                last_sqn=self.base + count - 1,
+                count=count,
+                bytes=result["bytes"],
+                seed=self.seed,
+                state="sealed",
+            )
+        return self._entry
 
     def _times(self) -> tuple[int, int]:
         """Write times of the first and the last record that are there, ms UTC."""
@@ -323,10 +330,13 @@ class JournalFile(TurnActor):
         self.reading = (None, _NONE)
         self.offsets = _NONE
 
-    def opened_sealed(self) -> None:
-        """A sealed file of the manifest: nothing is read until someone asks for a record."""
+    def opened_sealed(self, *, missing: bool = False) -> None:
+        """A sealed file of the manifest: nothing is read until someone asks for a record. One
+        that is missing holds none: asking for one raises Corruption."""
         self.state = after(self.state, "open", self.name)
         self._name_durable = True
+        if missing:
+            self.reading = (b"", array("I", (cdb.RECORDS_AT,)))
 
     # ------------------------------------------------------------ reading, in any thread
 

@@ -42,6 +42,7 @@ class PencillerClerk(TurnActor):
         self.clock_ms = clock_ms
         self.on_change = on_change
         self.closing = False
+        self.damaged: list[str] = []  # journal records that could not go into the ledger
 
     def work(self) -> None:
         """Do the most pressing piece of work, then come back for the next. On the pool."""
@@ -118,6 +119,9 @@ class PencillerClerk(TurnActor):
                 if attempt == _ATTEMPTS - 1:
                     raise
                 log.info("saving level zero again: %s", error)
+        for damage in result["damaged"]:
+            log.error("%s: its key reads as it was before, or as absent", damage)
+            self.damaged.append(damage)
         self.penciller.call(Penciller.install_level_zero, task, result["files"])
         self.on_change(self.penciller.actor.manifest, task)
         self.penciller.call(Penciller.sweep)

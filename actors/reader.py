@@ -90,8 +90,11 @@ class Reader:
                 if mapped is None:
                     data, at = file.raw(relative)
                 else:
-                    at = offsets[relative]
-                    data = mapped[at : offsets[relative + 1]]
+                    try:
+                        at = offsets[relative]
+                        data = mapped[at : offsets[relative + 1]]
+                    except IndexError:
+                        data, at = file.raw(relative)  # which tells what is missing
                 value = value_of(data, file.seed ^ at, bucket + key if blen else key, blen)
                 yield self._value_with_care(file, sqn, key) if value is None else value
         except FileNotFoundError:

@@ -20,7 +20,7 @@ SEALED = ".cdb"
 
 @dataclass(slots=True)
 class Tail:
-    """A journal file that the manifest does not know: younger than all that it knows."""
+    """A journal file that the manifest does not know, of sqns that no file it knows has."""
 
     name: str
     base_sqn: int
@@ -63,7 +63,6 @@ def find_tails(disk: Disk, directory: str, manifest: JournalManifest, *, above: 
     cut. Raises UnsupportedFormat.
     """
     known = {entry.name for entry in manifest.entries}
-    newest = max((entry.last_sqn for entry in manifest.entries), default=0)
     found = Found([], [], [])
     names = set(disk.listdir(directory))
     for missing in sorted(known - names):
@@ -78,12 +77,18 @@ def find_tails(disk: Disk, directory: str, manifest: JournalManifest, *, above: 
             # A rename that a power cut left half done: one file under both names, sealed and
             # durable before the new one was given.
             disk.unlink(f"{directory}/{name}")
-        elif base <= newest:
+        elif manifest.find(base) is not None:
             found.strays.append(name)
         else:
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):
-        found.tails.append(_tail(disk, f"{directory}/{name}", name, base, seed, above, found))
+        path = f"{directory}/{name}"
+        tail = _tail(disk, path, name, base, seed, above, found)
+        if tail.sealed and not all(older.sealed for older in found.tails):
+            # What is older goes into memory, and the ledger takes nothing past that.
+            again = _scanned(disk.map(path), path, name, base, seed, above, Found([], [], []))
+            tail.changes = again.changes
+        found.tails.append(tail)
     return found
 
 

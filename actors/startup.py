@@ -17,9 +17,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xxhash import xxh3_64_intdigest as xxh3
+
 from octavo.actors import recovery
 from octavo.actors.bookie import Bookie
-from octavo.actors.inker import CEILING_STEP, Inker, started_file
+from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker, started_file
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
@@ -44,7 +46,7 @@ log = logging.getLogger("octavo")
 
 FORMAT_VERSION = 1
 IDENTITY = "OCTAVO"
-_RESUME_BELOW_BYTES = 4 << 20
+
 _SAVE_FROM_ROWS = 1 << 14
 
 
@@ -112,19 +114,27 @@ def _identify(path: str, options: Options, disk: Disk) -> dict[str, object]:
             "id": f"{secrets.randbits(128):032x}",
             "mode": "standard",
         }
-        disk.write_atomically(file, json.dumps(identity).encode() + b"\n")
+        told = identity | {"checksum": _checksum(identity)}
+        disk.write_atomically(file, json.dumps(told).encode() + b"\n")
         return identity
     try:
         found = json.loads(disk.read(file, 1 << 16))
         version = found["format"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Corruption(file, 0, "does not say which store this is") from None
     if version != FORMAT_VERSION:
         raise UnsupportedFormat(
             f"{path}: a store of format {version}; this release knows format {FORMAT_VERSION}"
         )
+    told = found.pop("checksum", None)
+    if told != _checksum(found):
+        raise Corruption(file, 0, "checksum", expected=_checksum(found), found=told)
     identity = dict(found)
     return identity
+
+
+def _checksum(identity: dict[str, object]) -> str:
+    return f"{xxh3(json.dumps(identity, sort_keys=True).encode()):016x}"
 
 
 def _ours(name: str) -> bool:
@@ -270,7 +280,10 @@ class _Opening:
         )
         self.refs.append(ref)
         inker: Inker = ref.actor
-        files = [self._known_file(inker, entry) for entry in manifest.entries]
+        there = set(self.disk.listdir(directory))
+        files = [
+            self._known_file(inker, entry, entry.name not in there) for entry in manifest.entries
+        ]
         for tail in tails.tails:
             if tail.sealed:
                 continue
@@ -279,7 +292,7 @@ class _Opening:
                 last
                 and clean
                 and tail.name.endswith(recovery.LOG)
-                and tail.offsets[-1] < _RESUME_BELOW_BYTES
+                and tail.offsets[-1] < RESUME_BELOW_BYTES
                 and len(tail.offsets) > 1
             )
             if len(tail.offsets) == 1:
@@ -309,9 +322,9 @@ class _Opening:
             state="sealed",
         )
 
-    def _known_file(self, inker: Inker, entry: JournalEntry) -> JournalFile:
+    def _known_file(self, inker: Inker, entry: JournalEntry, missing: bool) -> JournalFile:
         file = started_file(inker, entry.name, entry.base_sqn, entry.seed)
-        file.opened_sealed()
+        file.opened_sealed(missing=missing)
         return file
 
     def _rolled(self, view: JournalView) -> None:
@@ -359,6 +372,7 @@ class _Opening:
             penciller, inker, self.runner, self.clock_ms, bookie.actor.ledger_installed
         )
         self.refs.append(clerk)
+        clerk.actor.damaged = self.notes
         bookie.actor.clerk = clerk
         self._rebuild(inker.actor, penciller, clerk, persisted, oldest)
         recent.since = penciller.actor.manifest.persisted_sqn

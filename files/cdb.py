@@ -50,7 +50,8 @@ HEADER_BYTES = _HEADER.size + 8
 TRAILER_BYTES = _TRAILER.size + 8
 assert HEADER_BYTES == 52  # the layouts above, not guards
 assert TRAILER_BYTES == 96
-RECORDS_AT = POINTERS_BYTES + _PAIR.size + len(HEADER_KEY) + HEADER_BYTES
+_HEADER_FRONT = _PAIR.pack(len(HEADER_KEY), HEADER_BYTES) + HEADER_KEY
+RECORDS_AT = POINTERS_BYTES + len(_HEADER_FRONT) + HEADER_BYTES
 
 TABLE_BYTES_PER_RECORD = 16 + 4
 """What sealing adds for each record: two CDB slots and an offset."""
@@ -74,8 +75,7 @@ def beginning(header: FileHeader) -> bytes:
     return b"".join(
         (
             bytes(POINTERS_BYTES),
-            _PAIR.pack(len(HEADER_KEY), HEADER_BYTES),
-            HEADER_KEY,
+            _HEADER_FRONT,
             fixed,
             _U64.pack(xxh3(fixed)),
         )
@@ -87,6 +87,8 @@ def read_header(head: bytes | memoryview, file: str) -> FileHeader:
     at = RECORDS_AT - HEADER_BYTES
     if len(head) < RECORDS_AT:
         raise Corruption(file, len(head), "journal file header cut short")
+    if bytes(head[POINTERS_BYTES:at]) != _HEADER_FRONT:
+        raise Corruption(file, POINTERS_BYTES, "journal file header: not a CDB pair of ours")
     magic, version, _, epoch, base, seed, created = _HEADER.unpack_from(head, at)
     (found,) = _U64.unpack_from(head, at + _HEADER.size)
     expected = xxh3(bytes(head[at : at + _HEADER.size]))

@@ -7,14 +7,18 @@ runs in the worker process (worker.py) or, where none can be started, on a threa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from mmap import mmap
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from octavo.files import cdb_seal, journal_rows, merge
+from octavo.files import cdb_seal, journal_rows, merge, record
 from octavo.files.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.files.rows import Rows
 
 Job = Callable[..., dict[str, Any]]
 
@@ -66,6 +70,16 @@ def seal(
     return {"bytes": records_end + len(back)}
 
 
+def _journal_file(disk: Disk, path: str) -> mmap | bytes:
+    """Its map; it may have been sealed, and so renamed, since its name was given."""
+    try:
+        return disk.map(path)
+    except FileNotFoundError:
+        if not path.endswith(".log"):
+            raise
+        return disk.map(path.removesuffix(".log") + ".cdb")
+
+
 def level_zero(
     disk: Disk,
     *offsets: bytes,
@@ -80,25 +94,55 @@ def level_zero(
 
     Part i (``name``, ``seed``, ``base_sqn``, ``first``) is the records of a file from the
     relative number ``first`` on; ``offsets[i]`` are theirs: native u32, one more than records.
+    The result's ``damaged`` says which records were stepped over.
     """
-    columns = []
+    columns: list[Rows] = []
+    damaged: list[str] = []
     for part, table in zip(parts, offsets, strict=True):
-        buffer = disk.map(f"{journal}/{part['name']}")
-        columns.append(
-            journal_rows.rows_of(
-                memoryview(buffer),
-                np.frombuffer(table, dtype=np.uint32),
-                part["first"],
-                part["seed"],
-                part["base_sqn"],
-                part["name"],
-            )
+        buffer = _journal_file(disk, f"{journal}/{part['name']}")
+        columns += _rows_of(
+            memoryview(buffer), np.frombuffer(table, dtype=np.uint32), part, damaged
         )
     rows = merge.sort_rows(journal_rows.concatenated(columns))
     found = merge.write_rows(
         disk, ledger, _names(stem), rows, max_rows=max_rows, max_bytes=max_bytes
     )
-    return _summaries(found)
+    return {**_summaries(found), "damaged": damaged}
+
+
+def _rows_of(
+    view: memoryview, table: npt.NDArray[np.uint32], part: dict[str, Any], damaged: list[str]
+) -> list[Rows]:
+    """Rows of a part. A record whose header is damaged is left out and told in ``damaged``: one
+    bit must not keep all others out of the ledger. Raises Corruption where that does not help."""
+    first, seed, base, name = (part[key] for key in ("first", "seed", "base_sqn", "name"))
+    try:
+        return [journal_rows.rows_of(view, table, first, seed, base, name)]
+    except Corruption:
+        holes = [-1, *_damaged_records(view, table, seed), len(table) - 1]
+        if len(holes) == 2:
+            raise
+    damaged += [
+        f"{name} at offset {table[hole]}: the record of sqn {base + first + hole} "
+        "is damaged and skipped"
+        for hole in holes[1:-1]
+    ]
+    return [
+        journal_rows.rows_of(view, table[low + 1 : high + 1], first + low + 1, seed, base, name)
+        for low, high in itertools.pairwise(holes)
+    ]
+
+
+def _damaged_records(view: memoryview, table: npt.NDArray[np.uint32], seed: int) -> Iterator[int]:
+    """Which records of a table of offsets have no whole header. One by one: O(records)."""
+    for number, (at, end) in enumerate(itertools.pairwise(table.tolist())):
+        if at == end:
+            continue
+        try:
+            head = view[at : min(end, at + record.MAX_HEADER_BYTES)]
+            record.parse_header(head, seed ^ at, end - at)
+        except record.NotARecord:
+            yield number
 
 
 def merge_files(
