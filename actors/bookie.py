@@ -13,7 +13,7 @@ from typing import TypeVar
 from pykka import ActorDeadError
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.inker import Inker, Operation
+from octavo.actors.inker import RESUME_BELOW_BYTES, Inker, Operation
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.pace import LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
@@ -422,7 +422,9 @@ class Bookie(TurnActor):
         self.enter()
         try:
             self.closed = True
-            if len(self.view.recent.rows) >= save_from_rows:
+            active = self.inker.active
+            large = active is not None and active.offsets[-1] >= RESUME_BELOW_BYTES
+            if large or len(self.view.recent.rows) >= save_from_rows:
                 self.push()
         finally:
             self.leave()

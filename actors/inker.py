@@ -31,6 +31,9 @@ CEILING_STEP = 1 << 20
 """Sequence numbers reserved ahead: at most this many are skipped by an unclean stop."""
 
 COMPRESS_FROM_BYTES = 2048
+RESUME_BELOW_BYTES = 4 << 20
+"""An active file that is smaller when the store closes is gone on with at the next start."""
+
 _PATIENCE = 16
 
 
@@ -396,8 +399,8 @@ class Inker(TurnActor):
     # ------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """Make all durable, note the exact next sqn, let go of every file. The seal of a
-        half-full file is left to its next life."""
+        """Make all durable, seal what the next start would have to scan, note the exact next
+        sqn, let go of every file."""
         self.closing = True
         active = self.active
         if active is not None:
@@ -405,11 +408,26 @@ class Inker(TurnActor):
             try:
                 if self.failed is None:
                     self.make_durable(self._last, 60.0)
-                    self._commit(self.manifest.edit(ceiling=self._last + 1))
+                    if active.offsets[-1] >= RESUME_BELOW_BYTES:
+                        active.roll()
+                        self.unsealed.append(active)
+                    added = self._seal_all()
+                    self._commit(self.manifest.edit(added, ceiling=self._last + 1))
             finally:
                 self.active = None
                 self._let_go()
         self.change_log.close()
+
+    def _seal_all(self) -> tuple[JournalEntry, ...]:
+        """Entries of the files that waited to be sealed, oldest first, as far as that works."""
+        added = []
+        for file in self.unsealed:
+            try:
+                added.append(file.actor_ref.call(JournalFile.seal_now, self.runner))
+            except (OctavoError, OSError) as error:
+                log.warning("%s is left to be sealed at the next start: %s", file.path, error)
+                break
+        return tuple(added)
 
     def _let_go(self) -> None:
         for file in self.view.files:
