@@ -10,17 +10,14 @@ Bookie       ready
 
 from __future__ import annotations
 
-import json
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xxhash import xxh3_64_intdigest as xxh3
-
 from octavo.actors import recovery
 from octavo.actors.bookie import Bookie
+from octavo.actors.identity import identify
 from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker, started_file
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
@@ -34,8 +31,8 @@ from octavo.actors.runtime import Ref
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, record
-from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk, FileLock
-from octavo.files.errors import Closed, Corruption, Misuse, UnsupportedFormat
+from octavo.files.disk import Disk, FileLock
+from octavo.files.errors import Closed, Corruption
 from octavo.manifest import change_log
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -44,8 +41,6 @@ from octavo.manifest.register import SnapshotRegister
 
 log = logging.getLogger("octavo")
 
-FORMAT_VERSION = 1
-IDENTITY = "OCTAVO"
 
 _SAVE_FROM_ROWS = 1 << 14
 
@@ -83,67 +78,15 @@ def start(
     Raises StoreLocked, Misuse, UnsupportedFormat, Corruption, or the OSError of a directory that
     cannot be used.
     """
-    identity = _identify(path, options, disk)
+    who = identify(path, options, disk)
     lock = disk.lock(f"{path}/LOCK")
     opening = _Opening(path, options, disk, clock_ms, monotonic)
     try:
-        return opening.run(identity, lock)
+        return opening.run(who, lock)
     except BaseException:
         opening.undo()
         lock.release()
         raise
-
-
-def _identify(path: str, options: Options, disk: Disk) -> dict[str, object]:
-    """Read what the directory says it is, or make it a store."""
-    file = f"{path}/{IDENTITY}"
-    if not disk.exists(file):
-        if not options.create:
-            raise Misuse(f"path={path!r} holds no store, and create=False")
-        if disk.exists(path):
-            strangers = [name for name in disk.listdir(path) if not _ours(name)]
-            if strangers:
-                raise Misuse(
-                    f"path={path!r} is a directory with other things in it "
-                    f"({strangers[0]!r}, ...); name an empty or a new one"
-                )
-        disk.mkdir(path)
-        disk.check_supported(path)
-        identity: dict[str, object] = {
-            "format": FORMAT_VERSION,
-            "id": f"{secrets.randbits(128):032x}",
-            "mode": "standard",
-        }
-        told = identity | {"checksum": _checksum(identity)}
-        disk.write_atomically(file, json.dumps(told).encode() + b"\n")
-        return identity
-    try:
-        found = json.loads(disk.read(file, 1 << 16))
-        version = found["format"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Corruption(file, 0, "does not say which store this is") from None
-    if version != FORMAT_VERSION:
-        raise UnsupportedFormat(
-            f"{path}: a store of format {version}; this release knows format {FORMAT_VERSION}"
-        )
-    told = found.pop("checksum", None)
-    if told != _checksum(found):
-        raise Corruption(file, 0, "checksum", expected=_checksum(found), found=told)
-    identity = dict(found)
-    return identity
-
-
-def _checksum(identity: dict[str, object]) -> str:
-    return f"{xxh3(json.dumps(identity, sort_keys=True).encode()):016x}"
-
-
-def _ours(name: str) -> bool:
-    """A name that an opening which was stopped may have left in a new store's directory."""
-    return (
-        name in ("LOCK", "journal", "ledger")
-        or name.endswith(TEMPORARY_SUFFIX)
-        or name.startswith(PROBE_PREFIX)
-    )
 
 
 class _Opening:
