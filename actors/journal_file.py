@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from array import array
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
 from octavo.files.disk import AppendFile, Disk
-from octavo.files.errors import Corruption, OctavoError, StorageFailed, StorageFull
+from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.lifecycle import State, after
 from octavo.manifest.journal_manifest import JournalEntry
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("octavo.journal")
 
-_ROOM_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _pack_fixed = record.pack_fixed
 _pack_sums = record.pack_sums
 _MAGIC = record.MAGIC
@@ -82,7 +80,7 @@ class JournalFile(TurnActor):
             if self.file is not None:
                 self.file.close()
                 self.disk.unlink(self.path)
-            raise as_storage_error(error, self.path) from error
+            raise storage_error(error, self.path) from error
         self._begin(array("I", (cdb.RECORDS_AT,)))
 
     def resume(self, offsets: array[int]) -> None:
@@ -229,7 +227,7 @@ class JournalFile(TurnActor):
         except OSError as worse:
             self.failed = StorageFailed(f"{self.path}: {worse}; close the store and reopen it")
         if isinstance(error, OSError):
-            told = self.failed or as_storage_error(error, self.path)
+            told = self.failed or storage_error(error, self.path)
             if isinstance(told, StorageFailed):
                 self.failed = told
             raise told from error
@@ -311,11 +309,14 @@ class JournalFile(TurnActor):
         return self._entry
 
     def _times(self) -> tuple[int, int]:
-        """Write times of the first and the last record that are there, ms UTC."""
-        there = list(self.sqns(self.base, self.base + len(self.offsets)))
-        if not there:
+        """Write times of the first and the last record that are there, ms UTC. O(holes)."""
+        offsets = self.offsets
+        count = len(offsets) - 1
+        first = next((i for i in range(count) if offsets[i] < offsets[i + 1]), None)
+        if first is None:
             return 0, 0
-        return self.header(there[0]).time_ms, self.header(there[-1]).time_ms
+        last = next(i for i in range(count - 1, -1, -1) if offsets[i] < offsets[i + 1])
+        return self.header(self.base + first).time_ms, self.header(self.base + last).time_ms
 
     def sealed_as(self, name: str) -> None:
         """The worker turned the file into stock CDB under ``name``: read from that."""
@@ -440,10 +441,3 @@ class JournalFile(TurnActor):
         file, self.file = self.file, None
         if file is not None:
             file.close()
-
-
-def as_storage_error(error: OSError, path: str) -> StorageFull | StorageFailed:
-    """What an I/O error means for a store: no room for now, or poisoned."""
-    if error.errno in _ROOM_ERRORS:
-        return StorageFull(f"{path}: {error.strerror}; free some space")
-    return StorageFailed(f"{path}: {error}; close the store and reopen it")

@@ -6,15 +6,20 @@ import logging
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from octavo.actors.inker import Inker
-from octavo.actors.journal_file import as_storage_error
 from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files.errors import Closed, Corruption, StorageFailed, StorageFull
+from octavo.files.errors import (
+    Closed,
+    Corruption,
+    StorageFailed,
+    StorageFull,
+    storage_error,
+)
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 log = logging.getLogger("octavo.clerk")
@@ -77,7 +82,7 @@ class PencillerClerk(TurnActor):
             self._poison(failed)
             raise
         except OSError as error:
-            told = as_storage_error(error, self.penciller.actor.directory)
+            told = storage_error(error, self.penciller.actor.directory)
             if isinstance(told, StorageFailed):
                 self._poison(told)
             raise told from error
@@ -173,5 +178,6 @@ def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, 
         if low >= high:
             continue
         parts.append({"name": file.name, "seed": file.seed, "base_sqn": file.base, "first": low})
-        blobs.append(array("I", offsets[low : high + 1]).tobytes())
+        stretch = cast("array[int] | memoryview", offsets[low : high + 1])
+        blobs.append(stretch.tobytes())
     return parts, blobs

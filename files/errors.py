@@ -5,6 +5,8 @@ They live in the lowest room because every room raises them; ``octavo`` re-expor
 
 from __future__ import annotations
 
+import errno
+
 
 class OctavoError(Exception):
     """Base of every error that Octavo raises on purpose."""
@@ -86,3 +88,13 @@ class StorageFailed(OctavoError):  # noqa: N818
 
 class StorageFull(OctavoError):  # noqa: N818
     """No room for this write. Nothing of it was kept, and the store goes on when there is room."""
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
+    """What an I/O error on the write path means for a store: no room for now, or poisoned."""
+    if error.errno in _NO_ROOM:
+        return StorageFull(f"{what}: {error}; free some space")
+    return StorageFailed(f"{what}: {error}; close the store and reopen it")

@@ -17,7 +17,6 @@ How files look is in log_file.py, what is believed when they are read again in l
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,7 +24,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from octavo.files.disk import AppendFile, Disk
-from octavo.files.errors import Closed, Fenced, Misuse, OctavoError, StorageFailed, StorageFull
+from octavo.files.errors import (
+    Closed,
+    Fenced,
+    Misuse,
+    OctavoError,
+    StorageFailed,
+    storage_error,
+)
 from octavo.manifest.log_file import (
     CHANGE,
     HEADER_BYTES,
@@ -43,7 +49,6 @@ log = logging.getLogger("octavo.change_log")
 
 SNAPSHOT_ATTEMPTS = 3
 """How often a snapshot is tried, each time under the next name."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,7 @@ def recover(disk: Disk, directory: str) -> Recovered:
 
 
 def _raise(error: OSError, what: str) -> NoReturn:
-    if error.errno in _NO_ROOM:
-        raise StorageFull(f"{what}: {error}") from error
-    raise StorageFailed(f"{what}: {error}") from error
+    raise storage_error(error, what) from error
 
 
 class _Started(NamedTuple):
