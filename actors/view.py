@@ -23,8 +23,7 @@ from octavo.manifest.ledger_manifest import LedgerManifest
 LOW_32 = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """What is known of a value without reading it."""
 
     sqn: int
