@@ -226,6 +226,7 @@ class Bookie(TurnActor):
             or self._journal_position() - self._table_began >= self.limits.push_bytes
         ):
             self.push()
+        self._release_ended()
         self._pace()
 
     def _pace(self) -> None:
@@ -262,6 +263,7 @@ class Bookie(TurnActor):
             if saved is not None:
                 frozen = tuple(table for table in frozen if table is not saved.table)
             self.view = replace(self.view, frozen=frozen, ledger=manifest)
+            self._release_ended()
             self._pace()
         finally:
             self.leave()
@@ -388,8 +390,7 @@ class Bookie(TurnActor):
         try:
             if self.closed:
                 raise Closed("the store is closed")
-            while self.ended:
-                self._release(self.ended.popleft())
+            self._release_ended()
             view = self.view
             upper = self.inker.last_sqn
             number = self.register.register(view.ledger.version, lease_seconds)
@@ -400,12 +401,18 @@ class Bookie(TurnActor):
             self.leave()
 
     def release(self, number: int) -> None:
-        """A snapshot is over. Idempotent."""
+        """A snapshot is over. Idempotent; nothing to do once the store is closed."""
+        if self.closed:
+            return
         self.enter()
         try:
             self._release(number)
         finally:
             self.leave()
+
+    def _release_ended(self) -> None:
+        while self.ended:
+            self._release(self.ended.popleft())
 
     def _release(self, number: int) -> None:
         table = self._pinned_tables.pop(number, None)

@@ -430,6 +430,7 @@ class Inker(TurnActor):
         return tuple(added)
 
     def _let_go(self) -> None:
+        self.open_files.closed = True  # who still reads is told so, and opens nothing again
         for file in self.view.files:
             file.actor_ref.call(JournalFile.close)
             file.actor_ref.stop()

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from mmap import mmap
 from typing import Protocol
 
+from octavo.files.errors import Closed
+
 
 class Mappable(Protocol):
     """A file that can be mapped now, and can do without its map later."""
@@ -27,9 +29,12 @@ class OpenFiles:
         self.limit = limit
         self._lock = threading.Lock()
         self._open: OrderedDict[Mappable, None] = OrderedDict()
+        self.closed = False
 
     def opened(self, file: Mappable) -> mmap | bytes:
-        """Map ``file`` and count it. One open, one mmap, one close."""
+        """Map ``file`` and count it. One open, one mmap, one close. Raises Closed."""
+        if self.closed:
+            raise Closed("the store is closed")
         mapped = file.map_now()
         with self._lock:
             self._open[file] = None

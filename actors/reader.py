@@ -15,6 +15,8 @@ from octavo.files import ledger_key, record
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
 
 LEASE_SECONDS = 900.0
+STEP = 256
+"""Rows that a scan gives between two looks at its lease."""
 
 
 class Reader:
@@ -39,9 +41,9 @@ class Reader:
         """Raise Closed or SnapshotExpired if this may no longer be read."""
         if self._closed:
             raise Closed("the snapshot was closed")
+        if self._bookie.closed:
+            raise Closed("the store is closed")
         if not self._register.is_live(self.number):
-            if self._bookie.closed:
-                raise Closed("the store is closed")
             raise SnapshotExpired(
                 f"the snapshot's lease of {self._lease:g} s ran out; "
                 "take a new one, or renew in time"
@@ -69,21 +71,33 @@ class Reader:
         found = scan.windows(self.view, self.sqn, self.now_ms, bound, self._bookie.slice)
         while True:
             with self._reading():
-                if self._renewing:
-                    self._register.renew(self.number, self._lease)
                 window = next(found, None)
             if window is None:
                 return
+            self.step()
             yield window
+
+    def step(self) -> None:
+        """A scan goes on: see that the lease runs, and let that of a live scan begin anew."""
+        self.check()
+        if self._renewing:
+            self._register.renew(self.number, self._lease)
+
+    def steps(self, keys: list[bytes]) -> Iterator[list[bytes]]:
+        """A window's keys in stretches, each as long as one look at the lease is good for."""
+        for low in range(0, len(keys), STEP):
+            self.step()
+            yield keys[low : low + STEP]
 
     def values(self, bucket: bytes, keys: list[bytes], sqns: list[int]) -> Iterator[bytes]:
         """Values of the rows of a window, in their order. One journal read each."""
-        self.check()
         bases, files = self.view.journal
         blen = len(bucket)
         value_of = record.value_of
         try:
-            for key, sqn in zip(keys, sqns, strict=True):
+            for number, (key, sqn) in enumerate(zip(keys, sqns, strict=True)):
+                if not number % STEP:
+                    self.step()
                 file = files[bisect_right(bases, sqn) - 1]
                 mapped, offsets = file.reading
                 relative = sqn - file.base

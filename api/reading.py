@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeVar, overload
 
-from octavo.actors.reader import Reader
+from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Window, bounds
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key
@@ -110,7 +110,11 @@ class Reading:
 
         Reads from an implicit snapshot, which ends with the iteration. No value is read.
         """
-        found = chain.from_iterable(w.keys for _, w in self._scan(start, end, prefix, reverse))
+        found = chain.from_iterable(
+            keys
+            for reader, window in self._scan(start, end, prefix, reverse)
+            for keys in reader.steps(window.keys)
+        )
         return map(self._out, found) if self._text else found
 
     def items(
@@ -149,8 +153,13 @@ class Reading:
         reverse: bool = False,
     ) -> Iterator[tuple[Any, Head]]:
         """(key, Head) pairs; the range as in ``keys``. No value is read."""
-        for reader, window in self._scan(start, end, prefix, reverse):
-            for key, found in zip(window.keys, window.found(), strict=True):
+        return self._heads(self._scan(start, end, prefix, reverse))
+
+    def _heads(self, scan: Iterator[tuple[Reader, Window]]) -> Iterator[tuple[Any, Head]]:
+        for reader, window in scan:
+            for number, (key, found) in enumerate(zip(window.keys, window.found(), strict=True)):
+                if not number % STEP:
+                    reader.step()
                 head = reader.view.head_of(found)
                 if head is not None:
                     yield self._out(key), head
@@ -179,11 +188,11 @@ class Reading:
 
     @staticmethod
     def _windows(reader: Reader, bound: Any) -> Iterator[tuple[Reader, Window]]:
-        try:
-            for window in reader.windows(bound):
-                yield reader, window
-        finally:
-            reader.close()
+        for window in reader.windows(bound):
+            yield reader, window
+        # A scan that is broken off drops its reader instead: a collector may be doing that, in
+        # any turn, and must not ask for another.
+        reader.close()
 
     def _out(self, found: bytes) -> Any:
         if not self._text:

@@ -90,11 +90,7 @@ class Store(Bucket):
     def buckets(self) -> Iterator[bytes]:
         """Names of the buckets that hold a key, in byte order."""
         self._refuse_if_closed()
-        reader = Reader(self._bookie, LEASE_SECONDS, renewing=True)
-        try:
-            yield from reader.buckets()
-        finally:
-            reader.close()
+        return _buckets(Reader(self._bookie, LEASE_SECONDS, renewing=True))
 
     def batch(self, *, sync: bool | None = None) -> Batch:
         """Operations on any buckets that happen together or not at all: see Batch."""
@@ -166,6 +162,11 @@ class Store(Bucket):
 
     def __repr__(self) -> str:
         return f"<octavo.Store {self.path!r}{' (closed)' if self._closed else ''}>"
+
+
+def _buckets(reader: Reader) -> Iterator[bytes]:
+    yield from reader.buckets()
+    reader.close()  # one that is broken off is collected: see Reading._windows
 
 
 def _close_all() -> None:
