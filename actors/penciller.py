@@ -98,6 +98,12 @@ class Penciller(TurnActor):
         self.condemned = True
         self.disk.write_atomically(f"{self.directory}/{REBUILD}", str(damage).encode())
 
+    def reported(self, damage: Corruption) -> None:
+        """A reader met damage: if it is in a ledger file, the next start rebuilds the ledger."""
+        if not self.condemned and damage.file.startswith(f"{self.directory}/"):
+            log.error("the next start rebuilds the ledger: %s", damage)
+            self.condemn(damage)
+
     # ------------------------------------------------------------ level zero
 
     def push(self, table: MemoryTable, since: int, upto: int) -> None:
@@ -167,9 +173,13 @@ class Penciller(TurnActor):
             self.tables.remove(task)
 
     def install_merge(self, task: Merge, files: Sequence[dict[str, Any]]) -> None:
-        """The inputs are replaced by ``files``; their old files are delete_pending."""
+        """The inputs are replaced by ``files``. They stay until retire()."""
         self.rows_merged += sum(entry.rows for entry in task.inputs)
         self._install(self._entries(files, task.level), task.inputs, None)
+
+    def retire(self, task: Merge) -> None:
+        """The inputs of a merge are delete_pending. Only after the Bookie took the new manifest:
+        until then a new snapshot may still be of the old one."""
         for entry in task.inputs:
             entry.file.replace()
             self.delete_pending.append((self.manifest.version, entry.file))

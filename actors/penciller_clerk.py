@@ -139,6 +139,8 @@ class PencillerClerk(TurnActor):
             result = self._merged(task, stem)
             self.penciller.call(Penciller.install_merge, task, result["files"])
         self.on_change(self.penciller.actor.manifest, None)
+        if not task.move:
+            self.penciller.call(Penciller.retire, task)
         self.penciller.call(Penciller.sweep)
 
     def _merged(self, task: Merge, stem: str) -> dict[str, Any]:
