@@ -23,7 +23,7 @@ from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import Head, JournalView, View
 from octavo.files import ledger_key as keys_of
 from octavo.files import record
-from octavo.files.errors import Closed, Conflict
+from octavo.files.errors import Closed, Conflict, Corruption
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 
@@ -328,7 +328,7 @@ class Bookie(TurnActor):
                         return self._get_with_care(ledger_key)
                     self._fill(view, ledger_key, value)
                     return value
-        except FileNotFoundError:
+        except (FileNotFoundError, Corruption):
             return self._get_with_care(ledger_key)
         return None
 
@@ -350,7 +350,7 @@ class Bookie(TurnActor):
         if ledger_key not in view.recent.rows and not view.frozen:
             try:
                 found = view.find_in_ledger(ledger_key)
-            except FileNotFoundError:
+            except (FileNotFoundError, Corruption):
                 found = None
             else:
                 if found is None:
@@ -366,9 +366,12 @@ class Bookie(TurnActor):
             view = self.view
             try:
                 return read(view)
-            except FileNotFoundError:
+            except FileNotFoundError as missing:
                 if self.view is view:
-                    raise
+                    raise Corruption(str(missing.filename), 0, "the file is missing") from missing
+            except Corruption as damage:
+                self.penciller.send(Penciller.reported, damage)
+                raise
 
     def slice(
         self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from octavo.actors import scan
 from octavo.actors.bookie import Bookie
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.penciller import Penciller
 from octavo.actors.view import Head
 from octavo.files import ledger_key, record
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
@@ -151,9 +152,12 @@ class Reader:
         self.check()
         try:
             yield
-        except FileNotFoundError:
+        except FileNotFoundError as missing:
             # Only an expired lease lets a file go that this view names.
             self.check()
+            raise Corruption(str(missing.filename), 0, "the file is missing") from missing
+        except Corruption as damage:
+            self._bookie.penciller.send(Penciller.reported, damage)
             raise
 
     def close(self) -> None:

@@ -463,7 +463,7 @@ def test_a_scan_collected_inside_a_turn_does_not_deadlock(store: octavo.Store, w
     next(scan)
     bookie, register = store._bookie, store._running.register
     # As within put's short path, and within the register's own critical section.
-    bookie.turn_acquire()
+    assert bookie.turn_acquire(False)
     register._lock.acquire()
     try:
         with no_hang():

@@ -180,6 +180,32 @@ def test_a_flipped_bit_in_a_ledger_file(images: Images, tmp_path: Path) -> None:
         assert not found.older
 
 
+@pytest.mark.parametrize("how", ["get", "head", "items", "snapshot"])
+def test_a_damaged_ledger_file_that_was_read_is_rebuilt_at_the_next_start(
+    images: Images, tmp_path: Path, how: str
+) -> None:
+    length = ledger_file(images.home / "closed").stat().st_size
+    for at in (8, 100, length // 2, length - 1):
+        store = images.copy("closed", tmp_path / f"{at}")
+        flipped(ledger_file(store), at)
+        errors = 0
+        with no_hang(), opened(store) as damaged, damaged.snapshot() as snap:
+            for bucket, key in images.known.versions:
+                target = (snap if how == "snapshot" else damaged).bucket(bucket)
+                try:
+                    if how == "items":
+                        list(target.items())
+                    else:
+                        (target.head if how == "head" else target.get)(key)
+                except octavo.Corruption:
+                    errors += 1
+                if how == "items" and key:
+                    break
+        found = look(store, images.known, f"byte {at} of a ledger file, found by {how}")
+        assert found.whole or not errors
+        assert found.problems == [] or not errors
+
+
 @pytest.mark.parametrize("kind", ["journal", "ledger"])
 @pytest.mark.parametrize("image", ["closed", "killed"])
 def test_a_flipped_bit_in_the_newest_manifest_loses_nothing(
@@ -307,6 +333,29 @@ def test_a_missing_journal_file_and_no_ledger(images: Images, tmp_path: Path) ->
     assert not found.refused
     assert any(file.name in note for note in found.notes)
     assert found.right > len(images.known.versions) // 3
+
+
+def test_files_that_go_missing_while_the_store_is_open_are_named(
+    images: Images, tmp_path: Path
+) -> None:
+    for kind in ("journal/*.cdb", "ledger/*.sst"):
+        home = images.copy("closed", tmp_path / kind[:6])
+        with no_hang(), opened(home) as store, store.snapshot() as snap:
+            for file in home.glob(kind):
+                file.unlink()
+            errors: list[str] = []
+            for bucket, key in images.known.versions:
+                for source in (store, snap):
+                    try:
+                        source.bucket(bucket).get(key)
+                    except octavo.Corruption as error:
+                        errors.append(str(error))
+            assert errors
+            assert all("missing" in error for error in errors)
+            with pytest.raises(octavo.Corruption, match="missing"):
+                list(store.items())
+            with pytest.raises(octavo.Corruption, match="missing"):
+                list(snap.items())
 
 
 def test_a_missing_active_journal_file(images: Images, tmp_path: Path) -> None:
