@@ -8,59 +8,97 @@ from collections.abc import Callable
 
 from octavo.files.errors import AskTimeout, StorageFailed
 
+_LOOK_SECONDS = 1.0
+
 
 class GroupCommit:
-    """How far one file is durable. The writer sets ``appended`` in its turn; callers wait here.
+    """How far one file is durable. Its writer sets ``appended`` in its turn, after the write and
+    before it tells anyone of the position; callers wait here, in no turn. Thread-safe.
 
     The first to wait leads: it notes how far the file was appended, syncs, and serves all up to
-    there; who comes meanwhile waits for the next. A failed sync is never tried again.
+    there; who comes meanwhile waits for the next. A failed sync is never tried again: the pages
+    may be gone, and the next one would say that all is well.
     """
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self.appended = 0
+        """Position behind the last byte written (exclusive end); a plain store by the writer."""
         self.durable = 0
+        """Position up to which (exclusive end) the file is known to be durable."""
         self.syncs = 0
-        self.failed: StorageFailed | None = None
+        """Syncs that were tried."""
         self._sync = sync
-        self._changed = threading.Condition(threading.Lock())
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
         self._leading = False
+        self._followers = 0
+
+    @property
+    def failed(self) -> StorageFailed | None:
+        """Why nothing is durable any more; None while syncs succeed. A new error each time, or
+        every raise would lengthen one traceback."""
+        failure = self._failure
+        if failure is None:
+            return None
+        if isinstance(failure, StorageFailed):
+            failed = StorageFailed(*failure.args)
+        else:
+            failed = StorageFailed(f"fsync failed: {failure}; close the store and reopen it")
+        failed.__cause__ = failure
+        return failed
 
     def wait_durable(self, position: int, timeout: float) -> None:
         """Return when the file is durable up to ``position`` (exclusive end, bytes).
 
-        At most two fsyncs' time. Raises StorageFailed (for ever, once a sync failed), AskTimeout.
+        At most the time of two fsyncs; ``timeout`` (seconds) bounds the wait for other callers'
+        fsyncs, not one's own, which cannot be cut short. Raises StorageFailed (for ever, once a
+        sync failed), AskTimeout.
         """
-        if self.durable >= position and self.failed is None:
+        if self.durable >= position and self._failure is None:
             return
-        with self._changed:
-            deadline = None
-            while self._leading:
-                if self.durable >= position or self.failed is not None:
-                    break
-                now = time.monotonic()
-                deadline = now + timeout if deadline is None else deadline
-                if now >= deadline or not self._changed.wait(deadline - now):
-                    raise AskTimeout(f"no fsync ended within {timeout:g} s")
-            if self.failed is not None:
-                raise self.failed
-            if self.durable >= position:
-                return
-            self._leading = True
-        self._lead()
-
-    def _lead(self) -> None:
-        target = self.appended
-        reached = self.durable  # an interrupted leader has made nothing sure, and broken nothing
+        leading = False
+        reached = 0
         try:
-            self._sync()
-            reached = target
-        except OSError as error:
-            # The pages may be gone, and the next fsync would say that all is well.
-            self.failed = StorageFailed(f"fsync failed: {error}; close the store and reopen it")
-            raise self.failed from error
-        finally:
-            with self._changed:
-                self._leading = False
+            # In the try: whoever interrupts this thread must not leave it leading.
+            with self._lock:
+                if self._leading:
+                    self._follow(position, timeout)
+                if self._failure is None and self.durable < position:
+                    leading = self._leading = True
+            if leading:
+                # Whoever knows of a position knows that it was written.
+                target = max(self.appended, position)
                 self.syncs += 1
-                self.durable = max(self.durable, reached)
-                self._changed.notify_all()
+                try:
+                    self._sync()
+                except Exception as error:  # noqa: BLE001 - raised below, to everyone
+                    self._failure = error  # first of all, before an interrupt could come
+                else:
+                    reached = target
+        finally:
+            if leading:
+                if reached > self.durable:
+                    self.durable = reached
+                self._leading = False
+                if self._followers:
+                    with self._lock:
+                        self._ended.notify_all()
+        if self._failure is not None:
+            failed = self.failed
+            if failed is not None:
+                raise failed
+
+    def _follow(self, position: int, timeout: float) -> None:
+        """Wait, under the lock, until nobody leads or this position is decided."""
+        deadline = time.monotonic() + timeout
+        self._followers += 1
+        try:
+            while self._leading and self.durable < position and self._failure is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise AskTimeout(f"position {position}: no fsync ended within {timeout:g} s")
+                # Now and then unasked: a leader may be interrupted before it says that it is done.
+                self._ended.wait(min(left, _LOOK_SECONDS))
+        finally:
+            self._followers -= 1

@@ -1,7 +1,7 @@
 """A small shared pool of daemon threads that serves the inboxes of actors.
 
-At most MAX_THREADS in a process, whatever the number of actors; made when there is work, gone a few
-seconds after the last of it. A forked child begins with an empty pool of its own.
+At most MAX_THREADS in a process, whatever the number of actors; made when there is work, gone
+IDLE_SECONDS after the last of it. A forked child begins with an empty pool of its own.
 """
 
 from __future__ import annotations
@@ -21,34 +21,61 @@ Work = Callable[[], None]
 
 
 class Pool:
-    """Runs pieces of work in the order they come, each on any of its threads."""
+    """Begins pieces of work in the order they come, each on any of its threads. Thread-safe."""
 
-    def __init__(self) -> None:
-        self._reset()
+    def __init__(
+        self, max_threads: int = MAX_THREADS, idle_seconds: float = IDLE_SECONDS, name: str = "pool"
+    ) -> None:
+        self._max_threads = max_threads
+        self._idle_seconds = idle_seconds
+        self._name = f"octavo-{name}"
+        self.reset()
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
+        """Forget all work and all threads: for a forked child, where they do not exist."""
         self._work: deque[Work] = deque()
-        self._wake = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._threads = 0
         self._idle = 0
+        self._started = 0
 
     def submit(self, work: Work) -> None:
-        """Have ``work`` run soon. It must not raise. Never waits for a thread."""
-        with self._wake:
-            self._work.append(work)
-            if self._idle >= len(self._work) or self._threads >= MAX_THREADS:
-                self._wake.notify()
-                return
-            self._threads += 1
-            number = self._threads
-        threading.Thread(target=self._serve, name=f"octavo-pool-{number}", daemon=True).start()
+        """Have ``work`` run soon; what it raises is logged. Never waits for a thread.
+
+        Where no thread can be started (the system is out of them, or the interpreter is going
+        down) the work waits for the next call that can start one.
+        """
+        thread = None
+        try:
+            with self._lock:
+                self._work.append(work)
+                if self._idle >= len(self._work) or self._threads >= self._max_threads:
+                    self._wake.notify()
+                    return
+                self._started += 1
+                thread = self._new_thread()
+                self._threads += 1
+            thread.start()
+        except BaseException as error:
+            # An interrupt, too, must not leave a thread counted that will never be.
+            if thread is not None and not thread.is_alive():
+                with self._lock:
+                    self._threads -= 1
+            if not isinstance(error, RuntimeError):
+                raise
+            log.warning("no thread for background work, it waits: %s", error)
+
+    def _new_thread(self) -> threading.Thread:
+        name = f"{self._name}-{self._started}"
+        return threading.Thread(target=self._serve, name=name, daemon=True)
 
     def _serve(self) -> None:
         while True:
-            with self._wake:
+            with self._lock:
                 while not self._work:
                     self._idle += 1
-                    woken = self._wake.wait(IDLE_SECONDS)
+                    woken = self._wake.wait(self._idle_seconds)
                     self._idle -= 1
                     if not woken and not self._work:
                         self._threads -= 1
@@ -58,7 +85,7 @@ class Pool:
                 work()
             except BaseException:
                 log.exception("a piece of background work failed")
-            del work
+            del work  # or an idle thread would keep its actor alive
 
     @property
     def threads(self) -> int:
@@ -67,4 +94,4 @@ class Pool:
 
 
 POOL = Pool()
-os.register_at_fork(after_in_child=POOL._reset)
+os.register_at_fork(after_in_child=POOL.reset)

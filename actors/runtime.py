@@ -1,53 +1,77 @@
 """The actor runtime, built on pykka's hooks for new kinds of actor.
 
 An actor handles one message at a time, in order, and shares no mutable state. It is not a thread:
-it is a *turn* (a lock), an inbox, and state that only the holder of the turn changes.
+it is a *turn* (a lock), an inbox, and state that only the thread in its turn changes.
 
-    ask     takes the turn on the asking thread, serves what is already in the inbox, runs the
-            message there, and lets go. The asker would only have waited otherwise.
+    ask     takes the turn on the asking thread, serves what came before, runs the message there,
+            and lets go. The asker would only have waited otherwise.
     tell    puts the message into the inbox; the shared pool serves it. The teller never waits.
 
 Whoever lets go of a turn while the inbox is not empty has the pool serve it. Since an ask serves
 the inbox first, messages of one sender are handled in the order they were sent.
 
-A hot path may inline a turn. It leaves the holder unknown, which costs the detection of a cycle
-through it (the deadline still holds), and saves two calls:
+A hot path may inline its actor's turn, exactly so:
 
-    if self.inbox or not self.turn_acquire(False):
-        self.enter()
+    for mine in self.turns:         # take the turn if it is free
+        if not mine:
+            self.enter()            # wait for it
+        break
     try:
+        if self.inbox:              # something came before, or the actor is stopped
+            self.catch_up()
         ...
     finally:
         self.holder = 0
         self.turn_release()
         if self.inbox:
             self.schedule()
+
+``turns`` is an endless iterator whose every step is ``lock.acquire(False)``. It stands where a
+call might, because CPython looks for a Ctrl-C after each call of C but not after a step of a
+``for``: one that came between a call that took the turn and the ``try`` would leave the turn taken
+for ever. For the same reason the turn ends with a direct call of ``turn_release`` (of C): before
+the first step of a Python function, as ``leave`` is, a Ctrl-C can come, too.
+
+``inbox`` is only looked at; it is true for ever once the actor is stopped. ``holder`` is not known
+(0) in an inlined turn, which costs the detection of a cycle through it; the deadline holds.
+
+A shorter beginning, the same but for one more Python call, stands before the ``try`` altogether:
+``if self.inbox or not self.turn_acquire(False): self.enter()``.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+from collections.abc import Callable, Iterator, Sized
+from itertools import repeat
+from time import monotonic
+from typing import Any, ClassVar, Literal, Self, cast
 
 import pykka
-from pykka import ActorDeadError, ActorRef, ActorRegistry, ThreadingFuture
-from pykka.messages import ProxyCall, _ActorStop
+from pykka import ActorDeadError, ActorRegistry
+from pykka.messages import _ActorStop
 
+from octavo.actors import waits
+from octavo.actors.messages import Call, name_of
 from octavo.actors.pool import POOL
+from octavo.actors.ref import Ref
+from octavo.actors.turn_future import TurnFuture
 from octavo.files.errors import AskCycle, AskTimeout
+
+__all__ = ["Ref", "TurnActor"]
 
 log = logging.getLogger("octavo.runtime")
 
-A = TypeVar("A", bound="TurnActor")
-R = TypeVar("R")
-P = ParamSpec("P")
+_get_ident = threading.get_ident
+_STOPPED = ("stopped",)
+"""The inbox of a stopped actor, as a turn sees it: never empty, so that every turn looks."""
 
-_waiting: dict[int, TurnActor] = {}
-"""Which actor's turn each blocked thread waits for. Only touched on the slow path."""
+_actors: weakref.WeakSet[TurnActor] = weakref.WeakSet()
 
 
 class _Inbox:
@@ -64,34 +88,67 @@ class _Inbox:
         raise NotImplementedError("a turn actor's inbox is served by turns")
 
     def empty(self) -> bool:
-        return self.owner is None or not self.owner.inbox
+        return self.owner is None or not self.owner.waiting_messages
+
+
+def _call_for(turns: Iterator[bool]) -> Callable[[Literal[False]], bool]:
+    """``turns`` as a function, which may be interrupted before it takes the turn but not after."""
+
+    def turn_acquire(_: Literal[False]) -> bool:
+        for mine in turns:
+            return mine
+        return False
+
+    return turn_acquire
 
 
 class TurnActor(pykka.Actor):
-    """Base of every actor of Octavo. ``actor_ref`` (a Ref) is how others reach it."""
+    """Base of every actor of Octavo. ``actor_ref`` (a Ref) is how others reach it.
+
+    An exception that a tell raises is logged and given to ``on_failure``; the actor lives on,
+    and stops or refuses work by its own decision.
+    """
 
     DEADLINE_SECONDS: ClassVar[float] = 60.0
-    """How long an ask waits for the turn."""
+    """How long an ask that says nothing else waits for its turn."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.inbox: deque[tuple[Any, Any]] = deque()  # (message, future or None)
+        self.waiting_messages: deque[tuple[Any, TurnFuture | None]] = deque()
+        self.inbox: Sized = self.waiting_messages
+        """True if a turn has more to do than its own: messages came, or the actor is stopped."""
         self._turn = threading.Lock()
-        self.turn_acquire = self._turn.acquire
+        self.turns: Iterator[bool] = map(self._turn.acquire, repeat(False))
+        """Each step takes the turn if it is free, and says whether it did."""
+        self.turn_acquire = _call_for(self.turns)
         self.turn_release = self._turn.release
-        self.holder = 0  # ident of the thread in whose turn this is; 0: none, or not known
+        self.holder = 0
+        """Ident of the thread in whose turn this is; 0: nobody's, or not known."""
+        self._inherited = False
         cast(_Inbox, self.actor_inbox).owner = self
         self._actor_ref = Ref(self)
+        _actors.add(self)
 
     @classmethod
     def start(cls, *args: Any, **kwargs: Any) -> Ref[Self]:
-        """Make the actor; how to reach it. Costs no thread."""
+        """Make the actor; how to reach it. Costs no thread. Raises what ``on_start`` raises."""
         return cast("Ref[Self]", super().start(*args, **kwargs))
 
     @property
     def actor_ref(self) -> Ref[Self]:
         """How others reach this actor."""
         return cast("Ref[Self]", self._actor_ref)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no turn does anything any more."""
+        return self.inbox is _STOPPED
+
+    def stopped_error(self) -> Exception:
+        """What a stopped actor answers; an actor may have its own words for it."""
+        if self._inherited:
+            return ActorDeadError(f"{self} belongs to the process that this one was forked from")
+        return ActorDeadError(f"{self} is stopped")
 
     # ------------------------------------------------------------ pykka's hooks
 
@@ -101,173 +158,227 @@ class TurnActor(pykka.Actor):
 
     @staticmethod
     def _create_future() -> Any:
-        return ThreadingFuture()
+        return TurnFuture()
 
     def _start_actor_loop(self) -> None:
-        self.on_start()
+        # In a turn: others may have the ref from pykka's registry already.
+        self.enter()
+        try:
+            self.on_start()
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            self.leave()
+
+    def _handle_receive(self, message: Any) -> Any:
+        if type(message) is Call:
+            return message.method(self, *message.args, **message.kwargs)
+        return super()._handle_receive(message)
+
+    def _stop(self) -> None:
+        self._end()
+        try:
+            self.on_stop()
+        except Exception:
+            log.exception("%s: on_stop failed; it is stopped all the same", self)
+
+    def _end(self) -> None:
+        self.inbox = _STOPPED
+        self.actor_stopped.set()
+        ActorRegistry.unregister(self.actor_ref)
 
     # ------------------------------------------------------------ turns
 
     def enter(self, timeout: float | None = None) -> None:
-        """Take the turn, in this thread, and serve what came before. See leave().
+        """Take the turn, in this thread, and serve what came before. Pairs with leave().
 
-        Raises ActorDeadError, AskCycle, AskTimeout.
+        ``timeout`` (seconds, None for DEADLINE_SECONDS) bounds the wait for the turn, and begins
+        no message of others after it. Raises what stopped_error() says (ActorDeadError), AskCycle,
+        AskTimeout; then the turn is not taken.
         """
-        me = threading.get_ident()
-        if not self.turn_acquire(False):
-            self._wait_for_turn(me, self.DEADLINE_SECONDS if timeout is None else timeout)
-        self.holder = me
+        deadline = None
+        for mine in self.turns:
+            if not mine:
+                deadline = self.wait_for_turn(timeout)
+            break
         try:
-            if self.actor_stopped.is_set():
-                raise ActorDeadError(f"{self} is stopped")
+            self.holder = _get_ident()
             if self.inbox:
-                self._serve()
+                if deadline is None and timeout is not None:
+                    deadline = monotonic() + timeout
+                self.catch_up(deadline)
         except BaseException:
-            self.leave()
+            self.holder = 0
+            self.turn_release()
+            if self.inbox:
+                self.schedule()
             raise
 
-    def _wait_for_turn(self, me: int, timeout: float) -> None:
-        _waiting[me] = self
-        try:
-            self._refuse_cycle(me)
-            if not self._turn.acquire(timeout=timeout):
-                raise AskTimeout(f"{self} did not get round to this call within {timeout:g} s")
-        finally:
-            del _waiting[me]
-
-    def _refuse_cycle(self, me: int) -> None:
-        """Follow who waits for whom from here; back at this thread is a cycle."""
-        actor: TurnActor | None = self
-        for _ in range(1000):
-            if actor is None:
-                return
-            holder = actor.holder
-            if holder == me:
-                raise AskCycle(f"{self} was asked, through others or directly, in its own turn")
-            actor = _waiting.get(holder)
-
     def leave(self) -> None:
-        """Let go of the turn; the pool serves what came meanwhile."""
+        """Let go of the turn; the pool serves what came meanwhile.
+
+        A Ctrl-C in the main thread can come before the release: what the main thread runs often
+        writes these lines out instead (see the module).
+        """
         self.holder = 0
         self.turn_release()
         if self.inbox:
             self.schedule()
 
-    def schedule(self) -> None:
-        """Have the pool serve the inbox."""
+    def catch_up(self, deadline: float | None = None) -> None:
+        """In the turn: serve the messages that are there now; what comes meanwhile comes later.
+
+        ``deadline`` is of time.monotonic(); None: DEADLINE_SECONDS from now. Raises
+        stopped_error(), AskTimeout; the turn is kept.
+        """
+        self.holder = _get_ident()
+        if deadline is None:
+            deadline = monotonic() + self.DEADLINE_SECONDS
+        self._serve(len(self.waiting_messages), deadline)
+        if self.inbox is _STOPPED:
+            raise self.stopped_error()
+
+    def wait_for_turn(self, timeout: float | None, asked: object = "this call") -> float:
+        """Take a turn that was not free; the deadline that was meant, of time.monotonic().
+
+        Raises AskTimeout and AskCycle, which name ``asked``; stopped_error().
+        """
+        if self._inherited:
+            raise self.stopped_error()
+        seconds = self.DEADLINE_SECONDS if timeout is None else max(timeout, 0.0)
+        deadline = monotonic() + seconds
+        me = _get_ident()
+        earlier = waits.waiting.get(me)  # of a turn that a signal interrupted in this very thread
+        mine = False
+        try:
+            waits.waiting[me] = waits.Wait(self)
+            self._refuse_cycle(me, asked)
+            # A for, not a call: see the module. Between it and the end nothing may be called.
+            for mine in map(self._turn.acquire, (True,), (min(seconds, threading.TIMEOUT_MAX),)):
+                if not mine:
+                    raise AskTimeout(
+                        f"{self} did not get round to {name_of(asked)} within {seconds:g} s"
+                    )
+                self.holder = me
+        finally:
+            if earlier is None:
+                del waits.waiting[me]
+            else:
+                waits.waiting[me] = earlier
+            if not mine and self.inbox:
+                self.schedule()  # the pool may have left the inbox to this thread
+        return deadline
+
+    def _refuse_cycle(self, me: int, asked: object) -> None:
+        actors = waits.cycle(self, me)
+        if actors is not None:
+            way = " -> ".join(type(actor).__name__ for actor in (actors[-1], *actors))
+            raise AskCycle(f"{self} was asked for {name_of(asked)} in its own turn: {way}")
+
+    # ------------------------------------------------------------ messages
+
+    def deliver(self, message: Any, future: TurnFuture | None) -> None:
+        """Put a message into the inbox and have it served; ``future`` takes the answer."""
+        self.waiting_messages.append((message, future))
         POOL.submit(self._serve_on_pool)
 
-    def deliver(self, message: Any, future: Any) -> None:
-        """Put a message into the inbox and have it served; ``future`` takes the answer."""
-        self.inbox.append((message, future))
-        self.schedule()
+    def schedule(self) -> None:
+        """Have the pool serve the inbox, if there is something in it."""
+        if self.waiting_messages:
+            POOL.submit(self._serve_on_pool)
+
+    def answer(self, timeout: float | None) -> None:
+        """Serve everything that was sent before this, on this thread. Raises AskCycle,
+        AskTimeout."""
+        deadline = monotonic() + (self.DEADLINE_SECONDS if timeout is None else timeout)
+        for mine in self.turns:
+            if not mine:
+                deadline = self.wait_for_turn(timeout, "an answer")
+            break
+        try:
+            self.holder = _get_ident()
+            self._serve(len(self.waiting_messages), deadline)
+        finally:
+            self.holder = 0
+            self.turn_release()
+            if self.inbox:
+                self.schedule()
 
     def _serve_on_pool(self) -> None:
-        # Someone else's turn: it serves the inbox, or schedules this again, when it ends.
-        while self.inbox and self.turn_acquire(False):
-            self.holder = threading.get_ident()
+        messages = self.waiting_messages
+        while messages:
+            for mine in self.turns:
+                if not mine:
+                    return  # who has the turn serves them, or has this run again, when it ends
+                break
             try:
-                self._serve()
+                self.holder = _get_ident()
+                self._serve(len(messages), None)
             finally:
                 self.holder = 0
                 self.turn_release()
+            if waits.is_awaited(self):
+                return  # let them have the turn; they serve the rest, or have this run again
 
-    def _serve(self) -> None:
-        """Handle every message in the inbox. In a turn."""
-        inbox = self.inbox
-        while True:
-            try:
-                message, future = inbox.popleft()
-            except IndexError:
+    def _serve(self, count: int, deadline: float | None) -> None:
+        """Answer the next ``count`` messages. In a turn."""
+        messages = self.waiting_messages
+        for _ in range(count):
+            if not messages:
                 return
-            if self.actor_stopped.is_set():
-                self._answer_dead(message, future)
-                continue
+            if deadline is not None and monotonic() > deadline:
+                raise AskTimeout(f"{self} has {len(messages)} earlier messages to serve")
+            message, future = messages[0]  # read before it is taken, or an interrupt may lose it
             try:
+                messages.popleft()
+                if self.inbox is _STOPPED:
+                    self._answer_dead(message, future)
+                    continue
                 answer = self._handle_receive(message)
-            except Exception:
                 if future is not None:
-                    future.set_exception(sys.exc_info())
-                else:
-                    log.exception("%s failed to handle %s", self, message)
-                    self.on_failure(*sys.exc_info())
-                continue
-            if future is not None:
-                future.set(answer)
+                    future.set(answer)
+            except BaseException as error:
+                if future is not None:
+                    future.settle(sys.exc_info())
+                elif isinstance(error, Exception):
+                    self._tell_failed(message)
+                if not isinstance(error, Exception):
+                    raise
 
-    def _answer_dead(self, message: Any, future: Any) -> None:
+    def _answer_dead(self, message: Any, future: TurnFuture | None) -> None:
         if future is None:
-            return
-        if isinstance(message, _ActorStop):
+            log.debug("%s is stopped and dropped %s", self, name_of(message))
+        elif isinstance(message, _ActorStop):
             future.set(None)
-            return
-        dead = ActorDeadError(f"{self} stopped before it handled the message")
-        future.set_exception((ActorDeadError, dead, None))
+        else:
+            error = self.stopped_error()
+            future.settle((type(error), error, None))
 
-    def _stop(self) -> None:
-        ActorRegistry.unregister(self.actor_ref)
+    def _tell_failed(self, message: Any) -> None:
+        # By name: the arguments may be a user's values, and large.
+        log.exception("%s failed to handle %s", self, name_of(message))
+        try:
+            self.on_failure(*sys.exc_info())
+        except Exception:
+            log.exception("%s: on_failure failed", self)
+
+    def _forked(self) -> None:
+        """In a forked child: this is a copy of another process's actor, and answers so.
+
+        Takes no lock: a thread that is not there any more may hold it.
+        """
+        self._inherited = True
+        self.inbox = _STOPPED
+        self.holder = 0
+        self.actor_stopped = self._actor_ref.actor_stopped = threading.Event()
         self.actor_stopped.set()
-        self.on_stop()
 
 
-class Ref(ActorRef[A], Generic[A]):
-    """How an actor is reached. Holds it, as no thread does; thread-safe."""
+def _in_child() -> None:
+    waits.waiting.clear()
+    for actor in list(_actors):
+        actor._forked()
 
-    def __init__(self, actor: A) -> None:
-        super().__init__(actor)
-        self.actor: A = actor
-        """The actor itself: for its immutable parts, and for inlined turns."""
 
-    def call(self, method: Callable[Concatenate[A, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a method of the actor in its turn, on this thread; its result, or what it raised.
-
-        Raises ActorDeadError, AskCycle, AskTimeout.
-        """
-        actor = self.actor
-        actor.enter()
-        try:
-            return method(actor, *args, **kwargs)
-        finally:
-            actor.leave()
-
-    def send(
-        self, method: Callable[Concatenate[A, P], object], *args: P.args, **kwargs: P.kwargs
-    ) -> None:
-        """Have a method run in the actor's turn, soon, on the pool. A stopped actor drops it."""
-        call = ProxyCall(attr_path=(method.__name__,), args=args, kwargs=kwargs)
-        self.actor.deliver(call, None)
-
-    def tell(self, message: Any) -> None:
-        """pykka's tell. Raises ActorDeadError."""
-        if self.actor_stopped.is_set():
-            raise ActorDeadError(f"{self} is stopped")
-        self.actor.deliver(message, None)
-
-    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
-        """pykka's ask: the answer, or with ``block=False`` a future of it.
-
-        Raises ActorDeadError, AskCycle, AskTimeout, and what the actor raised.
-        """
-        actor = self.actor
-        if not block:
-            future = actor._create_future()
-            actor.deliver(message, future)
-            return future
-        actor.enter(timeout)
-        try:
-            return actor._handle_receive(message)
-        finally:
-            actor.leave()
-
-    def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
-        """Stop the actor after the messages it already has; whether it was running.
-
-        Asks that come later, or race this, raise ActorDeadError.
-        """
-        if not block:
-            return super().stop(block=False)
-        try:
-            self.ask(_ActorStop(), timeout=timeout)
-        except ActorDeadError:
-            return False
-        return True
+os.register_at_fork(after_in_child=_in_child)

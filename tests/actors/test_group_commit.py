@@ -58,7 +58,7 @@ def test_all_who_come_during_a_sync_share_the_next_one() -> None:
     assert disk.began.acquire(timeout=WAIT)
     commit.appended = 9
     threads += [waiting(commit, position, results) for position in range(2, 10)]
-    while len(commit._changed._waiters) < 8:  # type: ignore[attr-defined]
+    while commit._followers < 8:
         pass  # until all eight wait; they can do nothing else
     disk.let.release()
     assert disk.began.acquire(timeout=WAIT)
