@@ -1,0 +1,54 @@
+"""Reading and saving a journal file in the moment in which it is sealed, and so renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from whole_store import no_hang, opened, settle
+
+import octavo
+
+
+@contextmanager
+def renamed_but_not_told(store: octavo.Store) -> Iterator[None]:
+    """A rolled file has its sealed name on disk, and its actor does not know it yet."""
+    file = store._inker.active
+    assert file is not None
+    file.enter()  # so the sealing waits
+    try:
+        store._inker.roll()
+        path = Path(file.path)
+        path.rename(path.with_suffix(".cdb"))
+        file.forget_map()
+        yield
+        path.with_suffix(".cdb").rename(path)
+    finally:
+        file.leave()
+
+
+def test_a_file_is_read_while_it_gets_its_sealed_name(tmp_path: Path) -> None:
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        expected = {b"%03d" % i: b"value %d" % i for i in range(200)}
+        store.put_many(expected)
+        with store.snapshot() as snap, renamed_but_not_told(store):
+            assert {key: store.get(key) for key in expected} == expected
+            assert dict(snap.items()) == expected
+        settle(store)
+        assert dict(store.items()) == expected
+
+
+def test_level_zero_is_saved_while_its_file_gets_its_sealed_name(tmp_path: Path) -> None:
+    with no_hang(), opened(tmp_path / "s", roll_count=4096, push_rows=4096) as store:
+        expected = {b"%03d" % i: b"value %d" % i for i in range(200)}
+        store.put_many(expected)
+        with renamed_but_not_told(store):
+            store._bookie.push()
+            for actor in (store._running.penciller.actor, store._running.clerk.actor):
+                actor.enter()
+                actor.leave()
+            assert store.stats()["persisted_sqn"] == 200
+        settle(store)
+        assert store.stats()["journal"]["sealed_files"] == 1
+        assert dict(store.items()) == expected
