@@ -47,7 +47,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Iterator, Sized
 from itertools import repeat
 from time import monotonic
 from typing import Any, ClassVar, Literal, Self, cast
@@ -91,17 +91,6 @@ class _Inbox:
         return self.owner is None or not self.owner.waiting_messages
 
 
-def _call_for(turns: Iterator[bool]) -> Callable[[Literal[False]], bool]:
-    """``turns`` as a function, which may be interrupted before it takes the turn but not after."""
-
-    def turn_acquire(_: Literal[False]) -> bool:
-        for mine in turns:
-            return mine
-        return False
-
-    return turn_acquire
-
-
 class TurnActor(pykka.Actor):
     """Base of every actor of Octavo. ``actor_ref`` (a Ref) is how others reach it.
 
@@ -120,7 +109,6 @@ class TurnActor(pykka.Actor):
         self._turn = threading.Lock()
         self.turns: Iterator[bool] = map(self._turn.acquire, repeat(False))
         """Each step takes the turn if it is free, and says whether it did."""
-        self.turn_acquire = _call_for(self.turns)
         self.turn_release = self._turn.release
         self.holder = 0
         """Ident of the thread in whose turn this is; 0: nobody's, or not known."""
@@ -215,6 +203,16 @@ class TurnActor(pykka.Actor):
                 self.schedule()
             raise
 
+    def turn_acquire(self, blocking: Literal[False]) -> bool:
+        """Take the turn if it is free and has nothing to do first; whether it did. Never waits."""
+        for mine in self.turns:
+            if mine and self.inbox:
+                # It was looked at before, but the actor may have stopped since.
+                self.turn_release()
+                return False
+            return mine
+        return False
+
     def leave(self) -> None:
         """Let go of the turn; the pool serves what came meanwhile.
 
@@ -261,6 +259,7 @@ class TurnActor(pykka.Actor):
                         f"{self} did not get round to {name_of(asked)} within {seconds:g} s"
                     )
                 self.holder = me
+                break  # a second round would begin with a look for Ctrl-C
         finally:
             if earlier is None:
                 del waits.waiting[me]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
+from counting_actor import WAIT, run_threads
 
 from octavo.actors.group_commit import GroupCommit
 from octavo.files.errors import AskTimeout, StorageFailed
-
-WAIT = 10.0
 
 
 class SlowDisk:
@@ -24,6 +24,24 @@ class SlowDisk:
         self.calls += 1
         self.began.release()
         assert self.let.acquire(timeout=WAIT)
+
+
+class Telling(threading.Condition):
+    """Counts who begins to wait."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        super().__init__(lock)
+        self.waits = threading.Semaphore(0)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.release()
+        return super().wait(timeout)
+
+
+def telling(commit: GroupCommit) -> Telling:
+    """Have the commit tell of everyone who begins to wait for another's sync."""
+    commit._ended = Telling(commit._lock)
+    return commit._ended
 
 
 def waiting(commit: GroupCommit, position: int, results: list[object]) -> threading.Thread:
@@ -52,14 +70,14 @@ def test_nothing_is_synced_twice() -> None:
 def test_all_who_come_during_a_sync_share_the_next_one() -> None:
     disk = SlowDisk()
     commit = GroupCommit(disk.sync)
+    waits = telling(commit).waits
     results: list[object] = []
     commit.appended = 1
     threads = [waiting(commit, 1, results)]
     assert disk.began.acquire(timeout=WAIT)
     commit.appended = 9
     threads += [waiting(commit, position, results) for position in range(2, 10)]
-    while commit._followers < 8:
-        pass  # until all eight wait; they can do nothing else
+    assert all(waits.acquire(timeout=WAIT) for _ in range(8))
     disk.let.release()
     assert disk.began.acquire(timeout=WAIT)
     disk.let.release()
@@ -95,6 +113,89 @@ def test_a_failed_sync_fails_all_and_is_never_tried_again() -> None:
         with pytest.raises(StorageFailed, match="Input/output error"):
             commit.wait_durable(3, WAIT)
     assert len(calls) == 1
+
+
+def test_a_failed_sync_fails_who_waits_for_it_and_who_comes_later() -> None:
+    disk = SlowDisk()
+
+    def sync() -> None:
+        disk.sync()
+        raise OSError(5, "Input/output error")
+
+    commit = GroupCommit(sync)
+    waits = telling(commit).waits
+    commit.appended = 4
+    results: list[object] = []
+    threads = [waiting(commit, 4, results)]
+    assert disk.began.acquire(timeout=WAIT)
+    threads += [waiting(commit, 4, results) for _ in range(3)]
+    assert all(waits.acquire(timeout=WAIT) for _ in range(3))
+    disk.let.release()
+    for thread in threads:
+        thread.join(WAIT)
+    threads.append(waiting(commit, 1, results))
+    threads[-1].join(WAIT)
+    assert [type(result) for result in results] == [StorageFailed] * 5
+    assert len({id(result) for result in results}) == 5  # or their tracebacks would grow together
+    assert disk.calls == 1
+
+
+def test_a_sync_that_fails_in_our_own_words_is_never_tried_again_either() -> None:
+    calls: list[int] = []
+
+    def sync() -> None:
+        calls.append(1)
+        raise StorageFailed("the directory: gone")
+
+    commit = GroupCommit(sync)
+    commit.appended = 3
+    for _ in range(3):
+        with pytest.raises(StorageFailed, match="the directory: gone"):
+            commit.wait_durable(3, WAIT)
+    assert len(calls) == 1
+
+
+def test_who_knows_of_a_position_before_its_writer_has_said_it_gets_it() -> None:
+    calls: list[int] = []
+    commit = GroupCommit(lambda: calls.append(1))
+    commit.appended = 3
+    commit.wait_durable(7, WAIT)
+    assert commit.durable == 7
+    commit.wait_durable(7, WAIT)
+    assert len(calls) == 1
+
+
+def test_eight_threads_need_far_fewer_syncs_than_they_make_waits() -> None:
+    threads, waits = 8, 50
+    changed = threading.Condition()
+    appended: list[float] = [0.0] * threads  # by each thread; infinite when it is done
+    position = 0
+
+    def sync() -> None:
+        # Slow: until everyone has appended something that is not durable yet.
+        with changed:
+            assert changed.wait_for(lambda: min(appended) > commit.durable, WAIT)
+
+    commit = GroupCommit(sync)
+
+    def body(number: int) -> None:
+        nonlocal position
+        for _ in range(waits):
+            with changed:
+                position += 1
+                mine = position
+                commit.appended = mine
+                appended[number] = mine
+                changed.notify_all()
+            commit.wait_durable(mine, WAIT)
+            assert commit.durable >= mine
+        with changed:
+            appended[number] = math.inf
+            changed.notify_all()
+
+    assert run_threads(threads, body) == []
+    assert commit.durable == threads * waits
+    assert commit.syncs <= threads * waits // 2
 
 
 def test_an_interrupted_leader_breaks_nothing() -> None:

@@ -1,0 +1,189 @@
+"""Ctrl-C at any moment: it is raised, and no turn stays taken, no thread of the pool is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from counting_actor import WAIT, Counter
+from pykka import ActorDeadError
+from pykka.messages import ProxyCall
+
+from octavo.actors.group_commit import GroupCommit
+from octavo.actors.runtime import Ref
+
+ROUNDS = 400
+SEED = 20
+ADD = ProxyCall(("add",), (), {})
+
+
+@pytest.fixture
+def ref() -> Iterator[Ref[Counter]]:
+    started = Counter.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def interrupted() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Calls something over and over until Ctrl-C comes, at a random moment, as the system sends
+    it."""
+    moments = random.Random(SEED)
+    print("seed", SEED)
+    earlier = signal.signal(signal.SIGALRM, signal.default_int_handler)
+
+    def repeat(action: Callable[[], object]) -> None:
+        while True:  # one that meets a callback of the interpreter is swallowed there
+            signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.0001, 0.0006))
+            for _ in range(4000):
+                action()
+
+    def run(action: Callable[[], object]) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            repeat(action)
+
+    yield run
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, earlier)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ref: ref.actor.add_inlined(),
+        lambda ref: ref.actor.add_inlined_shorter(),
+        lambda ref: ref.call(Counter.add),
+        lambda ref: ref.ask(ADD),
+    ],
+    ids=["inlined", "shorter", "call", "ask"],
+)
+def test_a_turn_that_is_interrupted_is_let_go(
+    ref: Ref[Counter],
+    interrupted: Callable[[Callable[[], object]], None],
+    ask: Callable[[Ref[Counter]], object],
+) -> None:
+    for _ in range(ROUNDS):
+        interrupted(lambda: ask(ref))
+        assert not ref.actor._turn.locked()
+        assert ref.actor.holder == 0
+        ref.actor.inside = False
+
+
+def test_a_wait_for_a_turn_that_is_interrupted_takes_no_turn(
+    ref: Ref[Counter], interrupted: Callable[[Callable[[], object]], None]
+) -> None:
+    stop = threading.Event()
+
+    def others() -> None:
+        while not stop.is_set():
+            ref.call(Counter.add)
+
+    thread = threading.Thread(target=others, daemon=True)
+    thread.start()
+    for _ in range(ROUNDS // 4):
+        interrupted(lambda: ref.call(Counter.total))
+    stop.set()
+    thread.join(WAIT)
+    assert not thread.is_alive()
+    assert not ref.actor._turn.locked()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_pool_goes_on_after_interrupts_of_tellers(
+    ref: Ref[Counter], interrupted: Callable[[Callable[[], object]], None]
+) -> None:
+    for _ in range(ROUNDS // 4):
+        interrupted(lambda: ref.send(Counter.total))
+    served = threading.Event()
+    ref.send(lambda _: served.set())
+    assert served.wait(WAIT)
+
+
+def test_an_interrupt_stops_no_other_actor(ref: Ref[Counter]) -> None:
+    def raising(counter: Counter) -> None:
+        raise KeyboardInterrupt
+
+    other = Counter.start()
+    with pytest.raises(KeyboardInterrupt):
+        ref.call(raising)
+    assert ref.call(Counter.add) == 1
+    assert other.call(Counter.add) == 1
+    other.stop()
+
+
+def test_a_leader_of_a_group_commit_that_is_interrupted_leads_no_more(
+    interrupted: Callable[[Callable[[], object]], None],
+) -> None:
+    commit = GroupCommit(lambda: None)
+
+    def append() -> None:
+        commit.appended += 1
+        commit.wait_durable(commit.appended, WAIT)
+
+    for _ in range(ROUNDS):
+        interrupted(append)
+        assert not commit._leading
+        assert commit.durable <= commit.appended + 1
+
+
+def forked(body: Callable[[], bool]) -> int:
+    """Exit code of a child that runs ``body``: 0 if that is true."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if body() else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_child_has_a_pool_of_its_own(ref: Ref[Counter]) -> None:
+    ref.send(Counter.add)
+    assert ref.call(Counter.total) == 1
+
+    def body() -> bool:
+        mine, served = Counter.start(), threading.Event()
+        mine.send(lambda _: served.set())
+        return served.wait(WAIT) and mine.call(Counter.add) == 1
+
+    assert forked(body) == 0
+
+
+def test_a_forked_childs_copies_of_actors_refuse_at_once(ref: Ref[Counter]) -> None:
+    entered, go = threading.Event(), threading.Event()
+    held = Counter.start()
+    held.send(Counter.hold, entered, go)  # the child has no thread that would end this turn
+    assert entered.wait(WAIT)
+
+    def refused(ask: Callable[[], object]) -> bool:
+        try:
+            ask()
+        except ActorDeadError as error:
+            return "forked" in str(error)
+        return False
+
+    def body() -> bool:
+        return (
+            all(
+                refused(ask)
+                for one in (ref, held)
+                for ask in (
+                    lambda one=one: one.call(Counter.add),
+                    lambda one=one: one.ask(ADD, block=False).get(timeout=WAIT),
+                    one.actor.add_inlined,
+                    one.actor.add_inlined_shorter,
+                )
+            )
+            and held.stop() is False
+        )
+
+    assert forked(body) == 0
+    go.set()
+    assert ref.call(Counter.add) == 1
+    assert held.call(Counter.add) == 1
+    held.stop()

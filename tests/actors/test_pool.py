@@ -1,0 +1,71 @@
+"""The pool that serves inboxes: few threads, and none for long without work."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from octavo.actors.pool import Pool
+
+WAIT = 10.0
+
+
+def threads_of(name: str) -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith(f"octavo-{name}-")]
+
+
+def test_there_are_never_more_threads_than_allowed() -> None:
+    pool, go, done = Pool(3, name="few"), threading.Event(), threading.Semaphore(0)
+
+    def work() -> None:
+        go.wait(WAIT)
+        done.release()
+
+    for _ in range(50):
+        pool.submit(work)
+    assert pool.threads == len(threads_of("few")) == 3
+    go.set()
+    assert all(done.acquire(timeout=WAIT) for _ in range(50))
+
+
+def test_a_thread_without_work_leaves() -> None:
+    pool, done = Pool(3, 0.01, "idle"), threading.Event()
+    pool.submit(done.set)
+    for thread in threads_of("idle"):
+        thread.join(WAIT)
+    assert done.is_set()
+    assert threads_of("idle") == []
+    assert pool.threads == 0
+
+
+def test_a_failing_piece_of_work_is_logged_and_costs_no_thread(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pool, done = Pool(1, name="failing"), threading.Event()
+
+    def work() -> None:
+        raise SystemExit("by mistake")
+
+    pool.submit(work)
+    pool.submit(done.set)
+    assert done.wait(WAIT)
+    assert "by mistake" in caplog.text
+
+
+def test_work_waits_where_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool, done = Pool(1, name="scarce"), threading.Semaphore(0)
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", start)
+        pool.submit(done.release)
+    assert pool.threads == 0
+    assert "can't start new thread" in caplog.text
+    pool.submit(done.release)
+    assert done.acquire(timeout=WAIT)
+    assert done.acquire(timeout=WAIT)
