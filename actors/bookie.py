@@ -230,7 +230,7 @@ class Bookie(TurnActor):
         self._pace()
 
     def _pace(self) -> None:
-        self.pause_seconds, puts = pace(*self.penciller.actor.backlog())
+        self.pause_seconds, puts = pace(*self.penciller.actor.backlog(), self.inker.backlog())
         self._attention = self.inker.last_sqn + puts
 
     def _wait_a_little(self) -> None:

@@ -274,8 +274,7 @@ class Inker(TurnActor):
     def _commit(self, manifest: JournalManifest) -> None:
         self.change_log.append(self.manifest.change_to(manifest))
         self.manifest = manifest
-        if self.change_log.snapshot_due:
-            self.change_log.snapshot(self.manifest.encode())
+        self.change_log.snapshot_if_due(manifest.encode)
 
     def roll(self) -> None:
         """Begin a new active file now, unless the active one is empty."""
@@ -338,18 +337,26 @@ class Inker(TurnActor):
         file = self.unsealed[0]
         file.actor_ref.send(JournalFile.seal, self.runner, self.actor_ref)
 
+    def backlog(self) -> int:
+        """Files that wait to be sealed, while that goes on. Where it cannot go on, for the
+        time being or at all, slowing the puts would bring nothing."""
+        return len(self.unsealed) if self._sealing else 0
+
     def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
         """A file was turned into stock CDB, durably: enter it in the manifest."""
         self._sealing = False
         if self.closing:
             return  # the next start finds the file under its sealed name
-        self.unsealed.remove(file)
         try:
             self._commit(self.manifest.edit((replace(entry, file=file),)))
+        except StorageFull as full:
+            log.warning("%s; %s is entered after the next roll", full, file.path)
+            return
         except OctavoError as error:
             # The file is found on disk at the next start; only what follows is refused.
             self.failed = error
             raise
+        self.unsealed.remove(file)
         self.seal_next()
 
     def sealing_failed(self, file: JournalFile, error: Exception) -> None:

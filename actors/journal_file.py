@@ -258,6 +258,7 @@ class JournalFile(TurnActor):
         """No record comes after this. Reads go on from a map of the file."""
         self.state = after(self.state, "roll", self.name)
         self.reading = (self._open_files.opened(self), self.offsets)
+        self._open_files.settle(self)
 
     def recovered(self, offsets: array[int]) -> None:
         """A file that a stopped process left behind: whole as far as ``offsets`` goes."""
@@ -369,6 +370,7 @@ class JournalFile(TurnActor):
         if not offsets:  # only a sealed file is without them
             offsets = self._sealed_offsets(mapped)
         self.reading = (mapped, offsets)
+        self._open_files.settle(self)
         return mapped, offsets
 
     def _sealed_offsets(self, mapped: mmap | bytes) -> Sequence[int]:
@@ -387,13 +389,15 @@ class JournalFile(TurnActor):
     def raw(self, relative: int) -> tuple[bytes | memoryview, int]:
         """(bytes of a record, its offset): at most one system call, no more than one copy."""
         mapped, offsets = self.reading
-        if mapped is None:
-            file = self.file
-            if file is not None and self.state is State.WRITING:
-                at = offsets[relative]
-                return file.pread(offsets[relative + 1] - at, at), at
-            mapped, offsets = self.ensure_open()
         try:
+            if mapped is None:
+                file = self.file
+                if file is not None and self.state is State.WRITING:
+                    if relative < 0:
+                        raise IndexError
+                    at = offsets[relative]
+                    return file.pread(offsets[relative + 1] - at, at), at
+                mapped, offsets = self.ensure_open()
             at = offsets[relative]
             end = offsets[relative + 1]
         except IndexError:

@@ -33,6 +33,7 @@ class LedgerFile(TurnActor):
         if sst is None:
             sst = Sst(self._open_files.opened(self), self.path)
             self.sst = sst
+            self._open_files.settle(self)
         return sst
 
     def map_now(self) -> mmap | bytes:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from mmap import mmap
 from typing import Protocol
 
-from octavo.files.errors import Closed
+from octavo.files.errors import OUT_OF_DESCRIPTORS, Closed
 
 
 class Mappable(Protocol):
@@ -35,15 +35,31 @@ class OpenFiles:
         """Map ``file`` and count it. One open, one mmap, one close. Raises Closed."""
         if self.closed:
             raise Closed("the store is closed")
-        mapped = file.map_now()
+        try:
+            mapped = file.map_now()
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                raise
+            # The process has none left, whoever took them: do with half of ours.
+            self._shrink(len(self._open) // 2)
+            mapped = file.map_now()
         with self._lock:
             self._open[file] = None
             self._open.move_to_end(file)
-            over = [self._open.popitem(last=False)[0] for _ in range(len(self._open) - self.limit)]
-        for old in over:
-            if old is not file:
-                old.forget_map()
+        if len(self._open) > self.limit:
+            self._shrink(self.limit)
         return mapped
+
+    def settle(self, file: Mappable) -> None:
+        """``file`` now keeps its map: not if it was let go of between opened() and here."""
+        if file not in self._open:
+            file.forget_map()
+
+    def _shrink(self, limit: int) -> None:
+        with self._lock:
+            over = [self._open.popitem(last=False)[0] for _ in range(len(self._open) - limit)]
+        for old in over:
+            old.forget_map()
 
     def dropped(self, file: Mappable) -> None:
         """``file`` no longer needs to be counted."""

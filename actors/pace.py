@@ -9,6 +9,7 @@ LOOK_EVERY = 256
 
 _TABLES_AT_EASE = 1
 _FILES_AT_EASE = 16
+_UNSEALED_AT_EASE = 16
 _LONGEST_SECONDS = 0.02
 
 
@@ -20,13 +21,16 @@ class Limits:
     push_bytes: int
 
 
-def pace(waiting_tables: int, level_zero_files: int) -> tuple[float, int]:
+def pace(
+    waiting_tables: int, level_zero_files: int, waiting_to_be_sealed: int = 0
+) -> tuple[float, int]:
     """(seconds to pause, puts until the next pause) for a backlog; no pause while it is small.
 
-    The pause grows, and the stretch of puts shrinks, with the square of the lag.
+    The pause grows, and the stretch of puts shrinks, with the square of the lag. Journal files
+    that wait to be sealed count because each holds two descriptors, and a close seals them all.
     """
-    lag = max(waiting_tables - _TABLES_AT_EASE, 0) + 0.25 * max(
-        level_zero_files - _FILES_AT_EASE, 0
+    lag = max(waiting_tables - _TABLES_AT_EASE, 0) + 0.25 * (
+        max(level_zero_files - _FILES_AT_EASE, 0) + max(waiting_to_be_sealed - _UNSEALED_AT_EASE, 0)
     )
     if lag <= 0:
         return 0.0, LOOK_EVERY

@@ -13,7 +13,7 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import TurnActor
 from octavo.files.disk import Disk
-from octavo.files.errors import Corruption, OctavoError
+from octavo.files.errors import Corruption, OctavoError, StorageFull
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -221,8 +221,9 @@ class Penciller(TurnActor):
         try:
             self.change_log.append(self.manifest.encode_change(added, removed, upto))
             self.manifest = manifest
-            if self.change_log.snapshot_due:
-                self.change_log.snapshot(manifest.encode())
+            self.change_log.snapshot_if_due(manifest.encode)
+        except StorageFull:
+            raise  # nothing changed: the clerk tries again when there is room
         except OctavoError as error:
             self.failed = error
             raise

@@ -389,6 +389,7 @@ def forked(running: Running) -> None:
     Takes no lock (another thread may have held it when the fork came) and closes no descriptor
     that the parent shares in effect: only the child's lock, which is the parent's, is left alone.
     """
+    running.runner.forked()
     bookie, inker = running.bookie.actor, running.inker.actor
     bookie.closed = True
     inker.closing = True

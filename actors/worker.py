@@ -11,6 +11,7 @@ from typing import Any
 
 from octavo.files import errors, worker
 from octavo.files.disk import Disk, RealDisk
+from octavo.files.open_file import lead_nowhere
 
 log = logging.getLogger("octavo.worker")
 
@@ -57,6 +58,19 @@ class JobRunner:
             process, self._process = self._process, None
             if process is not None:
                 _end(process)
+
+    def forked(self) -> None:
+        """In a forked child: give up its copies of the pipes, or the worker would not see that
+        the store's process is gone. Takes no lock; the numbers stay taken, so that a late
+        flush or close of the copies goes nowhere."""
+        process, self._process = self._process, None
+        self._closed = True
+        if process is None:
+            return
+        process.returncode = 0  # it is no child of this process: never waited for
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None and not pipe.closed:
+                lead_nowhere(pipe.fileno())
 
     def _started(self) -> subprocess.Popen[bytes] | None:
         if self._process is not None and self._process.poll() is None:

@@ -91,10 +91,13 @@ class StorageFull(OctavoError):  # noqa: N818
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
     """What an I/O error on the write path means for a store: no room for now, or poisoned."""
     if error.errno in _NO_ROOM:
         return StorageFull(f"{what}: {error}; free some space")
+    if error.errno in OUT_OF_DESCRIPTORS:
+        return StorageFull(f"{what}: {error}; close some files, or raise the limit")
     return StorageFailed(f"{what}: {error}; close the store and reopen it")

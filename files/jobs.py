@@ -56,8 +56,15 @@ def seal(
     """
     front, back = cdb_seal.sealing(offsets, seed, first_ms, last_ms)
     records_end = int.from_bytes(offsets[-4:], "little")
-    path = f"{directory}/{name}"
-    file = disk.reopen(path, records_end)
+    path, sealed = f"{directory}/{name}", f"{directory}/{sealed_name}"
+    try:
+        file = disk.reopen(path, records_end)
+    except FileNotFoundError:
+        if not disk.exists(sealed):
+            raise
+        # A worker that did all this was killed before it could say so.
+        disk.sync_dir(directory)
+        return {"bytes": disk.size(sealed)}
     try:
         file.write_all(back)
         file.sync()
@@ -65,7 +72,7 @@ def seal(
         file.sync()
     finally:
         file.close()
-    disk.rename(path, f"{directory}/{sealed_name}")
+    disk.rename(path, sealed)
     disk.sync_dir(directory)
     return {"bytes": records_end + len(back)}
 

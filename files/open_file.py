@@ -130,6 +130,13 @@ def open_regular(path: str, flags: int) -> int:
     raise _not_a_file(path, "FIFO" if stat.S_ISFIFO(mode) else "device")
 
 
+def lead_nowhere(fd: int) -> None:
+    """Give up what a descriptor leads to. Its number stays taken, as if of /dev/null."""
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(nowhere, fd, inheritable=False)
+    os.close(nowhere)
+
+
 def _not_a_file(path: str, found: str) -> Corruption:
     return Corruption(path, 0, "not a file", expected="regular file", found=found)
 

@@ -18,7 +18,7 @@ How files look is in log_file.py, what is believed when they are read again in l
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
@@ -30,6 +30,7 @@ from octavo.files.errors import (
     Misuse,
     OctavoError,
     StorageFailed,
+    StorageFull,
     storage_error,
 )
 from octavo.manifest.log_file import (
@@ -230,6 +231,15 @@ class ChangeLog:
             if isinstance(error, OSError):
                 _raise(error, f"{self.directory}: the snapshot cannot be written")
             raise
+
+    def snapshot_if_due(self, encoded: Callable[[], bytes]) -> None:
+        """Write the whole value if that is worth it. Where there is no room it is put off; other
+        errors as ``snapshot``."""
+        if self.snapshot_due:
+            try:
+                self.snapshot(encoded())
+            except StorageFull as full:
+                log.warning("%s; the log goes on without a new snapshot", full)
 
     def close(self) -> None:
         """Sync what is not durable and let go of the file. Idempotent. Raises as ``append``."""
