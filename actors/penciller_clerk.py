@@ -106,11 +106,11 @@ class PencillerClerk(TurnActor):
         inker.make_durable(task.upto, self.DEADLINE_SECONDS)
         stem = self.penciller.call(Penciller.next_stem)
         for attempt in range(_ATTEMPTS):
-            parts, blobs = stretches(inker.view, task.since, task.upto)
+            parts, offsets = stretches(inker.view, task.since, task.upto)
             try:
                 result = self.runner.run(
                     "level_zero",
-                    *blobs,
+                    offsets,
                     journal=inker.directory,
                     ledger=self.penciller.actor.directory,
                     stem=f"{stem}-{attempt}",
@@ -165,8 +165,8 @@ class PencillerClerk(TurnActor):
         raise StorageFailed("no attempt to merge was made")
 
 
-def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """(files and first relative numbers, offsets) of the records (since, upto]."""
+def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, Any]], bytes]:
+    """What jobs.level_zero takes of the records (since, upto]: (parts, offsets)."""
     parts, blobs = [], []
     first = max(bisect_right(view.bases, since + 1) - 1, 0)
     for file in view.files[first:]:
@@ -179,7 +179,15 @@ def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, 
         high = min(upto + 1 - file.base, len(offsets) - 1)
         if low >= high:
             continue
-        parts.append({"name": file.name, "seed": file.seed, "base_sqn": file.base, "first": low})
+        parts.append(
+            {
+                "name": file.name,
+                "seed": file.seed,
+                "base_sqn": file.base,
+                "first": low,
+                "count": high - low,
+            }
+        )
         stretch = cast("array[int] | memoryview", offsets[low : high + 1])
         blobs.append(stretch.tobytes())
-    return parts, blobs
+    return parts, b"".join(blobs)

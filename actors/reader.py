@@ -102,8 +102,8 @@ class Reader:
                 file = files[bisect_right(bases, sqn) - 1]
                 mapped, offsets = file.reading
                 relative = sqn - file.base
-                if mapped is None:
-                    data, at = file.raw(relative)
+                if mapped is None or relative < 0:  # below the first file: file_of says so
+                    data, at = self.view.journal.file_of(sqn).raw(relative)
                 else:
                     try:
                         at = offsets[relative]

@@ -89,7 +89,8 @@ def _journal_file(disk: Disk, path: str) -> mmap | bytes:
 
 def level_zero(
     disk: Disk,
-    *offsets: bytes,
+    offsets: bytes,
+    *,
     journal: str,
     ledger: str,
     stem: str,
@@ -99,17 +100,20 @@ def level_zero(
 ) -> dict[str, Any]:
     """One sorted run out of stretches of journal files, as new ledger files.
 
-    Part i (``name``, ``seed``, ``base_sqn``, ``first``) is the records of a file from the
-    relative number ``first`` on; ``offsets[i]`` are theirs: native u32, one more than records.
+    A part (``name``, ``seed``, ``base_sqn``, ``first``, ``count``) is ``count`` records of a file
+    from the relative number ``first`` on; ``offsets`` has theirs, part after part: native u32,
+    one more than records.
     The result's ``damaged`` says which records were stepped over.
     """
     columns: list[Rows] = []
     damaged: list[str] = []
-    for part, table in zip(parts, offsets, strict=True):
+    tables = np.frombuffer(offsets, dtype=np.uint32)
+    at = 0
+    for part in parts:
+        table = tables[at : at + part["count"] + 1]
+        at += len(table)
         buffer = _journal_file(disk, f"{journal}/{part['name']}")
-        columns += _rows_of(
-            memoryview(buffer), np.frombuffer(table, dtype=np.uint32), part, damaged
-        )
+        columns += _rows_of(memoryview(buffer), table, part, damaged)
     rows = merge.sort_rows(journal_rows.concatenated(columns))
     found = merge.write_rows(
         disk, ledger, _names(stem), rows, max_rows=max_rows, max_bytes=max_bytes

@@ -19,8 +19,8 @@ from octavo.files import errors
 
 _COUNTS = struct.Struct("<II")
 _MAX_HEAD = 64 << 20
-_MAX_BLOB = 64 << 20
-_MAX_BLOBS = 4096
+_MAX_BLOB = 1 << 30  # offsets of a quarter of a billion records
+_MAX_BLOBS = 16
 
 
 class Disconnected(Exception):  # noqa: N818 - internal: the other side is gone

@@ -335,6 +335,28 @@ def test_a_missing_journal_file_and_no_ledger(images: Images, tmp_path: Path) ->
     assert found.right > len(images.known.versions) // 3
 
 
+def test_the_first_journal_file_and_every_manifest_of_it_missing(tmp_path: Path) -> None:
+    # Nothing is left that knows the file; the ledger still names its sqns.
+    store = opened(tmp_path / "live")
+    store.put("k", b"of the missing file")
+    store._inker.roll()
+    store.put("kept", b"x")
+    flush(store)
+    image = killed(store, tmp_path / "image")
+    store.close()
+    shutil.rmtree(image / "journal/manifest")
+    sorted((image / "journal").glob("*.cdb"))[0].unlink()
+    with no_hang(), opened(image) as again, again.snapshot() as snap:
+        for source in (again, snap):
+            with pytest.raises(octavo.Corruption, match=r"no journal file|file is missing"):
+                source.get("k")
+        for i in range(6):
+            again.put("k", b"newer %d" % i)
+        with pytest.raises(octavo.Corruption, match=r"no journal file|file is missing"):
+            list(snap.items())
+        assert dict(again.items()) == {b"k": b"newer 5", b"kept": b"x"}
+
+
 def test_files_that_go_missing_while_the_store_is_open_are_named(
     images: Images, tmp_path: Path
 ) -> None:

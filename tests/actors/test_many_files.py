@@ -1,0 +1,27 @@
+"""A store of thousands of files: few threads, few descriptors, every value."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import octavo
+
+FILES = 5000
+OPEN_FILES = 64
+
+
+def test_a_store_of_five_thousand_files_needs_few_threads_and_descriptors(tmp_path: Path) -> None:
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    with octavo.open(tmp_path / "s", worker=False, max_open_files=OPEN_FILES) as store:
+        for i in range(FILES):
+            store.put(b"k%d" % i, b"v%d" % i)
+            store._inker.roll()
+    with octavo.open(tmp_path / "s", max_open_files=OPEN_FILES) as store:
+        assert store.stats()["journal"]["files"] >= FILES
+        assert store.get_many(b"k%d" % i for i in range(FILES)) == [
+            b"v%d" % i for i in range(FILES)
+        ]
+        assert threading.active_count() - threads < 20
+        assert len(os.listdir("/proc/self/fd")) - descriptors <= OPEN_FILES + 20
