@@ -6,15 +6,16 @@ import logging
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from pykka import ActorDeadError
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.inker import RESUME_BELOW_BYTES, Inker, Operation
+from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.memory_table import MemoryTable
+from octavo.actors.operation import IndexEdit, Operation, resolved
 from octavo.actors.pace import LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
@@ -31,7 +32,6 @@ log = logging.getLogger("octavo.bookie")
 
 T = TypeVar("T")
 PUT = record.PUT
-DELETE = record.DELETE
 _LOW_32 = 0xFFFFFFFF
 
 
@@ -153,11 +153,13 @@ class Bookie(TurnActor):
         *,
         atomic: bool,
         conditions: Sequence[tuple[int, int]] = (),
+        edits: Mapping[int, IndexEdit] | None = None,
     ) -> tuple[int, int]:
         """Several operations in one write of the journal; (first sqn, last sqn).
 
         ``conditions``: (index, sqn that the key's live version must have, 0 for absent); if one
-        fails, Conflict is raised and nothing is written. ``atomic`` as Inker.append_group.
+        fails, Conflict is raised and nothing is written. ``edits``: what the operation of that
+        index changes in its key's index entries. ``atomic`` as Inker.append_group.
         """
         self.enter()
         try:
@@ -165,18 +167,15 @@ class Bookie(TurnActor):
                 raise Closed("the store is closed")
             for index, expected in conditions:
                 self._check(ledger_keys[index], operations[index][3], expected)
-            table = self.view.recent
-            if table.newest_pin >= 0:
-                for ledger_key in ledger_keys:
-                    table.keep(ledger_key)
+            if edits:
+                operations = resolved(operations, ledger_keys, edits, self._index_of)
             try:
                 first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
-                rows = self.view.recent.rows
-                sqn = first
-                for operation, ledger_key in zip(operations, ledger_keys, strict=True):
-                    plain = operation[0] == PUT and not operation[5]
-                    rows[ledger_key] = sqn if plain else -sqn
-                    sqn += 1
+                table = self.view.recent
+                for sqn, (operation, ledger_key) in enumerate(
+                    zip(operations, ledger_keys, strict=True), first
+                ):
+                    table.enter(ledger_key, sqn, operation)
                 self._applied = last
             except BaseException:
                 self._catch_up()
@@ -201,14 +200,20 @@ class Bookie(TurnActor):
                 found=found,
             )
 
+    def _index_of(self, ledger_key: bytes) -> bytes:
+        """The packed index entries of a key's live version."""
+        head = self.view.head(ledger_key, self.inker.last_sqn, self.clock_ms())
+        if head is None:
+            return b""
+        return self.view.journal.file_of(head.sqn).header(head.sqn).index_changes
+
     def _catch_up(self) -> None:
         """A write was interrupted: take into memory whatever the journal did accept."""
         table = self.view.recent
         for sqn in range(self._applied + 1, self.inker.last_sqn + 1):
             header = self.inker.view.file_of(sqn).header(sqn)
             key = keys_of.prefix(header.tag, header.bucket) + header.key
-            table.keep(key)
-            table.rows[key] = sqn if header.kind == PUT and not header.expiry_ms else -sqn
+            table.enter(key, sqn, header)
             self._applied = sqn
             self.cache.discard(key)
 

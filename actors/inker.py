@@ -12,6 +12,7 @@ import lz4.block
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.open_files import OpenFiles
+from octavo.actors.operation import Operation
 from octavo.actors.runtime import TurnActor
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner
@@ -35,10 +36,6 @@ RESUME_BELOW_BYTES = 4 << 20
 """An active file that is smaller when the store closes is gone on with at the next start."""
 
 _PATIENCE = 16
-
-
-Operation = tuple[int, int, bytes, bytes, bytes, int, bytes]
-"""(kind, tag, bucket, key, value, expiry ms or 0, metadata): what one record says."""
 
 
 class Inker(TurnActor):
@@ -102,7 +99,7 @@ class Inker(TurnActor):
             active = self.active
             if active is None or len(value) >= COMPRESS_FROM_BYTES:
                 return self._append_group(
-                    ((kind, tag, bucket, key, value, 0, b""),), time_ms, False
+                    (Operation(kind, tag, bucket, key, value),), time_ms, False
                 )[0]
             sqn = active.base + active.append(kind, tag, bucket, key, value, time_ms)
             if sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
@@ -123,7 +120,7 @@ class Inker(TurnActor):
             active = self.active
             if active is None or self._crowded(active, pairs):
                 return self._append_group(
-                    [(record.PUT, tag, bucket, key, value, 0, b"") for key, value in pairs],
+                    [Operation(record.PUT, tag, bucket, key, value) for key, value in pairs],
                     time_ms,
                     False,
                 )
@@ -166,7 +163,7 @@ class Inker(TurnActor):
             raise Closed("the store is closed")
         raw = [self._compressed(operation[4]) for operation in operations]
         room = sum(
-            len(operation[2]) + len(operation[3]) + len(operation[6]) + len(stored) + 96
+            sum(map(len, operation[2:4])) + sum(map(len, operation[6:])) + len(stored) + 96
             for operation, (stored, _) in zip(operations, raw, strict=True)
         )
         if (
@@ -184,7 +181,7 @@ class Inker(TurnActor):
         for number, (operation, (stored, raw_bytes)) in enumerate(
             zip(operations, raw, strict=True)
         ):
-            kind, tag, bucket, key, _, expiry_ms, metadata = operation
+            kind, tag, bucket, key, _, expiry_ms, metadata, index = operation
             data = record.encode(
                 relative + number,
                 active.seed ^ at,
@@ -196,6 +193,7 @@ class Inker(TurnActor):
                 time_ms,
                 expiry_ms=expiry_ms,
                 metadata=metadata,
+                index=index,
                 raw_bytes=raw_bytes,
                 batch=(number, len(operations)) if atomic else None,
             )

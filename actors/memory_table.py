@@ -9,8 +9,29 @@ One thread at a time writes (in the Bookie's turn); any thread reads single keys
 from __future__ import annotations
 
 from itertools import islice
+from typing import Protocol
 
 from sortedcontainers import SortedList
+
+from octavo.files import index_terms
+from octavo.files.record import KEY_DELTA, PUT
+
+
+class Change(Protocol):
+    """What a table takes in of an operation, or of a journal record that is read again."""
+
+    @property
+    def kind(self) -> int: ...
+    @property
+    def tag(self) -> int: ...
+    @property
+    def bucket(self) -> bytes: ...
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def expiry_ms(self) -> int: ...
+    @property
+    def index_changes(self) -> bytes: ...
 
 
 class MemoryTable:
@@ -36,6 +57,22 @@ class MemoryTable:
         entry = self.rows.get(ledger_key)
         if entry is not None and abs(entry) <= self.newest_pin:
             self.older.setdefault(ledger_key, []).append(entry)
+
+    def enter(self, ledger_key: bytes, sqn: int, change: Change) -> None:
+        """Take in an operation and its index entries; versions that a pin needs stay findable."""
+        if change.kind == KEY_DELTA:
+            return
+        entry = sqn if change.kind == PUT and not change.expiry_ms else -sqn
+        if self.newest_pin >= 0:
+            self.keep(ledger_key)
+        self.rows[ledger_key] = entry
+        if change.index_changes:
+            for key in index_terms.ledger_keys(
+                change.tag, change.bucket, change.key, change.index_changes
+            ):
+                if self.newest_pin >= 0:
+                    self.keep(key)
+                self.rows[key] = entry
 
     def pin(self, reader: int, upper: int) -> None:
         """Bind a reader to the versions at or below ``upper``. In the Bookie's turn. O(1)."""

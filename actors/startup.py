@@ -30,7 +30,7 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
-from octavo.files import ledger_key, record
+from octavo.files import ledger_key
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Closed, Corruption
 from octavo.manifest import change_log
@@ -326,7 +326,6 @@ class _Opening:
     def _replay(self, tails: recovery.Found, persisted: int) -> MemoryTable:
         """Memory as it was: the records of unsealed files that the ledger does not have."""
         table = MemoryTable(persisted)
-        rows = table.rows
         prefixes: dict[tuple[int, bytes], bytes] = {}
         for tail in tails.tails:
             for sqn, head in tail.changes:
@@ -334,8 +333,7 @@ class _Opening:
                 prefix = prefixes.get(bucket)
                 if prefix is None:
                     prefix = prefixes[bucket] = ledger_key.prefix(*bucket)
-                plain = head.kind == record.PUT and not head.expiry_ms
-                rows[prefix + head.key] = sqn if plain else -sqn
+                table.enter(prefix + head.key, sqn, head)
                 self.replayed += 1
             tail.changes.clear()
         return table

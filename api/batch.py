@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from types import TracebackType
 
-from octavo.actors.inker import Operation
+from octavo.actors.operation import Operation
 from octavo.actors.startup import Running
 from octavo.arguments import (
     Key,
@@ -61,7 +61,7 @@ class Batch:
         name = to_bucket(bucket)
         expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.clock_ms())
         self._add(
-            (
+            Operation(
                 PUT,
                 STANDARD,
                 name,
@@ -76,7 +76,7 @@ class Batch:
     def delete(self, bucket: Key, key: Key, *, if_sqn: int | None = None) -> None:
         """As Bucket.delete. Raises Misuse."""
         name = to_bucket(bucket)
-        self._add((DELETE, STANDARD, name, to_key(key, name), b"", 0, b""), if_sqn)
+        self._add(Operation(DELETE, STANDARD, name, to_key(key, name), b""), if_sqn)
 
     def _add(self, operation: Operation, if_sqn: int | None) -> None:
         if self._done:

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from octavo.actors.operation import Operation
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
 from octavo.actors.view import Head
@@ -81,7 +82,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             sqn = self._bookie.put(self._prefix + key, STANDARD, self._name, key, value)
         else:
             whole = to_key(key, self._name)
-            operation = (
+            operation = Operation(
                 PUT,
                 STANDARD,
                 self._name,
@@ -104,7 +105,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         durable = to_sync(sync)
         conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
         sqn, _ = self._bookie.write(
-            ((DELETE, STANDARD, self._name, whole, b"", 0, b""),),
+            (Operation(DELETE, STANDARD, self._name, whole, b""),),
             (self._prefix + whole,),
             atomic=False,
             conditions=conditions,

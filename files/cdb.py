@@ -233,6 +233,7 @@ class Scanned(NamedTuple):
     key: bytes
     expiry_ms: int
     batch: tuple[int, int] | None
+    index_changes: bytes = b""
 
 
 def scan(
@@ -319,4 +320,5 @@ def _scan_one(
         head.key,
         head.expiry_ms,
         head.batch,
+        head.index_changes,
     ), stop

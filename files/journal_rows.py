@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import ledger_key, record
+from octavo.files import index_terms, ledger_key, record
+from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
@@ -106,15 +108,46 @@ def _joined(parts: Sequence[tuple[Bytes, Ints, Ints]]) -> ByteColumn:
     return ByteColumn(out, offsets)
 
 
-def rows_of(
+@dataclass(slots=True)
+class Headers:
+    """What a stretch of journal records says, values apart: one array element a record.
+
+    Positions are in ``raw``, which is the file (with a few zero bytes behind it, where a record
+    ends with it). All header checksums were verified.
+    """
+
+    raw: Bytes
+    relative: Ints  # sequence numbers relative to the file's base, ascending
+    start: Ints
+    kinds: Bytes
+    tags: Bytes
+    flags: Bytes
+    times: npt.NDArray[np.uint64]
+    expiries: npt.NDArray[np.uint64]  # 0: never
+    bucket_at: Ints
+    bucket_bytes: Ints
+    key_at: Ints
+    key_bytes: Ints
+    meta_at: Ints
+    meta_bytes: Ints
+    index_at: Ints
+    index_bytes: Ints
+    head_end: Ints  # where the two sums begin
+    stored: Ints  # bytes of the value as it stands
+    sizes: npt.NDArray[np.uint32]  # bytes of the value as the user gave it
+
+    def __len__(self) -> int:
+        return len(self.relative)
+
+
+def headers_of(
     buffer: bytes | memoryview,
     offsets: npt.NDArray[np.uint32],
     first: int,
     seed: int,
-    base_sqn: int,
     file: str,
-) -> Rows:
-    """Rows of the records whose offsets are given, in their order; the first of them has the
+) -> Headers:
+    """Headers of the records whose offsets are given, in their order; the first of them has the
     relative number ``first``.
 
     Record ``first + i`` begins at ``offsets[i]``; empty ranges are left out. Header checksums are
@@ -148,34 +181,149 @@ def rows_of(
     sub_len = _optional(raw, at, flags, record.SUB_KEY, "<u2", 2).astype(np.int64)
     key_at = at + bucket_len
     meta_at = key_at + key_len + sub_len
-    head_end = meta_at + meta_len + index_len
+    index_at = meta_at + meta_len
+    head_end = index_at + index_len
     stored = start + 16 + data_len - head_end - record.SUMS_BYTES
     if len(start) and (int(stored.min()) < 0 or bool((head_end + 8 > limit).any())):
         raise Corruption(file, int(start[0]), "journal record: lengths do not fit")
     _check_headers(view, raw, start, head_end, seed, file)
     sizes = np.where(flags & record.LZ4, raw_len, stored.astype(np.uint64)).astype(np.uint32)
-    deleted = kinds == record.DELETE
-    row_flags = np.where(deleted, TOMBSTONE, 0).astype(np.uint8)
-    row_flags[expiries > 0] |= EXPIRES
-    prefixes, which = _prefixes(raw, at, bucket_len, tags)
+    return Headers(
+        raw,
+        relative,
+        start,
+        kinds,
+        tags,
+        flags,
+        times,
+        expiries,
+        at,
+        bucket_len,
+        key_at,
+        key_len,
+        meta_at,
+        meta_len,
+        index_at,
+        index_len,
+        head_end,
+        stored,
+        sizes,
+    )
+
+
+def object_rows(head: Headers, base_sqn: int) -> Rows:
+    """The ledger row of each record, in their order: of its key, key deltas included."""
+    row_flags = np.where(head.kinds == record.DELETE, TOMBSTONE, 0).astype(np.uint8)
+    row_flags[head.expiries > 0] |= EXPIRES
+    prefixes, which = _prefixes(head.raw, head.bucket_at, head.bucket_bytes, head.tags)
     prefix_blob = np.frombuffer(b"".join(prefixes), dtype=np.uint8)
     prefix_len = np.array([len(p) for p in prefixes], dtype=np.int64)
     prefix_at = np.cumsum(prefix_len) - prefix_len
     keys = (
-        _joined([(prefix_blob, prefix_at[which], prefix_len[which]), (raw, key_at, key_len)])
-        if len(start)
+        _joined(
+            [
+                (prefix_blob, prefix_at[which], prefix_len[which]),
+                (head.raw, head.key_at, head.key_bytes),
+            ]
+        )
+        if len(head)
         else ByteColumn(np.empty(0, np.uint8), np.zeros(1, np.int64))
     )
     return Rows(
         keys=keys,
         hashes=hash_column(keys),
-        sqns=(relative + base_sqn).astype(np.uint64),
+        sqns=(head.relative + base_sqn).astype(np.uint64),
         flags=row_flags,
-        sizes=sizes,
-        times=times,
-        expiries=expiries if bool((expiries > 0).any()) else None,
-        metas=_joined([(raw, meta_at, meta_len)]) if bool((meta_len > 0).any()) else None,
+        sizes=head.sizes,
+        times=head.times,
+        expiries=head.expiries if bool((head.expiries > 0).any()) else None,
+        metas=(
+            _joined([(head.raw, head.meta_at, head.meta_bytes)])
+            if bool((head.meta_bytes > 0).any())
+            else None
+        ),
     )
+
+
+def index_rows(head: Headers, base_sqn: int, file: str) -> Rows | None:
+    """The rows of the records' index entries; None if there are none. Raises Corruption."""
+    indexed = np.flatnonzero((head.index_bytes > 0) & (head.kinds == record.PUT)).tolist()
+    if not indexed:
+        return None
+    keys: list[bytes] = []
+    counts = []
+    for row in indexed:
+        bucket, key, index = (
+            head.raw[at : at + size].tobytes()
+            for at, size in (
+                (int(head.bucket_at[row]), int(head.bucket_bytes[row])),
+                (int(head.key_at[row]), int(head.key_bytes[row])),
+                (int(head.index_at[row]), int(head.index_bytes[row])),
+            )
+        )
+        try:
+            found = index_terms.ledger_keys(int(head.tags[row]), bucket, key, index)
+        except ValueError as wrong:
+            raise Corruption(file, int(head.index_at[row]), f"journal record: {wrong}") from None
+        keys += found
+        counts.append(len(found))
+    of = np.repeat(np.array(indexed, dtype=np.int64), counts)
+    column = column_of(keys)
+    expiries = head.expiries[of]
+    return Rows(
+        keys=column,
+        hashes=hash_column(column),
+        sqns=(head.relative[of] + base_sqn).astype(np.uint64),
+        flags=np.where(expiries > 0, EXPIRES, 0).astype(np.uint8),
+        sizes=np.zeros(len(of), np.uint32),
+        times=head.times[of],
+        expiries=expiries if bool((expiries > 0).any()) else None,
+    )
+
+
+def column_of(strings: Sequence[bytes]) -> ByteColumn:
+    """The column of these byte strings."""
+    offsets = np.zeros(len(strings) + 1, dtype=np.int64)
+    np.cumsum([len(string) for string in strings], out=offsets[1:])
+    return ByteColumn(np.frombuffer(b"".join(strings), dtype=np.uint8), offsets)
+
+
+def rows_of(
+    buffer: bytes | memoryview,
+    offsets: npt.NDArray[np.uint32],
+    first: int,
+    seed: int,
+    base_sqn: int,
+    file: str,
+) -> Rows:
+    """What the ledger is to hold of a stretch of records: a row for each put and delete, and
+    one for each index entry. Arguments and errors as ``headers_of``."""
+    head = headers_of(buffer, offsets, first, seed, file)
+    rows = object_rows(head, base_sqn)
+    deltas = head.kinds == record.KEY_DELTA
+    if bool(deltas.any()):
+        rows = taken(rows, np.flatnonzero(~deltas))
+    entries = index_rows(head, base_sqn, file)
+    return rows if entries is None else concatenated([rows, entries])
+
+
+def taken(rows: Rows, which: Ints) -> Rows:
+    """The rows of these numbers, in this order."""
+    return Rows(
+        keys=_picked(rows.keys, which),
+        hashes=rows.hashes[which],
+        sqns=rows.sqns[which],
+        flags=rows.flags[which],
+        sizes=rows.sizes[which],
+        times=rows.times[which],
+        expiries=None if rows.expiries is None else rows.expiries[which],
+        metas=None if rows.metas is None else _picked(rows.metas, which),
+    )
+
+
+def _picked(column: ByteColumn, which: Ints) -> ByteColumn:
+    starts = column.offsets[:-1][which]
+    return gather(column.blob, starts, column.offsets[1:][which] - starts)
 
 
 def concatenated(parts: Sequence[Rows]) -> Rows:

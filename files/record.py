@@ -45,7 +45,7 @@ VERSION = 1
 # kinds
 PUT = 1
 DELETE = 2
-KEY_DELTA = 3  # reserved: what compaction retains of a superseded put
+KEY_DELTA = 3  # what compaction retains of a superseded put: all but its value
 COMMIT_CONTEXT = 4  # reserved: replication
 SEGMENT_APPEND = 5  # reserved: long-term storage
 
@@ -241,10 +241,10 @@ def parse_header(buffer: bytes | memoryview, check: int, available: int) -> Head
     h = xxh3(buffer[:end], check)
     if h & LOW_32 != head_sum:
         raise NotARecord("header checksum")
-    if version != VERSION or kind not in (PUT, DELETE) or flags & ~_KNOWN_FLAGS:
+    if version != VERSION or not PUT <= kind <= KEY_DELTA or flags & ~_KNOWN_FLAGS:
         raise UnsupportedFormat(
             f"journal record of version {version}, kind {kind}, flags {flags:#x}: "
-            f"this release knows version {VERSION}, kinds {PUT} and {DELETE}; "
+            f"this release knows version {VERSION}, kinds {PUT} to {KEY_DELTA}; "
             "open the store with the release that wrote it"
         )
     p = at + blen

@@ -1,0 +1,77 @@
+"""What one journal record is to say, on its way from the caller to the Inker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from octavo.files import index_terms
+from octavo.files.errors import Misuse
+from octavo.files.record import MAX_INDEX_BYTES
+
+
+class Operation(NamedTuple):
+    """One put or delete."""
+
+    kind: int
+    tag: int
+    bucket: bytes
+    key: bytes
+    value: bytes
+    expiry_ms: int = 0
+    """0: never."""
+    metadata: bytes = b""
+    index_changes: bytes = b""
+    """The object's whole set of index entries: see index_terms.packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEdit:
+    """Entries that a put adds to those of the version it replaces, and takes from them. Parts
+    as index_terms has them; a part of ``removed`` takes every entry that begins with it."""
+
+    added: tuple[bytes, ...]
+    removed: tuple[bytes, ...]
+
+
+def resolved(
+    operations: Sequence[Operation],
+    ledger_keys: Sequence[bytes],
+    edits: Mapping[int, IndexEdit],
+    current: Callable[[bytes], bytes],
+) -> list[Operation]:
+    """The operations with the whole sets of entries that their edits lead to.
+
+    ``current`` gives the packed entries of a ledger key's live version; an earlier operation of
+    the same key in ``operations`` counts before it. Raises Misuse.
+    """
+    out = list(operations)
+    edited = {ledger_keys[at] for at in edits}
+    latest: dict[bytes, bytes] = {}
+    for at, (operation, ledger_key) in enumerate(zip(operations, ledger_keys, strict=True)):
+        edit = edits.get(at)
+        if edit is not None:
+            before = latest[ledger_key] if ledger_key in latest else current(ledger_key)
+            parts = {
+                part
+                for part in index_terms.unpacked(before)
+                if not any(part.startswith(gone) for gone in edit.removed)
+            }
+            parts.update(edit.added)
+            out[at] = operation._replace(index_changes=packed_index(parts))
+        if ledger_key in edited:
+            latest[ledger_key] = out[at].index_changes
+    return out
+
+
+def packed_index(parts: Collection[bytes]) -> bytes:
+    """A set of entry parts as a record carries it. Raises Misuse if it is too large."""
+    if len(parts) > index_terms.MAX_ENTRIES:
+        raise Misuse(
+            f"index has {len(parts)} entries: at most {index_terms.MAX_ENTRIES} a key are allowed"
+        )
+    packed = index_terms.packed(parts)
+    if len(packed) > MAX_INDEX_BYTES:
+        raise Misuse(f"index of {len(packed)} bytes: at most {MAX_INDEX_BYTES} a key are allowed")
+    return packed
