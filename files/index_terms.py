@@ -122,7 +122,7 @@ def object_of(user_key: bytes) -> tuple[int, bytes]:
 
 def packed(parts: Iterable[bytes]) -> bytes:
     """A set of entry parts as a record carries it."""
-    out = []
+    out: list[bytes] = []
     for part in sorted(set(parts)):
         out += (_LENGTH.pack(len(part)), part)
     return b"".join(out)
