@@ -6,6 +6,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from octavo.actors import scan
 from octavo.actors.bookie import Bookie
@@ -18,6 +19,12 @@ from octavo.files.errors import Closed, Corruption, SnapshotExpired
 LEASE_SECONDS = 900.0
 STEP = 256
 """Rows that a scan gives between two looks at its lease."""
+
+
+class Mark(Protocol):
+    """Where a reading stands."""
+
+    last: bytes | None
 
 
 class Reader:
@@ -90,8 +97,11 @@ class Reader:
             self.step()
             yield keys[low : low + STEP]
 
-    def values(self, bucket: bytes, keys: list[bytes], sqns: list[int]) -> Iterator[bytes]:
-        """Values of the rows of a window, in their order. One journal read each."""
+    def values(
+        self, bucket: bytes, keys: list[bytes], sqns: list[int], mark: Mark
+    ) -> Iterator[bytes]:
+        """Values of the rows of a window, in their order. One journal read each. The key of each
+        is noted in ``mark`` once its value has been read."""
         bases, files = self.view.journal
         blen = len(bucket)
         value_of = record.value_of
@@ -111,7 +121,10 @@ class Reader:
                     except IndexError:
                         data, at = file.raw(relative)  # which tells what is missing
                 value = value_of(data, file.seed ^ at, bucket + key if blen else key, blen)
-                yield self._value_with_care(file, sqn, key) if value is None else value
+                if value is None:
+                    value = self._value_with_care(file, sqn, key)
+                mark.last = key
+                yield value
         except FileNotFoundError:
             self.check()
             raise

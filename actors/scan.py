@@ -9,7 +9,8 @@ scans, and grow, for long ones.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple, Protocol
 
 from octavo.actors.memory_table import MemoryTable
@@ -40,6 +41,10 @@ class Chunk(Protocol):
         """Sequence numbers of all rows."""
         ...
 
+    def times(self, rows: Sequence[int]) -> list[int]:
+        """Write times of some rows, ms UTC, in their order."""
+        ...
+
 
 class _MemoryChunk:
     def __init__(self, view: View, keys: list[bytes], entries: list[int]) -> None:
@@ -62,6 +67,11 @@ class _MemoryChunk:
 
     def sqns(self) -> list[int]:
         return [abs(entry) for entry in self.entries]
+
+    def times(self, rows: Sequence[int]) -> list[int]:
+        file_of = self.view.journal.file_of
+        sqns = (abs(self.entries[at]) for at in rows)
+        return [file_of(sqn).header(sqn).time_ms for sqn in sqns]
 
 
 class _FileChunk:
@@ -93,6 +103,10 @@ class _FileChunk:
         base = self.base
         found = self.sst.sqns[self.low : self.low + len(self.keys)].tolist()
         return [sqn + base for sqn in found] if base else found
+
+    def times(self, rows: Sequence[int]) -> list[int]:
+        times = self.sst.times(self.low, self.low + len(self.keys)).tolist()
+        return [times[at] for at in rows]
 
 
 def _memory_chunks(
@@ -174,6 +188,19 @@ class Window(Protocol):
         """Sequence number of each key's version, in the order of ``keys``."""
         ...
 
+    def times(self) -> list[int]:
+        """Write time of each key's version, ms UTC, in the order of ``keys``. A vector operation
+        for the ledger, a look into the journal for each key in memory."""
+        ...
+
+    def keep(self, hits: Iterable[object]) -> None:
+        """Leave only the rows whose ``hits`` are true."""
+        ...
+
+    def cut(self, rows: int) -> None:
+        """Leave only the first so many."""
+        ...
+
 
 class _OneSource:
     """A window of rows [low, high) of one chunk."""
@@ -181,7 +208,7 @@ class _OneSource:
     def __init__(self, chunk: Chunk, low: int, high: int, reverse: bool) -> None:
         self.keys = chunk.keys[low:high]
         self._chunk = chunk
-        self._order = range(low, high)
+        self._order: Sequence[int] = range(low, high)
         if reverse:
             self.keys.reverse()
             self._order = range(high - 1, low - 1, -1)
@@ -191,9 +218,20 @@ class _OneSource:
 
     def sqns(self) -> list[int]:
         sqns, order = self._chunk.sqns(), self._order
-        if order.step > 0:
+        if isinstance(order, range) and order.step > 0:
             return sqns[order.start : order.stop]
         return [sqns[at] for at in order]
+
+    def times(self) -> list[int]:
+        return self._chunk.times(self._order)
+
+    def keep(self, hits: Iterable[object]) -> None:
+        self._order = list(compress(self._order, hits := list(hits)))
+        self.keys = list(compress(self.keys, hits))
+
+    def cut(self, rows: int) -> None:
+        if rows < len(self.keys):
+            self.keys, self._order = self.keys[:rows], self._order[:rows]
 
 
 class _ManySources:
@@ -214,6 +252,23 @@ class _ManySources:
         of_chunk = [chunk.sqns() for chunk in self._chunks]
         codes = map(self._codes.__getitem__, self.keys)
         return [of_chunk[code >> 32][code & 0xFFFFFFFF] for code in codes]
+
+    def times(self) -> list[int]:
+        codes = [self._codes[key] for key in self.keys]
+        of_chunk: list[list[int]] = [[] for _ in self._chunks]
+        for code in codes:
+            of_chunk[code >> 32].append(code & 0xFFFFFFFF)
+        found = [
+            iter(chunk.times(rows)) for chunk, rows in zip(self._chunks, of_chunk, strict=True)
+        ]
+        return [next(found[code >> 32]) for code in codes]
+
+    def keep(self, hits: Iterable[object]) -> None:
+        self.keys = list(compress(self.keys, hits))
+
+    def cut(self, rows: int) -> None:
+        if rows < len(self.keys):
+            del self.keys[rows:]
 
 
 def windows(view: View, upper: int, now_ms: int, bound: Bounds, take: Slice) -> Iterator[Window]:

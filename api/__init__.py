@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         StoreLocked,
         UnsupportedFormat,
     )
+    from octavo.scans import Scan
     from octavo.snapshot import Snapshot, SnapshotBucket
     from octavo.store import Store, open
     from octavo.verify import Report
@@ -41,6 +42,7 @@ _HOMES = {
     "octavo.snapshot": ("Snapshot", "SnapshotBucket"),
     "octavo.batch": ("Batch",),
     "octavo.changes": ("Change",),
+    "octavo.scans": ("Scan",),
     "octavo.verify": ("Report",),
     "octavo.actors.view": ("Head",),
     "octavo.files.errors": (
@@ -77,6 +79,7 @@ __all__ = [
     "Misuse",
     "OctavoError",
     "Report",
+    "Scan",
     "Snapshot",
     "SnapshotBucket",
     "SnapshotExpired",

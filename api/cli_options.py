@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -56,6 +57,21 @@ def to_bytes(name: str, argument: str, *, hexadecimal: bool = False) -> bytes:
 def bound(name: str, argument: str | None, *, hexadecimal: bool) -> bytes | None:
     """One end of a range; None is unbounded. Raises Misuse."""
     return None if argument is None else to_bytes(name, argument, hexadecimal=hexadecimal)
+
+
+def to_moment(name: str, argument: str) -> int:
+    """ms UTC of a moment in ISO 8601, UTC where it names no zone, or of ms. Raises Misuse."""
+    if argument.isascii() and argument.isdigit() and len(argument) > len("20261231"):
+        return int(argument)
+    try:
+        found = datetime.fromisoformat(argument)
+    except ValueError:
+        raise Misuse(
+            f"{name}={argument!r}: allowed are a moment such as 2026-11-21T10:15:00Z, a date, "
+            "and ms since 1970 UTC"
+        ) from None
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return int(found.timestamp() * 1000)
 
 
 def read_stdin() -> bytes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +17,12 @@ from octavo.cli_options import (
     open_store,
     path_argument,
     to_bytes,
+    to_moment,
 )
 from octavo.cli_output import Output, complain, count, moment, terminal_columns
+
+if TYPE_CHECKING:
+    from octavo.scans import Scan
 
 _MIN_COLUMNS = 20
 
@@ -106,7 +109,16 @@ def head(
 @click.option("--start", metavar="KEY", help="First key, inclusive.")
 @click.option("--end", metavar="KEY", help="Last key, exclusive; also with --reverse.")
 @click.option("--reverse", is_flag=True, help="From the highest key down.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N keys.")
+@click.option("--match", metavar="REGEX", help="Only keys in which it finds something.")
+@click.option("--since", metavar="TIME", help="Only what was written then or later.")
+@click.option("--before", metavar="TIME", help="Only what was written before then.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="At most N keys; a message then says how to go on.",
+)
+@click.option("--resume", metavar="POSITION", help="Go on where a --limit ended.")
 @click.option("--keys-only", is_flag=True, help="Read and print no values.")
 @hex_key_option
 @notation_options
@@ -118,7 +130,11 @@ def scan(
     start: str | None,
     end: str | None,
     reverse: bool,
+    match: str | None,
+    since: str | None,
+    before: str | None,
     limit: int | None,
+    resume: str | None,
     keys_only: bool,
     hex_key: bool,
     notation: str | None,
@@ -128,27 +144,38 @@ def scan(
 
     Those of a range of keys, in byte order, a pair a line: key, tab, value. On a terminal long
     values are cut to its width; redirect the output, or use --json, to have all of them.
+
+    TIME is ISO 8601, UTC where it names no zone, or milliseconds since 1970. REGEX is one of
+    Python's, on the key's bytes. POSITION goes with the same range and direction.
     """
     notation = notation or "text"
     with Output() as out, open_store(path) as store:
         source = store.bucket(to_bytes("--bucket", bucket))
-        low = bound("--start", start, hexadecimal=hex_key)
-        high = bound("--end", end, hexadecimal=hex_key)
-        begins = bound("--prefix", prefix, hexadecimal=hex_key)
-        if keys_only:
-            for key in islice(source.keys(low, high, prefix=begins, reverse=reverse), limit):
-                if as_json:
-                    out.json(_fields(key=key))
-                else:
-                    out.line(printed(key, notation))
-            return
+        give = source.keys if keys_only else source.items
+        found: Scan[Any] = give(
+            bound("--start", start, hexadecimal=hex_key),
+            bound("--end", end, hexadecimal=hex_key),
+            prefix=bound("--prefix", prefix, hexadecimal=hex_key),
+            reverse=reverse,
+            match=None if match is None else to_bytes("--match", match),
+            limit=limit,
+            resume=resume,
+            modified_since=None if since is None else to_moment("--since", since),
+            modified_before=None if before is None else to_moment("--before", before),
+        )
         width = terminal_columns()
-        for key, value in islice(source.items(low, high, prefix=begins, reverse=reverse), limit):
+        for given in found:
+            key, value = (given, None) if keys_only else given
             if as_json:
-                out.json(_fields(key=key, value=value))
+                out.json(_fields(key=key) if value is None else _fields(key=key, value=value))
+                continue
+            name = printed(key, notation)
+            if value is None:
+                out.line(name)
             else:
-                name = printed(key, notation)
                 out.line(f"{name}\t{_shortened(value, notation, name, width)}")
+        if limit and found.position is not None:
+            complain(f"more may follow: --resume {found.position}")
 
 
 @click.command()

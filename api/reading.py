@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any, TypeVar, overload
 
-from octavo.actors.reader import STEP, Reader
-from octavo.actors.scan import Window, bounds
+from octavo.actors.reader import Reader
+from octavo.actors.scan import bounds
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key
 from octavo.files import ledger_key
-from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
+from octavo.filters import Moment, Pattern, to_filter, to_limit
+from octavo.scans import (
+    Give,
+    Heads,
+    Items,
+    Place,
+    Scan,
+    Text,
+    decode,
+    keys_of,
+    narrowed,
+    parts,
+    range_of,
+)
 
 D = TypeVar("D")
 
@@ -23,7 +35,7 @@ class Reading:
     def __init__(self, name: bytes, text: bool) -> None:
         self._name = name
         self._prefix = ledger_key.prefix(ledger_key.STANDARD, name)
-        self._text = text
+        self._text = Text(name) if text else None
         self._key_limit = MAX_KEY_BYTES - len(name) + 1  # exclusive
 
     # -- what a live bucket and a snapshot's do differently
@@ -62,7 +74,7 @@ class Reading:
         value = self._get(key)
         if value is None:
             return default
-        return self._out(value) if self._text else value
+        return value if self._text is None else self._text.out(value)
 
     def head(self, key: Key) -> Head | None:
         """Sqn, size, metadata, write time and expiry, or None; no value is read.
@@ -82,9 +94,9 @@ class Reading:
             for key in keys
         ]
         found = self._get_many(whole)
-        if not self._text:
+        if self._text is None:
             return found
-        out = self._out
+        out = self._text.out
         return [None if value is None else out(value) for value in found]
 
     def __getitem__(self, key: Key) -> Any:
@@ -105,17 +117,34 @@ class Reading:
         *,
         prefix: Key | None = None,
         reverse: bool = False,
-    ) -> Iterator[Any]:
+        match: Pattern | None = None,
+        limit: int | None = None,
+        resume: str | None = None,
+        modified_since: Moment | None = None,
+        modified_before: Moment | None = None,
+    ) -> Scan[Any]:
         """Keys in byte order. ``start`` is inclusive, ``end`` exclusive, also with ``reverse``.
 
-        Reads from an implicit snapshot, which ends with the iteration. No value is read.
+        ``prefix``: only keys that begin with it. ``match``: only keys in which this regular
+        expression finds something (``re.search`` on the key's bytes; a str stands for its UTF-8
+        bytes, so ``.`` is a byte; anchor it with ``^`` and ``\\Z``). ``modified_since``
+        (inclusive) and ``modified_before`` (exclusive), ms UTC or aware datetimes: only keys
+        whose live version was written then. ``limit``: at most so many.
+
+        Where the scan stands is its ``position``; ``resume=`` a position goes on behind it::
+
+            page = bucket.keys(limit=1000)
+            first = list(page)
+            rest = list(bucket.keys(resume=page.position)) if page.position else []
+
+        Reads from an implicit snapshot, which ends with the iteration. No value is read, and
+        without filters nothing but keys; a match costs some 0.2 us a key, a time 0.1 us, or 3 us
+        while the key is in memory. Raises Misuse.
         """
-        found = chain.from_iterable(
-            keys
-            for reader, window in self._scan(start, end, prefix, reverse)
-            for keys in reader.steps(window.keys)
-        )
-        return map(self._out, found) if self._text else found
+        return self._scan(
+            keys_of if self._text is None else self._text.keys_of,
+            start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
+        )  # fmt: skip
 
     def items(
         self,
@@ -124,14 +153,17 @@ class Reading:
         *,
         prefix: Key | None = None,
         reverse: bool = False,
-    ) -> Iterator[tuple[Any, Any]]:
-        """(key, value) pairs; the range as in ``keys``. One journal read an item."""
-        name = self._name
-        pairs = chain.from_iterable(
-            zip(window.keys, reader.values(name, window.keys, window.sqns()), strict=True)
-            for reader, window in self._scan(start, end, prefix, reverse)
-        )
-        return ((self._out(k), self._out(v)) for k, v in pairs) if self._text else pairs
+        match: Pattern | None = None,
+        limit: int | None = None,
+        resume: str | None = None,
+        modified_since: Moment | None = None,
+        modified_before: Moment | None = None,
+    ) -> Scan[tuple[Any, Any]]:
+        """(key, value) pairs; the arguments as in ``keys``. One journal read an item given."""
+        return self._scan(
+            Items(self._name, self._text, with_keys=True),
+            start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
+        )  # fmt: skip
 
     def values(
         self,
@@ -140,9 +172,17 @@ class Reading:
         *,
         prefix: Key | None = None,
         reverse: bool = False,
-    ) -> Iterator[Any]:
-        """Values in the order of their keys; the range as in ``keys``."""
-        return (value for _, value in self.items(start, end, prefix=prefix, reverse=reverse))
+        match: Pattern | None = None,
+        limit: int | None = None,
+        resume: str | None = None,
+        modified_since: Moment | None = None,
+        modified_before: Moment | None = None,
+    ) -> Scan[Any]:
+        """Values in the order of their keys; the arguments as in ``keys``."""
+        return self._scan(
+            Items(self._name, self._text, with_keys=False),
+            start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
+        )  # fmt: skip
 
     def heads(
         self,
@@ -151,32 +191,45 @@ class Reading:
         *,
         prefix: Key | None = None,
         reverse: bool = False,
-    ) -> Iterator[tuple[Any, Head]]:
-        """(key, Head) pairs; the range as in ``keys``. No value is read."""
-        return self._heads(self._scan(start, end, prefix, reverse))
-
-    def _heads(self, scan: Iterator[tuple[Reader, Window]]) -> Iterator[tuple[Any, Head]]:
-        for reader, window in scan:
-            for number, (key, found) in enumerate(zip(window.keys, window.found(), strict=True)):
-                if not number % STEP:
-                    reader.step()
-                head = reader.view.head_of(found)
-                if head is not None:
-                    yield self._out(key), head
+        match: Pattern | None = None,
+        limit: int | None = None,
+        resume: str | None = None,
+        modified_since: Moment | None = None,
+        modified_before: Moment | None = None,
+    ) -> Scan[tuple[Any, Head]]:
+        """(key, Head) pairs; the arguments as in ``keys``. No value is read."""
+        return self._scan(
+            Heads(self._text),
+            start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[Any]:
         return self.keys()
 
     def __len__(self) -> int:
         """How many keys there are. O(keys): nothing is counted while writing."""
-        return sum(len(window.keys) for _, window in self._scan(None, None, None, False))
+        reader = self._reader()
+        bound = bounds(self._prefix, None, None, None, False)
+        number = sum(len(window.keys) for window in reader.windows(bound))
+        reader.close()
+        return number
 
     def __bool__(self) -> bool:
-        return next(self.keys(), None) is not None
+        return next(self.keys(limit=1), None) is not None
 
     def _scan(
-        self, start: object, end: object, prefix: object, reverse: bool
-    ) -> Iterator[tuple[Reader, Window]]:
+        self,
+        give: Give,
+        start: object,
+        end: object,
+        prefix: object,
+        reverse: object,
+        match: object,
+        limit: object,
+        resume: object,
+        modified_since: object,
+        modified_before: object,
+    ) -> Scan[Any]:
         bound = bounds(
             self._prefix,
             to_bound("start", start),
@@ -184,23 +237,13 @@ class Reading:
             None if prefix is None else to_bytes("prefix", prefix),
             to_flag("reverse", reverse),
         )
-        return self._windows(self._reader(), bound)
-
-    @staticmethod
-    def _windows(reader: Reader, bound: Any) -> Iterator[tuple[Reader, Window]]:
-        for window in reader.windows(bound):
-            yield reader, window
-        # A scan that is broken off drops its reader instead: a collector may be doing that, in
-        # any turn, and must not ask for another.
-        reader.close()
+        most = to_limit(limit)
+        keep = to_filter(match, modified_since, modified_before)
+        of = range_of(bound)
+        behind = None if resume is None else decode(of, resume)
+        place = Place(of, behind)
+        left = narrowed(bound, behind)
+        return Scan.of(place, parts(self._reader(), left, place, keep, most, give))
 
     def _out(self, found: bytes) -> Any:
-        if not self._text:
-            return found
-        try:
-            return found.decode()
-        except UnicodeDecodeError as wrong:
-            raise Misuse(
-                f"bucket {self._name!r} was opened with text=True, but holds {found[:40]!r}: "
-                f"{wrong}"
-            ) from None
+        return found if self._text is None else self._text.out(found)

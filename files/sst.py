@@ -15,6 +15,7 @@ from mmap import mmap
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from octavo.files import sst_layout, sst_lookup, sst_verify
 from octavo.files.byte_strings import as_list, lengths_of
@@ -198,6 +199,12 @@ class Sst:
         self._need(Section.TIMES, row, row + 1)
         time: int = self._times[row]
         return time if self._times.itemsize == 8 else time + self.layout.time_base
+
+    def times(self, low: int, high: int) -> npt.NDArray[np.uint64]:
+        """Moments of the puts and deletes of rows [low, high), ms UTC."""
+        self._need_rows(low, high)
+        times = np.asarray(self._times[low:high]).astype(np.uint64)
+        return times if self._times.itemsize == 8 else times + np.uint64(self.layout.time_base)
 
     # ------------------------------------------------------------ by key
 

@@ -190,6 +190,10 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--start", "500"), range(0)),
         (("--start", "105", "--end", "100"), range(0)),
         (("--hex-key", "--prefix", "3132"), range(120, 130)),
+        (("--match", "^0.7$"), range(7, 100, 10)),
+        (("--match", "7$", "--reverse", "--limit", "2"), range(297, 286, -10)),
+        (("--since", "2000-01-01", "--limit", "2"), range(2)),
+        (("--before", "946684800000"), range(0)),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -202,6 +206,22 @@ def test_scan_prints_the_range_in_order(
     assert octavo("scan", numbered, "--keys-only", *arguments).stdout.splitlines() == keys
     found = documents("scan", numbered, "--json", *arguments)
     assert found == [{"key": f"{n:03d}", "value": str(n)} for n in expected]
+
+
+def test_scan_says_how_to_go_on_after_its_limit(numbered: Path) -> None:
+    shown: list[str] = []
+    more: list[str] = []
+    for _ in range(4):
+        found = octavo("scan", numbered, "--keys-only", "--limit", "100", *more)
+        shown += found.stdout.split()
+        more = found.stderr.split()[-2:]
+    assert shown == [f"{n:03d}" for n in range(300)]
+    assert more == []
+
+
+@pytest.mark.parametrize("arguments", [("--since", "soon"), ("--match", "("), ("--resume", "x")])
+def test_scan_refuses_arguments_that_mean_nothing(numbered: Path, arguments: tuple) -> None:
+    assert arguments[0].strip("-") in octavo("scan", numbered, *arguments, code=2).stderr
 
 
 def test_scan_keeps_any_pair_on_one_line(store: Path) -> None:

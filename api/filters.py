@@ -1,0 +1,76 @@
+"""What a scan leaves out: keys that do not match, versions of another time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+
+from octavo.actors.scan import Window
+from octavo.files.errors import Misuse
+
+Pattern = str | bytes | re.Pattern[bytes]
+Moment = int | datetime
+
+
+def to_pattern(name: str, pattern: object) -> re.Pattern[bytes]:
+    """A compiled expression on bytes. Raises Misuse that names the argument."""
+    if isinstance(pattern, re.Pattern):
+        if isinstance(pattern.pattern, bytes):
+            return pattern
+        raise Misuse(f"{name} is compiled from a str: compile it from bytes, or give the str")
+    if isinstance(pattern, str):
+        try:
+            pattern = pattern.encode()
+        except UnicodeEncodeError as wrong:
+            raise Misuse(f"{name}: {wrong}; a str stands for its UTF-8 bytes") from None
+    if not isinstance(pattern, bytes):
+        raise Misuse(
+            f"{name} is a {type(pattern).__name__}; allowed are a regular expression as bytes or "
+            "str, and one compiled from bytes"
+        )
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as wrong:
+        raise Misuse(f"{name}={pattern!r:.80} is no regular expression: {wrong}") from None
+
+
+def to_moment(name: str, moment: object) -> int:
+    """ms UTC of a moment. Raises Misuse that names the argument."""
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise Misuse(f"{name} is a datetime without a time zone: give it one")
+        return int(moment.timestamp() * 1000)
+    if isinstance(moment, bool) or not isinstance(moment, int):
+        raise Misuse(f"{name}={moment!r}: allowed are ms since 1970 UTC, or a datetime")
+    return moment
+
+
+def to_limit(limit: object) -> int | None:
+    """How many at most; None: any number. Raises Misuse."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise Misuse(f"limit={limit!r}: allowed are numbers from 0 up, and None")
+    return limit
+
+
+def to_filter(
+    match: object, modified_since: object, modified_before: object
+) -> Callable[[Window], None] | None:
+    """What takes out of a window the rows that are not wanted; None: all are. Raises Misuse."""
+    search = None if match is None else to_pattern("match", match).search
+    since = None if modified_since is None else to_moment("modified_since", modified_since)
+    before = None if modified_before is None else to_moment("modified_before", modified_before)
+    if search is None and since is before is None:
+        return None
+
+    def keep(window: Window) -> None:
+        if search is not None:
+            window.keep(map(search, window.keys))
+        if since is not None:
+            window.keep(map(since.__le__, window.times()))
+        if before is not None:
+            window.keep(map(before.__gt__, window.times()))
+
+    return keep

@@ -1,0 +1,310 @@
+"""Iterators over a range: what bucket.keys(), items(), values() and heads() give back.
+
+A scan is drained at the speed of ``itertools.chain``, which it is; where it stands is worked out
+only when somebody asks for its position.
+
+A position is text: base64 (URL-safe, without padding) of
+
+    version u8 | flags u8 | range, 8 bytes | key | xxh3-64 of all before, low 4 bytes
+
+The range is xxh3-64 of the bucket's ledger-key prefix, the bounds and the direction: a position
+belongs to them. Without a key (a flag) it is the place before the first one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from types import TracebackType
+from typing import Any, TypeVar
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.reader import STEP, Reader
+from octavo.actors.scan import Bounds, Window
+from octavo.files.errors import Misuse
+from octavo.files.ledger_key import MAX_KEY_BYTES
+
+T = TypeVar("T")
+
+_VERSION = 1
+_HAS_KEY = 1
+_FRONT_BYTES = 10
+_SUM_BYTES = 4
+_LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
+_LOW_32 = 0xFFFFFFFF
+
+
+def range_of(bound: Bounds) -> bytes:
+    """What ties a position to a bucket, its bounds and a direction. O(bytes of the bounds)."""
+    parts = (bound.prefix, bound.low, b"" if bound.high is None else b"\x01" + bound.high)
+    whole = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    return xxh3(whole, bound.reverse).to_bytes(8, "little")
+
+
+def encode(of: bytes, key: bytes | None) -> str:
+    """A position behind ``key``, or before the first one, in the range ``of``."""
+    flags = 0 if key is None else _HAS_KEY
+    whole = bytes((_VERSION, flags)) + of + (key or b"")
+    whole += (xxh3(whole) & _LOW_32).to_bytes(_SUM_BYTES, "little")
+    return base64.urlsafe_b64encode(whole).rstrip(b"=").decode("ascii")
+
+
+def decode(of: bytes, resume: object) -> bytes | None:
+    """The key that a position stands behind; None: before the first one.
+
+    Raises Misuse where it is no position, was altered, or is of another range.
+    """
+    if not isinstance(resume, str):
+        raise Misuse(f"resume is a {type(resume).__name__}: allowed is a scan's position, a str")
+    try:
+        if len(resume) > _LONGEST_TOKEN:
+            raise ValueError
+        packed = resume.encode("ascii")
+        whole = base64.b64decode(packed + b"=" * (-len(packed) % 4), altchars=b"-_", validate=True)
+        if base64.urlsafe_b64encode(whole).rstrip(b"=") != packed:
+            raise ValueError  # the last character has bits that mean nothing
+        if len(whole) < _FRONT_BYTES + _SUM_BYTES:
+            raise ValueError
+        body, stored = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
+        if (xxh3(body) & _LOW_32).to_bytes(_SUM_BYTES, "little") != stored:
+            raise ValueError
+    except (ValueError, binascii.Error, UnicodeEncodeError):
+        raise Misuse(f"resume={resume!r:.60} is no position of a scan, or was altered") from None
+    version, flags, key = body[0], body[1], body[_FRONT_BYTES:]
+    if version != _VERSION or flags & ~_HAS_KEY or bool(key) != bool(flags & _HAS_KEY):
+        raise Misuse(
+            f"resume is a position of version {version}: this release reads version {_VERSION}"
+        )
+    if body[2:_FRONT_BYTES] != of:
+        raise Misuse(
+            "resume is a position in another range: allowed is one that was taken with the same "
+            "bucket, start, end, prefix and reverse"
+        )
+    return key or None
+
+
+def narrowed(bound: Bounds, behind: bytes | None) -> Bounds:
+    """What is left of a range behind a key of it, in its direction."""
+    if behind is None:
+        return bound
+    if bound.reverse:
+        return bound._replace(high=bound.prefix + behind)
+    return bound._replace(low=bound.prefix + behind + b"\x00")
+
+
+class Place:
+    """Where a scan stands. What feeds the scan writes it, its position reads it."""
+
+    __slots__ = ("done", "last", "of", "part", "stretch")
+
+    def __init__(self, of: bytes, behind: bytes | None) -> None:
+        self.of = of
+        self.last = behind
+        """The key of what was given last, or, of ``stretch``, the one before it."""
+        self.stretch: list[bytes] = []
+        """Keys that are being given at the speed of C; empty while each one sets ``last``."""
+        self.part: Any = iter(())
+        """The iterator that is being drained; a list's, which knows how much is left of it,
+        while there is a stretch."""
+        self.done = False
+        """The range has been read to its end."""
+
+    def key(self) -> bytes | None:
+        """The key of what was given last; None: nothing yet. O(1)."""
+        if self.stretch:
+            given: int = len(self.stretch) - self.part.__length_hint__()
+            if given:
+                return self.stretch[given - 1]
+        return self.last
+
+    def giving(self, stretch: list[bytes], part: list[Any]) -> Iterator[Any]:
+        """What is given next, item by item of these keys, in order."""
+        self.settle()
+        self.stretch, self.part = stretch, iter(part)
+        return self.part  # type: ignore[no-any-return]
+
+    def giving_each(self, part: Iterator[Any]) -> Iterator[Any]:
+        """What is given next comes from a generator that sets ``last`` with each item."""
+        self.settle()
+        self.part = part
+        return part
+
+    def settle(self) -> None:
+        """What was given of the current part is all of it."""
+        self.last = self.key()
+        self.stretch, self.part = [], iter(())
+
+    def close(self) -> None:
+        """The current part gives nothing more."""
+        part, keys = self.part, len(self.stretch)
+        self.settle()
+        if keys:
+            part.__setstate__(keys)
+        elif hasattr(part, "close"):
+            part.close()
+
+
+class Scan(chain[T]):
+    """An iterator over a range that knows its position.
+
+    It reads from a snapshot, which it lets go of at its end, when it is closed (``close()``, or
+    a ``with`` block) or when nothing refers to it any more. Not for use by two threads at once.
+    """
+
+    _place: Place
+    _source: Any
+
+    @classmethod
+    def of(cls, place: Place, source: Iterable[Iterable[T]]) -> Scan[T]:
+        """What ``source`` gives, part by part, while it keeps ``place``."""
+        scan = cls.from_iterable(source)
+        if not isinstance(scan, Scan):  # pragma: no cover - CPython makes one of the class asked
+            raise TypeError("itertools.chain cannot be subclassed in this interpreter")
+        scan._place = place
+        scan._source = source
+        return scan
+
+    @property
+    def position(self) -> str | None:
+        """Where the scan stands: behind what it gave last. None once the range has been read to
+        its end.
+
+        Printable text, to be handed as ``resume=`` to a later call, in another process too, with
+        the same bucket, start, end, prefix and reverse; what is read (keys, items, values,
+        heads), the filters and the limit may differ. On a live bucket that call sees what was
+        written meanwhile, where it lies ahead. As long as 4/3 of the key and 20 characters. O(1).
+        """
+        place = self._place
+        return None if place.done else encode(place.of, place.key())
+
+    def close(self) -> None:
+        """Let go of what the scan reads from; it gives nothing more. Idempotent."""
+        self._place.close()
+        self._source.close()
+
+    def __enter__(self) -> Scan[T]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+Give = Callable[[Reader, Window, Place], Iterator[Iterator[Any]]]
+"""What a scan gives of a window, in parts, each told to the place."""
+
+
+def parts(
+    reader: Reader,
+    bound: Bounds,
+    place: Place,
+    keep: Callable[[Window], None] | None,
+    limit: int | None,
+    give: Give,
+) -> Iterator[Iterator[Any]]:
+    """What a scan drains: for each window what ``give`` makes of it, until ``limit`` is reached.
+
+    Closes the reader at the end. A scan that is broken off drops its reader instead: a collector
+    may be doing that, in any turn, and must not ask for another.
+    """
+    if limit != 0:
+        for window in reader.windows(bound):
+            if keep is not None:
+                keep(window)
+            if limit is not None:
+                window.cut(limit)
+                limit -= len(window.keys)
+            yield from give(reader, window, place)
+            if limit == 0:
+                break
+        else:
+            place.settle()
+            place.done = True
+    reader.close()
+
+
+def keys_of(reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
+    """The keys of a window, in stretches."""
+    for stretch in reader.steps(window.keys):
+        yield place.giving(stretch, stretch)
+
+
+class Text:
+    """As ``keys_of``, decoded."""
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+
+    def out(self, found: bytes) -> str:
+        """``found`` as text. Raises Misuse."""
+        try:
+            return found.decode()
+        except UnicodeDecodeError as wrong:
+            raise Misuse(
+                f"bucket {self._name!r} was opened with text=True, but holds {found[:40]!r}: "
+                f"{wrong}"
+            ) from None
+
+    def keys_of(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
+        """The keys of a window, in stretches."""
+        for stretch in reader.steps(window.keys):
+            decoded: list[str] = []
+            try:
+                decoded.extend(map(bytes.decode, stretch))
+            except UnicodeDecodeError:
+                yield place.giving(stretch[: len(decoded)], decoded)
+                self.out(stretch[len(decoded)])
+            yield place.giving(stretch, decoded)
+
+
+class Items:
+    """The pairs or the values of a window of one bucket."""
+
+    def __init__(self, name: bytes, text: Text | None, *, with_keys: bool) -> None:
+        self._name = name
+        self._text = text
+        self._with_keys = with_keys
+
+    def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
+        keys = window.keys
+        if self._text is not None:
+            values = reader.values(self._name, keys, window.sqns(), Place(b"", None))
+            yield place.giving_each(self._decoded(zip(keys, values, strict=False), place))
+            return
+        part = place.giving_each(reader.values(self._name, keys, window.sqns(), place))
+        # Not strict: a scan that is closed ends early, in the middle of a window.
+        yield zip(keys, part, strict=False) if self._with_keys else part
+
+    def _decoded(self, pairs: Iterable[tuple[bytes, bytes]], place: Place) -> Iterator[Any]:
+        out = self._text.out  # type: ignore[union-attr]
+        for key, value in pairs:
+            given = (out(key), out(value)) if self._with_keys else out(value)
+            place.last = key
+            yield given
+
+
+class Heads:
+    """(key, Head) of each row of a window."""
+
+    def __init__(self, text: Text | None) -> None:
+        self._text = text
+
+    def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
+        yield place.giving_each(self._heads(reader, window, place))
+
+    def _heads(self, reader: Reader, window: Window, place: Place) -> Iterator[Any]:
+        for number, (key, found) in enumerate(zip(window.keys, window.found(), strict=True)):
+            if not number % STEP:
+                reader.step()
+            head = reader.view.head_of(found)
+            if head is not None:
+                name = key if self._text is None else self._text.out(key)
+                place.last = key
+                yield name, head
