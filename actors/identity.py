@@ -1,6 +1,7 @@
 """What makes a directory a store: the file ``OCTAVO``, JSON with a checksum of the rest.
 
-    {"format": 1, "id": 32 hexadecimal digits, "mode": "standard", "checksum": 16 of them}
+    {"format": 1, "id": 32 hexadecimal digits, "mode": "standard" | "head_only", "lookup": bool,
+     "tags": {name: number}, "strategies": {name: strategy}, "checksum": 16 of them}
 
 The checksum is xxh3-64 of the other fields as JSON with sorted keys.
 """
@@ -9,25 +10,43 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.options import Options
+from octavo.actors.tags import FIRST_TAG, LAST_TAG, STRATEGIES, Tags, tags_of
 from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse, UnsupportedFormat
 
 FORMAT_VERSION = 1
 IDENTITY = "OCTAVO"
+HEAD_ONLY = "head_only"
 
 
-def identify(path: str, options: Options, disk: Disk) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which store it is, of which kind, with which types of objects."""
+
+    id: str
+    mode: str = "standard"
+    lookup: bool = True
+    tags: Tags = field(default_factory=Tags)
+
+    @property
+    def head_only(self) -> bool:
+        """Whether values stand in the ledger, and in the journal only until they do."""
+        return self.mode == HEAD_ONLY
+
+
+def identify(path: str, options: Options, disk: Disk) -> Identity:
     """Read what the directory ``path`` says it is, or make it a store.
 
-    Raises Misuse, Corruption, UnsupportedFormat, or the OSError of a directory that cannot be
-    used.
+    Raises Misuse (also where the options say another mode than the store has), Corruption,
+    UnsupportedFormat, or the OSError of a directory that cannot be used.
     """
-    file = f"{path}/{IDENTITY}"
-    if not disk.exists(file):
+    if not disk.exists(f"{path}/{IDENTITY}"):
         if not options.create:
             raise Misuse(f"path={path!r} holds no store, and create=False")
         if disk.exists(path):
@@ -37,16 +56,64 @@ def identify(path: str, options: Options, disk: Disk) -> dict[str, object]:
                     f"path={path!r} is a directory with other things in it "
                     f"({strangers[0]!r}, ...); name an empty or a new one"
                 )
+        mode = options.mode or "standard"
+        if options.lookup is not None and mode != HEAD_ONLY:
+            raise Misuse(f"lookup={options.lookup} is for a store with mode={HEAD_ONLY!r}")
+        found = Identity(f"{secrets.randbits(128):032x}", mode, options.lookup is not False)
+        _checked_tags(found, options)
         disk.mkdir(path)
         disk.check_supported(path)
-        identity: dict[str, object] = {
-            "format": FORMAT_VERSION,
-            "id": f"{secrets.randbits(128):032x}",
-            "mode": "standard",
-        }
-        told = identity | {"checksum": _checksum(identity)}
-        disk.write_atomically(file, json.dumps(told).encode() + b"\n")
-        return identity
+        write(disk, path, found)
+        return found
+    found = read(disk, path)
+    if options.mode not in (None, found.mode):
+        raise Misuse(
+            f"mode={options.mode!r}, but {path!r} is a {found.mode} store: "
+            "a store keeps the mode it was made with"
+        )
+    if options.lookup not in (None, found.lookup) or (
+        options.lookup is not None and not found.head_only
+    ):
+        raise Misuse(
+            f"lookup={options.lookup}, but {path!r} was made "
+            + (f"with lookup={found.lookup}" if found.head_only else "as a standard store")
+        )
+    _checked_tags(found, options)
+    return found
+
+
+def _checked_tags(found: Identity, options: Options) -> Tags:
+    if found.head_only and (options.tags or options.strategies):
+        raise Misuse("tags and strategies are for standard stores; this one is head-only")
+    return tags_of(found.tags.persisted(), options.tags, options.strategies)
+
+
+def registered(disk: Disk, path: str, found: Identity, options: Options) -> Identity:
+    """The identity with the types that this opening registers, and the strategies it chooses;
+    durable before any object is of them. The store is locked. Raises Misuse."""
+    tags = _checked_tags(found, options)
+    made = replace(found, tags=tags)
+    if tags.persisted() != found.tags.persisted():
+        write(disk, path, made)
+    return made
+
+
+def write(disk: Disk, path: str, identity: Identity) -> None:
+    """Make the file anew, atomically and durably."""
+    told: dict[str, Any] = {
+        "format": FORMAT_VERSION,
+        "id": identity.id,
+        "mode": identity.mode,
+        "lookup": identity.lookup,
+        **identity.tags.persisted(),
+    }
+    told["checksum"] = _checksum(told)
+    disk.write_atomically(f"{path}/{IDENTITY}", json.dumps(told).encode() + b"\n")
+
+
+def read(disk: Disk, path: str) -> Identity:
+    """What the directory says it is. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
+    file = f"{path}/{IDENTITY}"
     try:
         found = json.loads(disk.read(file, 1 << 16))
         version = found["format"]
@@ -59,8 +126,28 @@ def identify(path: str, options: Options, disk: Disk) -> dict[str, object]:
     told = found.pop("checksum", None)
     if told != _checksum(found):
         raise Corruption(file, 0, "checksum", expected=_checksum(found), found=told)
-    identity = dict(found)
-    return identity
+    try:
+        return _parsed(found)
+    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
+        raise Corruption(file, 0, f"says what no store is: {wrong}") from None
+
+
+def _parsed(found: dict[str, Any]) -> Identity:
+    tags, strategies = found["tags"], found["strategies"]
+    mode, lookup = found["mode"], found["lookup"]
+    if mode not in ("standard", HEAD_ONLY) or not isinstance(lookup, bool):
+        raise ValueError(f"mode {mode!r}, lookup {lookup!r}")
+    numbers = list(tags.values())
+    if len(set(numbers)) != len(numbers) or not all(
+        isinstance(number, int) and FIRST_TAG <= number <= LAST_TAG for number in numbers
+    ):
+        raise ValueError(f"types {tags!r}")
+    if not set(strategies.values()) <= set(STRATEGIES) or not set(strategies) <= {
+        "standard",
+        *tags,
+    }:
+        raise ValueError(f"strategies {strategies!r}")
+    return Identity(found["id"], mode, lookup, Tags(Tags().numbers | tags, strategies))
 
 
 def _checksum(identity: dict[str, object]) -> str:

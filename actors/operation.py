@@ -39,7 +39,7 @@ def resolved(
     operations: Sequence[Operation],
     ledger_keys: Sequence[bytes],
     edits: Mapping[int, IndexEdit],
-    current: Callable[[bytes], bytes],
+    current: Callable[[bytes], bytes | None],
 ) -> list[Operation]:
     """The operations with the whole sets of entries that their edits lead to.
 
@@ -52,7 +52,7 @@ def resolved(
     for at, (operation, ledger_key) in enumerate(zip(operations, ledger_keys, strict=True)):
         edit = edits.get(at)
         if edit is not None:
-            before = latest[ledger_key] if ledger_key in latest else current(ledger_key)
+            before = latest[ledger_key] if ledger_key in latest else current(ledger_key) or b""
             parts = {
                 part
                 for part in index_terms.unpacked(before)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from octavo.files.errors import Misuse
@@ -35,6 +36,19 @@ class Options:
     worker: bool = True
     """Merge in a worker process; otherwise on a thread of this one."""
 
+    mode: Literal["standard", "head_only"] | None = None
+    """What kind of store it is to be: "standard" keeps values in the journal, "head_only" small
+    ones in the ledger and none in the journal once they are there. None: as it is, standard if
+    it is new."""
+    lookup: bool | None = None
+    """Whether a head-only store answers for single keys (True), or is only listed and folded
+    over (False). None: as it is, True if it is new."""
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    """Types of objects by name, each an octavo.Tag."""
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    """By type ("standard" is one): what compaction keeps of versions that were replaced, and
+    what a rebuild of the ledger takes from: "recovr", "retain" or "recalc". Kept by the store."""
+
     def __post_init__(self) -> None:
         _whole("roll_size_bytes", self.roll_size_bytes, MiB, 3 << 30)
         _whole("roll_count", self.roll_count, 256, 4 << 20)
@@ -50,9 +64,12 @@ class Options:
                 f'sync={self.sync!r}: allowed are "none", "always", '
                 "or seconds above 0 and at most 3600"
             )
-        for name in ("create", "worker"):
-            if not isinstance(getattr(self, name), bool):
-                raise Misuse(f"{name}={getattr(self, name)!r}: allowed are True and False")
+        if self.mode not in (None, "standard", "head_only"):
+            raise Misuse(f'mode={self.mode!r}: allowed are "standard" and "head_only"')
+        for name in ("create", "worker", "lookup"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and (name != "lookup" or value is not None):
+                raise Misuse(f"{name}={value!r}: allowed are True and False")
 
 
 def options(given: dict[str, Any]) -> Options:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from octavo.actors.inker import Inker
 from octavo.actors.penciller import LevelZero, Merge, Penciller
+from octavo.actors.recalculation import recalculated
 from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.tags import Tag
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
+from octavo.files import jobs
 from octavo.files.errors import (
     Closed,
     Corruption,
@@ -20,6 +23,7 @@ from octavo.files.errors import (
     StorageFull,
     storage_error,
 )
+from octavo.files.journal_rows import concatenated
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 log = logging.getLogger("octavo.clerk")
@@ -48,6 +52,7 @@ class PencillerClerk(TurnActor):
         self.on_change = on_change
         self.closing = False
         self.damaged: list[str] = []  # journal records that could not go into the ledger
+        self.recalculated: Mapping[int, Tag] = {}  # while a rebuild works these types out anew
 
     def work(self) -> None:
         """Do the most pressing piece of work, then come back for the next. On the pool."""
@@ -106,18 +111,8 @@ class PencillerClerk(TurnActor):
         inker.make_durable(task.upto, self.DEADLINE_SECONDS)
         stem = self.penciller.call(Penciller.next_stem)
         for attempt in range(_ATTEMPTS):
-            parts, offsets = stretches(inker.view, task.since, task.upto)
             try:
-                result = self.runner.run(
-                    "level_zero",
-                    offsets,
-                    journal=inker.directory,
-                    ledger=self.penciller.actor.directory,
-                    stem=f"{stem}-{attempt}",
-                    parts=parts,
-                    max_rows=MAX_FILE_ROWS,
-                    max_bytes=MAX_FILE_BYTES,
-                )
+                result = self._level_zero(task, f"{stem}-{attempt}")
                 break
             except (FileNotFoundError, WorkerDied) as error:
                 # A file was sealed, and so renamed, meanwhile; or the worker was killed.
@@ -130,6 +125,33 @@ class PencillerClerk(TurnActor):
         self.penciller.call(Penciller.install_level_zero, task, result["files"])
         self.on_change(self.penciller.actor.manifest, task)
         self.penciller.call(Penciller.sweep)
+
+    def _level_zero(self, task: LevelZero, stem: str) -> dict[str, Any]:
+        """The job's result. While a rebuild works out some types from their values, it is done
+        right here, in the thread that opens the store: their functions are the user's."""
+        journal, penciller = self.inker.actor, self.penciller.actor
+        parts, offsets = stretches(journal.view, task.since, task.upto)
+        where: dict[str, Any] = {
+            "ledger": penciller.directory,
+            "stem": stem,
+            "max_rows": MAX_FILE_ROWS,
+            "max_bytes": MAX_FILE_BYTES,
+        }
+        if not self.recalculated:
+            return self.runner.run(
+                "level_zero", offsets, journal=journal.directory, parts=parts, **where
+            )
+        rows, damaged = jobs.level_zero_rows(
+            journal.disk,
+            offsets,
+            journal=journal.directory,
+            parts=parts,
+            without_tags=list(self.recalculated),
+        )
+        anew = recalculated(journal.view, task.since, task.upto, self.recalculated, damaged)
+        if anew is not None:
+            rows = concatenated([rows, anew])
+        return {**jobs.write_sorted(penciller.disk, rows, **where), "damaged": damaged}
 
     def _merge(self, task: Merge) -> None:
         if task.move:

@@ -65,20 +65,25 @@ class Reader:
 
     def get(self, key: bytes) -> bytes | None:
         """Value of a live ledger key, or None."""
-        with self._reading():
+        with self.reading():
             found = self.view.get(key, self.sqn, self.now_ms)
         return None if found is None else found[0]
 
+    def index_of(self, key: bytes) -> bytes | None:
+        """Packed index entries of a live ledger key's version, or None."""
+        with self.reading():
+            return self.view.index_of(key, self.sqn, self.now_ms)
+
     def head(self, key: bytes) -> Head | None:
         """Head of a live ledger key, or None."""
-        with self._reading():
+        with self.reading():
             return self.view.head(key, self.sqn, self.now_ms)
 
     def windows(self, bound: scan.Bounds) -> Iterator[scan.Window]:
         """Windows of live rows: see scan.windows."""
         found = scan.windows(self.view, self.sqn, self.now_ms, bound, self._bookie.slice)
         while True:
-            with self._reading():
+            with self.reading():
                 window = next(found, None)
             if window is None:
                 return
@@ -98,7 +103,12 @@ class Reader:
             yield keys[low : low + STEP]
 
     def values(
-        self, bucket: bytes, keys: list[bytes], sqns: list[int], mark: Mark
+        self,
+        bucket: bytes,
+        keys: list[bytes],
+        sqns: list[int],
+        mark: Mark,
+        tag: int = ledger_key.STANDARD,
     ) -> Iterator[bytes]:
         """Values of the rows of a window, in their order. One journal read each. The key of each
         is noted in ``mark`` once its value has been read."""
@@ -120,7 +130,7 @@ class Reader:
                         data = mapped[at : offsets[relative + 1]]
                     except IndexError:
                         data, at = file.raw(relative)  # which tells what is missing
-                value = value_of(data, file.seed ^ at, bucket + key if blen else key, blen)
+                value = value_of(data, file.seed ^ at, bucket + key if blen else key, blen, tag)
                 if value is None:
                     value = self._value_with_care(file, sqn, key)
                 mark.last = key
@@ -142,11 +152,11 @@ class Reader:
             )
         return whole.value
 
-    def buckets(self) -> Iterator[bytes]:
-        """Names of the buckets that hold a live key, in byte order. O(buckets) for the ledger,
-        O(keys) for memory."""
+    def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:
+        """Names of the buckets that hold a live key of the type, in byte order. O(buckets) for
+        the ledger, O(keys) for memory."""
         prefixes: set[bytes] = set()
-        with self._reading():
+        with self.reading():
             for table in (self.view.recent, *self.view.frozen):
                 for key in list(table.rows):
                     prefixes.add(key[: ledger_key.end_of_prefix(key)])
@@ -154,14 +164,15 @@ class Reader:
                 for entry in level:
                     prefixes.update(prefix for prefix, _, _ in entry.file.reader().groups())
         for prefix in sorted(prefixes):
-            if prefix[0] != ledger_key.STANDARD:
+            if prefix[0] != tag:
                 continue
             bound = scan.bounds(prefix, None, None, None, False)
             if next(self.windows(bound), None) is not None:
                 yield ledger_key.split(prefix)[1]
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
+        """Around reads of the view: what stops them is told as it is meant."""
         self.check()
         try:
             yield

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from octavo.actors import recovery
 from octavo.actors.bookie import Bookie
-from octavo.actors.identity import identify
+from octavo.actors.identity import Identity, identify, registered
 from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker, started_file
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
@@ -28,6 +28,7 @@ from octavo.actors.penciller import REBUILD, LevelZero, Penciller
 from octavo.actors.penciller_clerk import MAX_FILE_ROWS, PencillerClerk
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
+from octavo.actors.tags import Tag
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key
@@ -53,7 +54,7 @@ class Running:
     options: Options
     disk: Disk
     lock: FileLock
-    identity: dict[str, object]
+    identity: Identity
     inker: Ref[Inker]
     penciller: Ref[Penciller]
     clerk: Ref[PencillerClerk]
@@ -111,6 +112,7 @@ class _Opening:
         self.refs: list[Ref[Inker] | Ref[Penciller] | Ref[PencillerClerk] | Ref[Bookie]] = []
         self.bookie: Ref[Bookie] | None = None
         self.replayed = 0
+        self.recalculated: dict[int, Tag] = {}
 
     def undo(self) -> None:
         """Let go of everything that a failed opening holds."""
@@ -118,7 +120,9 @@ class _Opening:
         for ref in self.refs:
             ref.stop()
 
-    def run(self, identity: dict[str, object], lock: FileLock) -> Running:
+    def run(self, identity: Identity, lock: FileLock) -> Running:
+        identity = registered(self.disk, self.path, identity, self.options)
+        self.recalculated = identity.tags.recalculated()
         journal, ledger = f"{self.path}/journal", f"{self.path}/ledger"
         for directory in (journal, ledger):
             self.disk.mkdir(f"{directory}/manifest")
@@ -317,7 +321,7 @@ class _Opening:
         self.refs.append(clerk)
         clerk.actor.damaged = self.notes
         bookie.actor.clerk = clerk
-        self._rebuild(inker.actor, penciller, clerk, persisted, oldest)
+        self._rebuild(inker.actor, clerk, recent, oldest)
         recent.since = penciller.actor.manifest.persisted_sqn
         inker.send(Inker.seal_next)
         clerk.send(PencillerClerk.work)
@@ -341,21 +345,27 @@ class _Opening:
     def _rebuild(
         self,
         inker: Inker,
-        penciller: Ref[Penciller],
         clerk: Ref[PencillerClerk],
-        persisted: int,
+        recent: MemoryTable,
         oldest: int,
     ) -> None:
         """Sealed journal files above the persisted sqn become ledger files directly."""
         upto = oldest - 1 if oldest else inker.last_sqn
-        since = persisted
+        since = persisted = recent.since
+        recalculates = bool(self.recalculated) and not persisted
+        if recalculates:
+            # What stands in memory is as the records say: it goes to the ledger as well.
+            upto = inker.last_sqn
+            recent.rows.clear()
+            clerk.actor.recalculated = self.recalculated
         while since < upto:
             stop = inker.stretch_end(since, upto, MAX_FILE_ROWS)
             if stop is None:
-                return
+                break
             clerk.actor.do(LevelZero(MemoryTable(since), since, stop))
             self.replayed += stop - since
             since = stop
+        clerk.actor.recalculated = {}
 
     def _sweep_orphans(self, directory: str, penciller: Ref[Penciller]) -> None:
         """Ledger files that no manifest names: outputs of an interrupted merge, or replaced."""

@@ -103,6 +103,18 @@ class View:
                     return Found(sst.sqns[row] + entry.sqn_base, plain, sst, row)
         return None
 
+    def newest(self, ledger_key: bytes, upper: int) -> int:
+        """Sqn of the newest version at or below ``upper``, deletes included; 0: never written."""
+        entry = self.recent.entry(ledger_key, upper)
+        if entry is not None:
+            return abs(entry)
+        for table in self.frozen:
+            entry = table.rows.get(ledger_key)
+            if entry is not None:
+                return abs(entry)
+        found = self.find_in_ledger(ledger_key)
+        return 0 if found is None else found.sqn
+
     def get(self, ledger_key: bytes, upper: int, now_ms: int) -> tuple[bytes, int] | None:
         """(value, sqn) of a live key, or None. Raises Corruption."""
         found = self.find(ledger_key, upper)
@@ -121,6 +133,13 @@ class View:
             return None
         head = self.head_of(found)
         return None if head is None or _expired(head, now_ms) else head
+
+    def index_of(self, ledger_key: bytes, upper: int, now_ms: int) -> bytes | None:
+        """Packed index entries that a live key's version was put with, or None."""
+        head = self.head(ledger_key, upper, now_ms)
+        if head is None:
+            return None
+        return self.journal.file_of(head.sqn).header(head.sqn).index_changes
 
     def head_of(self, found: Found) -> Head | None:
         """Head of what ``find`` found, expired or not; None for a delete."""

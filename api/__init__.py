@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from octavo.actors.tags import Tag
     from octavo.actors.view import Head
     from octavo.batch import Batch
     from octavo.bucket import Bucket
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
         StoreLocked,
         UnsupportedFormat,
     )
+    from octavo.index import Index
+    from octavo.index_edit import IndexEdit
     from octavo.scans import Scan
     from octavo.snapshot import Snapshot, SnapshotBucket
     from octavo.store import Store, open
@@ -44,6 +47,9 @@ _HOMES = {
     "octavo.changes": ("Change",),
     "octavo.scans": ("Scan",),
     "octavo.verify": ("Report",),
+    "octavo.index": ("Index",),
+    "octavo.index_edit": ("IndexEdit",),
+    "octavo.actors.tags": ("Tag",),
     "octavo.actors.view": ("Head",),
     "octavo.files.errors": (
         "AskCycle",
@@ -76,6 +82,8 @@ __all__ = [
     "Fenced",
     "Head",
     "HistoryCompacted",
+    "Index",
+    "IndexEdit",
     "Misuse",
     "OctavoError",
     "Report",
@@ -87,6 +95,7 @@ __all__ = [
     "StorageFull",
     "Store",
     "StoreLocked",
+    "Tag",
     "UnsupportedFormat",
     "__version__",
     "open",

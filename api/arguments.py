@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from octavo.actors import operation
+from octavo.actors.index_sets import index_parts
+from octavo.actors.operation import Operation, packed_index
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
-from octavo.files.record import MAX_METADATA_BYTES
+from octavo.files.record import MAX_METADATA_BYTES, PUT
+from octavo.index_edit import IndexEdit
+
+if TYPE_CHECKING:
+    from octavo.actors.tags import Tags
 
 BytesLike = bytes | bytearray | memoryview
 Key = str | BytesLike
@@ -70,6 +77,48 @@ def to_metadata(metadata: object) -> bytes:
     if len(found) > MAX_METADATA_BYTES:
         raise Misuse(f"metadata of {len(found)} bytes: at most {MAX_METADATA_BYTES} are allowed")
     return found
+
+
+def to_index(index: object) -> tuple[bytes, operation.IndexEdit | None]:
+    """A put's ``index``: (packed whole set, or the edit that leads to it). Raises Misuse."""
+    if index is None:
+        return b"", None
+    if isinstance(index, IndexEdit):
+        return b"", index.parts
+    return packed_index(index_parts(index)), None
+
+
+def to_put(
+    tags: Tags,
+    tag: str,
+    bucket: bytes,
+    key: object,
+    value: object,
+    metadata: object,
+    ttl: object,
+    expires_at: object,
+    index: object,
+    now_ms: int,
+) -> tuple[Operation, operation.IndexEdit | None]:
+    """A put's arguments as an operation, and what it edits in the index. Runs the functions of
+    the object's type for what is not given. Raises Misuse, and what those functions raise."""
+    whole, stored = to_key(key, bucket), to_value(value)
+    functions = tags.functions_of(tag)
+    if functions is not None:
+        if functions.metadata is not None and metadata == b"":
+            metadata = functions.metadata(whole, stored)
+        if functions.index is not None:
+            if isinstance(index, IndexEdit):
+                raise Misuse(f"index: the entries of type {tag!r} are worked out from the values")
+            if index is None:
+                index = functions.index(whole, stored)
+    packed, edit = to_index(index)
+    expiry = to_expiry(ttl, expires_at, now_ms)
+    number = tags.number(tag)
+    return (
+        Operation(PUT, number, bucket, whole, stored, expiry, to_metadata(metadata), packed),
+        edit,
+    )
 
 
 def to_bound(name: str, bound: object) -> bytes | None:

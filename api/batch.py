@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from types import TracebackType
+from typing import Any
 
+from octavo.actors import operation as operations
 from octavo.actors.operation import Operation
 from octavo.actors.startup import Running
+from octavo.actors.tags import STANDARD
 from octavo.arguments import (
     Key,
     Value,
     to_bucket,
     to_condition,
-    to_expiry,
     to_key,
-    to_metadata,
+    to_put,
     to_sync,
-    to_value,
 )
 from octavo.files import ledger_key
 from octavo.files.errors import Closed, Misuse
-from octavo.files.ledger_key import STANDARD
-from octavo.files.record import DELETE, PUT
+from octavo.files.record import DELETE
+from octavo.index_edit import IndexEdit
 
 MAX_OPERATIONS = 1 << 20
 MAX_BYTES = 1 << 30
@@ -41,6 +43,7 @@ class Batch:
         self._operations: list[Operation] = []
         self._ledger_keys: list[bytes] = []
         self._conditions: list[tuple[int, int]] = []
+        self._edits: dict[int, operations.IndexEdit] = {}
         self._bytes = 0
         self._done = False
         self.last_sqn = 0
@@ -55,41 +58,43 @@ class Batch:
         metadata: bytes | str = b"",
         ttl: float | None = None,
         expires_at: int | datetime | None = None,
+        index: Mapping[Any, Any] | IndexEdit | None = None,
         if_sqn: int | None = None,
+        tag: str = STANDARD,
     ) -> None:
         """As Bucket.put; b"" is the default bucket. Raises Misuse."""
         name = to_bucket(bucket)
-        expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.clock_ms())
-        self._add(
-            Operation(
-                PUT,
-                STANDARD,
-                name,
-                to_key(key, name),
-                to_value(value),
-                expiry,
-                to_metadata(metadata),
-            ),
-            if_sqn,
-        )
+        now_ms = self._running.bookie.actor.clock_ms()
+        operation, edit = to_put(
+            self._running.identity.tags,
+            tag, name, key, value, metadata, ttl, expires_at, index, now_ms,
+        )  # fmt: skip
+        self._add(operation, if_sqn, edit)
 
-    def delete(self, bucket: Key, key: Key, *, if_sqn: int | None = None) -> None:
+    def delete(
+        self, bucket: Key, key: Key, *, if_sqn: int | None = None, tag: str = STANDARD
+    ) -> None:
         """As Bucket.delete. Raises Misuse."""
         name = to_bucket(bucket)
-        self._add(Operation(DELETE, STANDARD, name, to_key(key, name), b""), if_sqn)
+        number = self._running.identity.tags.number(tag)
+        self._add(Operation(DELETE, number, name, to_key(key, name), b""), if_sqn)
 
-    def _add(self, operation: Operation, if_sqn: int | None) -> None:
+    def _add(
+        self, operation: Operation, if_sqn: int | None, edit: operations.IndexEdit | None = None
+    ) -> None:
         if self._done:
             raise Closed("the batch was already written or discarded")
-        self._bytes += len(operation[3]) + len(operation[4])
+        self._bytes += sum(map(len, operation[3:5])) + sum(map(len, operation[6:]))
         if len(self._operations) >= MAX_OPERATIONS or self._bytes > MAX_BYTES:
             raise Misuse(
                 f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"
             )
+        if edit is not None:
+            self._edits[len(self._operations)] = edit
         if if_sqn is not None:
             self._conditions.append((len(self._operations), to_condition(if_sqn)))
         self._operations.append(operation)
-        self._ledger_keys.append(ledger_key.prefix(STANDARD, operation[2]) + operation[3])
+        self._ledger_keys.append(ledger_key.prefix(operation[1], operation[2]) + operation[3])
 
     def __len__(self) -> int:
         return len(self._operations)
@@ -107,7 +112,11 @@ class Batch:
         self._done = True
         if self._operations:
             _, self.last_sqn = self._running.bookie.actor.write(
-                self._operations, self._ledger_keys, atomic=True, conditions=self._conditions
+                self._operations,
+                self._ledger_keys,
+                atomic=True,
+                conditions=self._conditions,
+                edits=self._edits,
             )
             if self._sync:
                 self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)

@@ -10,20 +10,20 @@ from typing import Any
 from octavo.actors.operation import Operation
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
+from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
 from octavo.arguments import (
     Key,
     Value,
     to_condition,
-    to_expiry,
     to_key,
-    to_metadata,
+    to_put,
     to_sync,
     to_value,
 )
 from octavo.files.errors import Closed, Conflict, Misuse
-from octavo.files.ledger_key import STANDARD
-from octavo.files.record import DELETE, PUT
+from octavo.files.record import DELETE
+from octavo.index_edit import IndexEdit
 from octavo.reading import Reading
 
 _SMALL_BYTES = 1 << 20
@@ -38,8 +38,16 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
     Safe to use from several threads. ``str`` arguments mean their UTF-8 bytes.
     """
 
-    def __init__(self, running: Running, name: bytes, *, text: bool = False) -> None:
-        super().__init__(name, text)
+    def __init__(
+        self, running: Running, name: bytes, *, text: bool = False, tag: str = STANDARD
+    ) -> None:
+        tags = running.identity.tags
+        super().__init__(name, text, tags.number(tag), tags.functions.get(tag))
+        self._type = tag
+        # Objects of the standard type take the short path: nothing is derived from their values.
+        standard = tag == STANDARD
+        self._small_bytes = _SMALL_BYTES if standard else 0
+        self._grouped_bytes = _GROUPED_BYTES if standard else 0
         self._running = running
         self._bookie = running.bookie.actor
         self._inker = running.inker.actor
@@ -56,6 +64,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         metadata: bytes | str = b"",
         ttl: float | None = None,
         expires_at: int | datetime | None = None,
+        index: Mapping[Any, Any] | IndexEdit | None = None,
         sync: bool | None = None,
         if_sqn: int | None = None,
     ) -> int:
@@ -63,9 +72,11 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
 
         ``metadata``: up to 1 MiB that ``head`` gives without reading the value. ``ttl`` seconds,
         or ``expires_at`` (ms UTC, or an aware datetime): from then on the key reads as absent;
-        without either it never does, also if it did before. ``sync=True`` returns when the write
-        is durable; it can only strengthen the store's setting. ``if_sqn=n`` writes only if the
-        live version's sqn is n, 0 meaning absent.
+        without either it never does, also if it did before. ``index``: the whole set of the key's
+        index entries, {field: term or iterable of terms}, or an IndexEdit of the set it has; terms
+        are int, bytes or str, and a put without it leaves the key with none. ``sync=True``
+        returns when the write is durable; it can only strengthen the store's setting.
+        ``if_sqn=n`` writes only if the live version's sqn is n, 0 meaning absent.
 
         Raises Misuse, Conflict, StorageFull (nothing is kept), StorageFailed, Closed.
         """
@@ -76,24 +87,22 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             and type(value) is bytes
             and 0 < len(key) < self._key_limit
             and if_sqn is ttl is expires_at is None
+            and index is None
             and metadata == b""
-            and len(value) < _SMALL_BYTES
+            and len(value) < self._small_bytes
         ):
-            sqn = self._bookie.put(self._prefix + key, STANDARD, self._name, key, value)
+            sqn = self._bookie.put(self._prefix + key, self._tag, self._name, key, value)
         else:
-            whole = to_key(key, self._name)
-            operation = Operation(
-                PUT,
-                STANDARD,
-                self._name,
-                whole,
-                to_value(value),
-                to_expiry(ttl, expires_at, self._bookie.clock_ms()),
-                to_metadata(metadata),
+            tags, now_ms = self._running.identity.tags, self._bookie.clock_ms()
+            operation, edit = to_put(
+                tags, self._type, self._name, key, value, metadata, ttl, expires_at, index, now_ms
             )
-            conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
             sqn, _ = self._bookie.write(
-                (operation,), (self._prefix + whole,), atomic=False, conditions=conditions
+                (operation,),
+                (self._prefix + operation.key,),
+                atomic=False,
+                conditions=() if if_sqn is None else ((0, to_condition(if_sqn)),),
+                edits=None if edit is None else {0: edit},
             )
         if sync or self._always:
             self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
@@ -105,7 +114,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         durable = to_sync(sync)
         conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
         sqn, _ = self._bookie.write(
-            (Operation(DELETE, STANDARD, self._name, whole, b""),),
+            (Operation(DELETE, self._tag, self._name, whole, b""),),
             (self._prefix + whole,),
             atomic=False,
             conditions=conditions,
@@ -125,7 +134,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         if isinstance(pairs, Mapping):
             pairs = pairs.items()
         durable = to_sync(sync)
-        prefix, limit = self._prefix, self._key_limit
+        prefix, limit, grouped = self._prefix, self._key_limit, self._grouped_bytes
         last = 0
         source = iter(pairs)
         while group := list(islice(source, _GROUP)):
@@ -135,12 +144,12 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
                     for key, value in group
                     if type(key) is bytes is type(value)
                     and 0 < len(key) < limit
-                    and len(value) < _GROUPED_BYTES
+                    and len(value) < grouped
                 ]
             except (TypeError, ValueError):
                 ledger_keys = []
             if len(ledger_keys) == len(group):
-                last = self._bookie.put_many(ledger_keys, STANDARD, self._name, group)
+                last = self._bookie.put_many(ledger_keys, self._tag, self._name, group)
             else:
                 last = self._put_checked(group)
         if last and (self._always or durable):
@@ -155,8 +164,11 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
                 key, value = pair
             except (TypeError, ValueError):
                 raise Misuse(f"pairs holds {pair!r:.80}: allowed are (key, value)") from None
+            if self._type != STANDARD:
+                last = self.put(key, value, sync=False)
+                continue
             whole = (to_key(key, self._name), to_value(value))
-            last = self._bookie.put_many([self._prefix + whole[0]], STANDARD, self._name, [whole])
+            last = self._bookie.put_many([self._prefix + whole[0]], self._tag, self._name, [whole])
         return last
 
     def __setitem__(self, key: Key, value: Value) -> None:
@@ -198,6 +210,11 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         if size:
             return [get(prefix + key, name + key, size) for key in keys]
         return [get(prefix + key, key, 0) for key in keys]
+
+    def _index_of(self, key: bytes) -> bytes | None:
+        if self._bookie.closed:
+            raise Closed("the store is closed")
+        return self._bookie.index_of(self._prefix + key)
 
     def _head(self, key: bytes) -> Head | None:
         if self._bookie.closed:

@@ -7,11 +7,14 @@ from typing import Any, TypeVar, overload
 
 from octavo.actors.reader import Reader
 from octavo.actors.scan import bounds
+from octavo.actors.tags import Tag
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key
 from octavo.files import ledger_key
+from octavo.files.index_terms import Term, terms_by_field, unpacked
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.filters import Moment, Pattern, to_filter, to_limit
+from octavo.index import Index
 from octavo.scans import (
     Give,
     Heads,
@@ -32,9 +35,13 @@ D = TypeVar("D")
 class Reading:
     """The reading half of a bucket. Values come out as bytes; keys too, unless ``text``."""
 
-    def __init__(self, name: bytes, text: bool) -> None:
+    def __init__(
+        self, name: bytes, text: bool, tag: int = ledger_key.STANDARD, kind: Tag | None = None
+    ) -> None:
         self._name = name
-        self._prefix = ledger_key.prefix(ledger_key.STANDARD, name)
+        self._tag = tag
+        self._kind = kind  # functions of the objects' type
+        self._prefix = ledger_key.prefix(tag, name)
         self._text = Text(name) if text else None
         self._key_limit = MAX_KEY_BYTES - len(name) + 1  # exclusive
 
@@ -48,6 +55,9 @@ class Reading:
         raise NotImplementedError  # pragma: no cover
 
     def _head(self, key: bytes) -> Head | None:
+        raise NotImplementedError  # pragma: no cover
+
+    def _index_of(self, key: bytes) -> bytes | None:
         raise NotImplementedError  # pragma: no cover
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
@@ -76,14 +86,29 @@ class Reading:
             return default
         return value if self._text is None else self._text.out(value)
 
-    def head(self, key: Key) -> Head | None:
-        """Sqn, size, metadata, write time and expiry, or None; no value is read.
+    def head(self, key: Key) -> Any:
+        """The key's Head (sqn, size, metadata, write time and expiry), or None; no value is read.
+
+        For objects of a type that builds heads, what its function makes of the Head.
 
         Raises Misuse, Corruption, Closed, SnapshotExpired.
         """
         if type(key) is not bytes or not 0 < len(key) < self._key_limit:
             key = to_key(key, self._name)
-        return self._head(key)
+        found = self._head(key)
+        if found is not None and self._kind is not None and self._kind.head is not None:
+            return self._kind.head(key, found)
+        return found
+
+    def index(self, field: Key) -> Index:
+        """The index of a field: see Index. Costs nothing to make. Raises Misuse."""
+        return Index(self, field)
+
+    def index_of(self, key: Key) -> dict[bytes, list[Term]] | None:
+        """The index entries that a key's version was put with: terms by field, in order; None
+        if the key is absent. One read of the journal."""
+        found = self._index_of(to_key(key, self._name))
+        return None if found is None else terms_by_field(unpacked(found))
 
     def get_many(self, keys: Iterable[Key]) -> list[Any]:
         """The values of ``keys``, in their order, None for an absent one. Each is as of the
@@ -161,7 +186,7 @@ class Reading:
     ) -> Scan[tuple[Any, Any]]:
         """(key, value) pairs; the arguments as in ``keys``. One journal read an item given."""
         return self._scan(
-            Items(self._name, self._text, with_keys=True),
+            Items(self._name, self._tag, self._text, with_keys=True),
             start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
         )  # fmt: skip
 
@@ -180,7 +205,7 @@ class Reading:
     ) -> Scan[Any]:
         """Values in the order of their keys; the arguments as in ``keys``."""
         return self._scan(
-            Items(self._name, self._text, with_keys=False),
+            Items(self._name, self._tag, self._text, with_keys=False),
             start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
         )  # fmt: skip
 
@@ -244,6 +269,10 @@ class Reading:
         place = Place(of, behind)
         left = narrowed(bound, behind)
         return Scan.of(place, parts(self._reader(), left, place, keep, most, give))
+
+    def _object_part(self, key: object) -> bytes:
+        """How an index row's key ends that is of this key."""
+        return bytes((self._tag,)) + to_key(key, self._name)
 
     def _out(self, found: bytes) -> Any:
         return found if self._text is None else self._text.out(found)

@@ -267,18 +267,20 @@ class Text:
 class Items:
     """The pairs or the values of a window of one bucket."""
 
-    def __init__(self, name: bytes, text: Text | None, *, with_keys: bool) -> None:
+    def __init__(self, name: bytes, tag: int, text: Text | None, *, with_keys: bool) -> None:
         self._name = name
+        self._tag = tag
         self._text = text
         self._with_keys = with_keys
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
         keys = window.keys
         if self._text is not None:
-            values = reader.values(self._name, keys, window.sqns(), Place(b"", None))
+            apart = Place(b"", None)
+            values = reader.values(self._name, keys, window.sqns(), apart, self._tag)
             yield place.giving_each(self._decoded(zip(keys, values, strict=False), place))
             return
-        part = place.giving_each(reader.values(self._name, keys, window.sqns(), place))
+        part = place.giving_each(reader.values(self._name, keys, window.sqns(), place, self._tag))
         # Not strict: a scan that is closed ends early, in the middle of a window.
         yield zip(keys, part, strict=False) if self._with_keys else part
 

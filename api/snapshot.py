@@ -8,6 +8,7 @@ from typing import Any
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.reader import Reader
+from octavo.actors.tags import STANDARD, Tags
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bucket, to_flag, to_lease
 from octavo.reading import Reading
@@ -26,9 +27,18 @@ class _Shared(Reader):
 class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # iterators with ranges, not views
     """A bucket as it was at the snapshot's sqn; a read-only mapping."""
 
-    def __init__(self, reader: _Shared, name: bytes, *, text: bool = False) -> None:
-        super().__init__(name, text)
+    def __init__(
+        self,
+        reader: _Shared,
+        tags: Tags,
+        name: bytes,
+        *,
+        text: bool = False,
+        tag: str = STANDARD,
+    ) -> None:
+        super().__init__(name, text, tags.number(tag), tags.functions.get(tag))
         self._shared = reader
+        self._tags = tags
 
     def _reader(self) -> Reader:
         self._shared.check()
@@ -39,6 +49,9 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
 
     def _head(self, key: bytes) -> Head | None:
         return self._shared.head(self._prefix + key)
+
+    def _index_of(self, key: bytes) -> bytes | None:
+        return self._shared.index_of(self._prefix + key)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -55,8 +68,8 @@ class Snapshot(SnapshotBucket):
     SnapshotExpired. What had expired when it was taken is absent, what had not is there.
     """
 
-    def __init__(self, bookie: Bookie, lease_seconds: float) -> None:
-        super().__init__(_Shared(bookie, to_lease(lease_seconds)), b"")
+    def __init__(self, bookie: Bookie, tags: Tags, lease_seconds: float) -> None:
+        super().__init__(_Shared(bookie, to_lease(lease_seconds)), tags, b"")
 
     @property
     def sqn(self) -> int:
@@ -68,13 +81,15 @@ class Snapshot(SnapshotBucket):
         """The moment it was taken, ms UTC; what expired by then is absent."""
         return self._shared.now_ms
 
-    def bucket(self, name: Key, *, text: bool = False) -> SnapshotBucket:
-        """A bucket as it was; an unknown one is empty. Raises Misuse."""
-        return SnapshotBucket(self._shared, to_bucket(name), text=to_flag("text", text))
+    def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> SnapshotBucket:
+        """A bucket as it was, its objects of one type; an unknown one is empty. Raises Misuse."""
+        return SnapshotBucket(
+            self._shared, self._tags, to_bucket(name), text=to_flag("text", text), tag=tag
+        )
 
-    def buckets(self) -> Iterator[bytes]:
-        """Names of the buckets that held a key, in byte order."""
-        return self._shared.buckets()
+    def buckets(self, *, tag: str = STANDARD) -> Iterator[bytes]:
+        """Names of the buckets that held a key of a type, in byte order. Raises Misuse."""
+        return self._shared.buckets(self._tags.number(tag))
 
     def renew(self, lease_seconds: float | None = None) -> None:
         """Begin the lease anew, now. Raises SnapshotExpired if it had ended."""

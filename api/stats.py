@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octavo.actors.identity import FORMAT_VERSION
 from octavo.actors.startup import Running
 
 
@@ -17,8 +18,8 @@ def stats(running: Running) -> dict[str, Any]:
     waiting, level_zero = penciller.backlog()
     return {
         "path": running.path,
-        "id": running.identity["id"],
-        "format": running.identity["format"],
+        "id": running.identity.id,
+        "format": FORMAT_VERSION,
         "epoch": inker.epoch,
         "last_sqn": inker.last_sqn,
         "persisted_sqn": view.ledger.persisted_sqn,

@@ -16,6 +16,7 @@ from octavo.actors.interval_sync import IntervalSync
 from octavo.actors.options import options as checked_options
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
+from octavo.actors.tags import STANDARD
 from octavo.arguments import Key, to_bucket, to_flag
 from octavo.batch import Batch
 from octavo.bucket import Bucket
@@ -82,15 +83,17 @@ class Store(Bucket):
         """Whether ``close`` was called."""
         return self._closed
 
-    def bucket(self, name: Key, *, text: bool = False) -> Bucket:
+    def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> Bucket:
         """The bucket of that name; it needs no making. With ``text`` its keys and values come
-        out as str. Raises Misuse."""
-        return Bucket(self._running, to_bucket(name), text=to_flag("text", text))
+        out as str. ``tag``: the type of its objects; objects of different types are different
+        objects, whatever their keys. Raises Misuse."""
+        return Bucket(self._running, to_bucket(name), text=to_flag("text", text), tag=tag)
 
-    def buckets(self) -> Iterator[bytes]:
-        """Names of the buckets that hold a key, in byte order."""
+    def buckets(self, *, tag: str = STANDARD) -> Iterator[bytes]:
+        """Names of the buckets that hold a key of a type, in byte order. Raises Misuse."""
         self._refuse_if_closed()
-        return _buckets(Reader(self._bookie, LEASE_SECONDS, renewing=True))
+        number = self._running.identity.tags.number(tag)
+        return _buckets(Reader(self._bookie, LEASE_SECONDS, renewing=True), number)
 
     def batch(self, *, sync: bool | None = None) -> Batch:
         """Operations on any buckets that happen together or not at all: see Batch."""
@@ -99,7 +102,7 @@ class Store(Bucket):
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
         """The store as it is now. Copies nothing, stops no writer: see Snapshot."""
-        return Snapshot(self._bookie, lease_seconds)
+        return Snapshot(self._bookie, self._running.identity.tags, lease_seconds)
 
     def changes(self, since: int = 0) -> Iterator[Change]:
         """The journal's events above ``since`` (exclusive), deletes included, in sqn order, up
@@ -164,8 +167,8 @@ class Store(Bucket):
         return f"<octavo.Store {self.path!r}{' (closed)' if self._closed else ''}>"
 
 
-def _buckets(reader: Reader) -> Iterator[bytes]:
-    yield from reader.buckets()
+def _buckets(reader: Reader, tag: int) -> Iterator[bytes]:
+    yield from reader.buckets(tag)
     reader.close()  # one that is broken off is collected: see Reading._windows
 
 

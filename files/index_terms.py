@@ -50,6 +50,11 @@ def term_bytes(term: Term) -> bytes:
     return found
 
 
+def kind_of(term: Term) -> bytes:
+    """What the stored form of a term of this type begins with."""
+    return _INT if isinstance(term, int) else _STR if isinstance(term, str) else _BYTES
+
+
 def term_of(found: bytes) -> Term:
     """The term that ``term_bytes`` wrote. Raises ValueError."""
     kind, rest = found[:1], found[1:]
@@ -73,9 +78,19 @@ def field_part(field: bytes) -> bytes:
     return _escaped(field)
 
 
+def escaped_term(term: Term) -> bytes:
+    """``term 00 00``. Raises ValueError."""
+    return _escaped(term_bytes(term))
+
+
+def stored_term(found: bytes) -> Term:
+    """The term of what ``escaped_term`` gave, without its end mark."""
+    return term_of(found.replace(b"\x00\xff", b"\x00"))
+
+
 def entry_part(field: bytes, term: Term) -> bytes:
     """``field 00 00 term 00 00``. Raises ValueError."""
-    return _escaped(field) + _escaped(term_bytes(term))
+    return _escaped(field) + escaped_term(term)
 
 
 def _until_end(found: bytes, at: int) -> tuple[bytes, int]:

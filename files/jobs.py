@@ -100,10 +100,29 @@ def level_zero(
 ) -> dict[str, Any]:
     """One sorted run out of stretches of journal files, as new ledger files.
 
+    What ``offsets`` and ``parts`` are, ``level_zero_rows`` says. The result's ``damaged`` says
+    which records were stepped over.
+    """
+    rows, damaged = level_zero_rows(disk, offsets, journal=journal, parts=parts)
+    written = write_sorted(
+        disk, rows, ledger=ledger, stem=stem, max_rows=max_rows, max_bytes=max_bytes
+    )
+    return {**written, "damaged": damaged}
+
+
+def level_zero_rows(
+    disk: Disk,
+    offsets: bytes,
+    *,
+    journal: str,
+    parts: Sequence[dict[str, Any]],
+    without_tags: Sequence[int] = (),
+) -> tuple[Rows, list[str]]:
+    """(rows of stretches of journal files, records that were damaged and stepped over).
+
     A part (``name``, ``seed``, ``base_sqn``, ``first``, ``count``) is ``count`` records of a file
     from the relative number ``first`` on; ``offsets`` has theirs, part after part: native u32,
-    one more than records.
-    The result's ``damaged`` says which records were stepped over.
+    one more than records. Objects whose tag is in ``without_tags`` are left out.
     """
     columns: list[Rows] = []
     damaged: list[str] = []
@@ -113,22 +132,39 @@ def level_zero(
         table = tables[at : at + part["count"] + 1]
         at += len(table)
         buffer = _journal_file(disk, f"{journal}/{part['name']}")
-        columns += _rows_of(memoryview(buffer), table, part, damaged)
-    rows = merge.sort_rows(journal_rows.concatenated(columns))
+        columns += _rows_of(memoryview(buffer), table, part, without_tags, damaged)
+    return journal_rows.concatenated(columns), damaged
+
+
+def write_sorted(
+    disk: Disk, rows: Rows, *, ledger: str, stem: str, max_rows: int, max_bytes: int
+) -> dict[str, Any]:
+    """Rows in any order as new ledger files, durable, the newest version of each key."""
+    if not len(rows):
+        return {"files": []}
     found = merge.write_rows(
-        disk, ledger, _names(stem), rows, max_rows=max_rows, max_bytes=max_bytes
+        disk,
+        ledger,
+        _names(stem),
+        merge.sort_rows(rows),
+        max_rows=max_rows,
+        max_bytes=max_bytes,
     )
-    return {**_summaries(found), "damaged": damaged}
+    return _summaries(found)
 
 
 def _rows_of(
-    view: memoryview, table: npt.NDArray[np.uint32], part: dict[str, Any], damaged: list[str]
+    view: memoryview,
+    table: npt.NDArray[np.uint32],
+    part: dict[str, Any],
+    without_tags: Sequence[int],
+    damaged: list[str],
 ) -> list[Rows]:
     """Rows of a part. A record whose header is damaged is left out and told in ``damaged``: one
     bit must not keep all others out of the ledger. Raises Corruption where that does not help."""
     first, seed, base, name = (part[key] for key in ("first", "seed", "base_sqn", "name"))
     try:
-        return [journal_rows.rows_of(view, table, first, seed, base, name)]
+        return [journal_rows.rows_of(view, table, first, seed, base, name, without_tags)]
     except Corruption:
         holes = [-1, *_damaged_records(view, table, seed), len(table) - 1]
         if len(holes) == 2:
@@ -139,7 +175,9 @@ def _rows_of(
         for hole in holes[1:-1]
     ]
     return [
-        journal_rows.rows_of(view, table[low + 1 : high + 1], first + low + 1, seed, base, name)
+        journal_rows.rows_of(
+            view, table[low + 1 : high + 1], first + low + 1, seed, base, name, without_tags
+        )
         for low, high in itertools.pairwise(holes)
     ]
 

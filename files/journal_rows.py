@@ -295,14 +295,20 @@ def rows_of(
     seed: int,
     base_sqn: int,
     file: str,
+    without_tags: Sequence[int] = (),
 ) -> Rows:
     """What the ledger is to hold of a stretch of records: a row for each put and delete, and
-    one for each index entry. Arguments and errors as ``headers_of``."""
+    one for each index entry; nothing of objects whose tag is in ``without_tags``. Other
+    arguments and errors as ``headers_of``."""
     head = headers_of(buffer, offsets, first, seed, file)
     rows = object_rows(head, base_sqn)
-    deltas = head.kinds == record.KEY_DELTA
-    if bool(deltas.any()):
-        rows = taken(rows, np.flatnonzero(~deltas))
+    left_out = head.kinds == record.KEY_DELTA
+    if without_tags:
+        foreign = np.isin(head.tags, np.array(without_tags, dtype=np.uint8))
+        left_out |= foreign
+        head.index_bytes = np.where(foreign, 0, head.index_bytes)
+    if bool(left_out.any()):
+        rows = taken(rows, np.flatnonzero(~left_out))
     entries = index_rows(head, base_sqn, file)
     return rows if entries is None else concatenated([rows, entries])
 

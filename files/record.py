@@ -327,7 +327,7 @@ def checked_value(buffer: bytes | memoryview, head: Header, file: str, offset: i
 
 
 def value_of(
-    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, bucket_bytes: int
+    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, bucket_bytes: int, tag: int
 ) -> bytes | None:
     """The hot read: the value of the put of this key in ``buffer``, or None.
 
@@ -335,13 +335,14 @@ def value_of(
     the record in full and learns which. Exactly one copy of the value beyond ``buffer``.
     """
     try:
-        kind, _, flags, blen, key_1 = _FIELDS.unpack_from(buffer, 19)
+        kind, of_tag, flags, blen, key_1 = _FIELDS.unpack_from(buffer, 19)
         start = FIXED_BYTES if flags == 0 else FIXED_BYTES + 4
         end = start + blen + key_1 + 1
         if (
             buffer[start:end] != bucket_and_key
             or blen != bucket_bytes
             or kind != PUT
+            or of_tag != tag
             or (flags and flags != LZ4)
         ):
             return None

@@ -1,0 +1,68 @@
+"""What a user states as index entries, as the parts that records and ledger keys are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from octavo.files import index_terms
+from octavo.files.errors import Misuse
+from octavo.files.index_terms import MAX_FIELD_BYTES, Term
+
+
+def field_bytes(field: object) -> bytes:
+    """The name of a field; str means its UTF-8 bytes. Raises Misuse."""
+    found = field.encode() if isinstance(field, str) else field
+    if not isinstance(found, bytes) or not 0 < len(found) <= MAX_FIELD_BYTES:
+        raise Misuse(f"index field {field!r}: allowed are 1 to {MAX_FIELD_BYTES} bytes, or str")
+    return found
+
+
+def checked_term(field: object, term: object) -> Term:
+    """A term. Raises Misuse."""
+    if isinstance(term, bytearray | memoryview):
+        return bytes(term)
+    if isinstance(term, bool) or not isinstance(term, int | bytes | str):
+        raise Misuse(
+            f"index field {field!r}: a term is a {type(term).__name__}; allowed are int, bytes, str"
+        )
+    return term
+
+
+def term_part(field: object, term: object) -> bytes:
+    """The part of an entry: see index_terms.entry_part. Raises Misuse."""
+    name, found = field_bytes(field), checked_term(field, term)
+    try:
+        return index_terms.entry_part(name, found)
+    except ValueError as wrong:
+        raise Misuse(f"index field {field!r}: {wrong}") from None
+
+
+def index_parts(index: object) -> set[bytes]:
+    """Entries stated as {field: term or terms}. Raises Misuse."""
+    if not isinstance(index, Mapping):
+        raise Misuse(f"index={index!r:.80}: allowed is a mapping of fields to terms")
+    parts: set[bytes] = set()
+    for field, terms in index.items():
+        parts.update(term_part(field, term) for term in _listed(field, terms))
+    return parts
+
+
+def removed_parts(index: object) -> set[bytes]:
+    """As index_parts; a field whose terms are None stands for all of them. Raises Misuse."""
+    if not isinstance(index, Mapping):
+        raise Misuse(f"remove={index!r:.80}: allowed is a mapping of fields to terms")
+    whole = [field for field, terms in index.items() if terms is None]
+    parts = index_parts({field: terms for field, terms in index.items() if terms is not None})
+    parts.update(index_terms.field_part(field_bytes(field)) for field in whole)
+    return parts
+
+
+def _listed(field: object, terms: Any) -> Iterable[object]:
+    if isinstance(terms, int | bytes | bytearray | memoryview | str):
+        return (terms,)
+    if not isinstance(terms, Iterable):
+        raise Misuse(
+            f"index field {field!r}: {terms!r:.80}; allowed are a term, or an iterable of terms"
+        )
+    return terms

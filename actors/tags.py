@@ -1,0 +1,136 @@
+"""Types of objects: which there are in a store, and what the user's code does for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from octavo.actors.view import Head
+from octavo.files import ledger_key
+from octavo.files.errors import Misuse
+from octavo.files.index_terms import Term
+
+Strategy = Literal["recovr", "retain", "recalc"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+
+Terms = Term | Iterable[Term]
+IndexOf = Callable[[bytes, bytes], Mapping[Any, Terms]]
+
+FIRST_TAG = 0x80
+LAST_TAG = 0xFE
+STANDARD = "standard"
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+_OURS = {STANDARD: ledger_key.STANDARD}
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A type of objects: functions that say what the store keeps beside their values.
+
+    They run in the thread that puts, before anything is written; what they raise reaches the
+    caller. Under the strategy "recalc" they run again over every value when the ledger is rebuilt.
+    """
+
+    metadata: Callable[[bytes, bytes], bytes | str] | None = None
+    """(key, value) to the metadata of a put that is given none."""
+    index: IndexOf | None = None
+    """(key, value) to the whole set of index entries of a put that is given none."""
+    head: Callable[[bytes, Head], Any] | None = None
+    """(key, Head) to what ``head`` gives for the key instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The types of a store by name: their numbers, strategies and functions."""
+
+    numbers: Mapping[str, int] = field(default_factory=lambda: dict(_OURS))
+    strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    functions: Mapping[str, Tag] = field(default_factory=dict)
+
+    def number(self, name: object) -> int:
+        """The number of a type, for reading. Raises Misuse that lists those that are there."""
+        found = self.numbers.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise Misuse(
+                f"tag={name!r} is no type of this store; known are: {', '.join(self.numbers)}; "
+                "others are registered by octavo.open(path, tags={name: octavo.Tag(...)})"
+            )
+        return found
+
+    def functions_of(self, name: str) -> Tag | None:
+        """The functions of a type, for writing; None for the standard one. Raises Misuse where
+        this opening of the store was not given them."""
+        if name == STANDARD:
+            return None
+        found = self.functions.get(name)
+        if found is None:
+            raise Misuse(
+                f"tag={name!r} was not registered at this opening of the store: without its "
+                "functions its objects can be read, not written"
+            )
+        return found
+
+    def strategy_numbers(self) -> dict[int, Strategy]:
+        """Recovery strategy by the number of the type."""
+        return {
+            number: self.strategies.get(name, "recovr") for name, number in self.numbers.items()
+        }
+
+    def recalculated(self) -> dict[int, Tag]:
+        """The types whose metadata and index entries a rebuild works out from the values."""
+        return {
+            number: self.functions[name]
+            for name, number in self.numbers.items()
+            if self.strategies.get(name) == "recalc" and name in self.functions
+        }
+
+    def persisted(self) -> dict[str, Any]:
+        """What the identity file says of the types."""
+        return {
+            "tags": {name: n for name, n in self.numbers.items() if name not in _OURS},
+            "strategies": dict(self.strategies),
+        }
+
+
+def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: object) -> Tags:
+    """The types of a store that says ``persisted`` of them, opened with the functions ``given``
+    and the strategies ``chosen``. New names get numbers. Raises Misuse."""
+    numbers = _OURS | dict(persisted.get("tags", {}))
+    _checked(given, numbers)
+    for name in given:
+        if name not in numbers:
+            free = max((*numbers.values(), FIRST_TAG - 1)) + 1
+            if free > LAST_TAG:
+                raise Misuse(f"tags has more than {LAST_TAG - FIRST_TAG + 1} types")
+            numbers[name] = free
+    strategies: dict[str, Strategy] = dict(persisted.get("strategies", {}))
+    if not isinstance(chosen, Mapping):
+        raise Misuse(f"strategies={chosen!r}: allowed is a mapping of types to strategies")
+    for name, strategy in chosen.items():
+        if name not in numbers:
+            raise Misuse(f"strategies names {name!r}; known types are: {', '.join(numbers)}")
+        if strategy not in STRATEGIES:
+            raise Misuse(f"strategies[{name!r}]={strategy!r}: allowed are {', '.join(STRATEGIES)}")
+        if strategy == "recalc" and name == STANDARD:
+            raise Misuse("strategies['standard']='recalc': the standard type has no functions")
+        strategies[name] = strategy
+    return Tags(numbers, strategies, dict(given))
+
+
+def _checked(given: object, numbers: Mapping[str, int]) -> None:
+    if not isinstance(given, Mapping):
+        raise Misuse(f"tags={given!r}: allowed is a mapping of names to octavo.Tag")
+    for name, tag in given.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _OURS:
+            raise Misuse(
+                f"tags names {name!r}: allowed are up to 64 of a-z 0-9 _ . -, beginning with a "
+                f"letter, and not {STANDARD!r}"
+            )
+        if not isinstance(tag, Tag):
+            raise Misuse(f"tags[{name!r}]={tag!r}: allowed is an octavo.Tag")
+        for part in ("metadata", "index", "head"):
+            function = getattr(tag, part)
+            if function is not None and not callable(function):
+                raise Misuse(f"tags[{name!r}].{part}={function!r} cannot be called")

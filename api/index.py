@@ -1,0 +1,141 @@
+"""Secondary indexes: which keys have a term in a field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, cast
+
+from octavo.actors.index_scan import entries
+from octavo.actors.index_sets import checked_term, field_bytes
+from octavo.actors.reader import Reader
+from octavo.actors.scan import Bounds
+from octavo.files import index_terms, ledger_key
+from octavo.files.errors import Misuse
+from octavo.files.index_terms import Term
+
+if TYPE_CHECKING:
+    from octavo.reading import Reading
+
+Pattern = str | bytes | re.Pattern[Any]
+
+
+class Index:
+    """One field's entries in a bucket: terms in their natural order (all ints, then all bytes,
+    then all str), and under a term the keys in byte order.
+
+    Reads from an implicit snapshot, or the snapshot that it was asked of. An entry is there
+    exactly as long as the version of the key that was put with it: an overwrite without it, a
+    delete and an expiry take it away.
+    """
+
+    def __init__(self, reading: Reading, field: object) -> None:
+        self._reading = reading
+        self._field = index_terms.field_part(field_bytes(field))
+
+    def range(
+        self,
+        start: Term | None = None,
+        end: Term | None = None,
+        *,
+        match: Pattern | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        after: tuple[Term, Any] | None = None,
+    ) -> Iterator[tuple[Term, Any]]:
+        """(term, key) pairs with ``start`` <= term < ``end``, which are of one type.
+
+        ``match``: a regular expression that is searched for in the term; one of str finds str
+        terms, one of bytes finds bytes terms, and int terms match none. ``limit`` pairs at most.
+        ``after``: the last pair of an earlier page; goes on behind it, in the direction of the
+        scan. One look at the ledger an entry; no value is read. Raises Misuse, SnapshotExpired.
+        """
+        found = self._pairs(self._bounds(start, end, reverse, after))
+        if match is not None:
+            found = _matching(found, match)
+        if limit is not None:
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+                raise Misuse(f"limit={limit!r}: allowed are whole numbers from 0")
+            found = islice(found, limit)
+        return found
+
+    def keys(self, start: Term | None = None, end: Term | None = None, **how: Any) -> Iterator[Any]:
+        """The keys of ``range``, in its order; a key with several of the terms comes with each."""
+        return (key for _, key in self.range(start, end, **how))
+
+    def having(self, term: Term) -> Iterator[Any]:
+        """The keys that have exactly this term, in byte order."""
+        part = self._part(term)
+        front = self._front()
+        bound = Bounds(front, front + part, ledger_key.after(front + part), False)
+        return (key for _, key in self._pairs(bound))
+
+    def terms(
+        self, start: Term | None = None, end: Term | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[Term, int]]:
+        """(term, number of keys that have it); the range as in ``range``. O(entries)."""
+        pairs = self.range(start, end, reverse=reverse)
+        return ((term, sum(1 for _ in same)) for term, same in groupby(pairs, lambda pair: pair[0]))
+
+    # ------------------------------------------------------------ bounds and rows
+
+    def _front(self) -> bytes:
+        return ledger_key.prefix(ledger_key.INDEX, self._reading.name)
+
+    def _part(self, term: object) -> bytes:
+        """``field 00 00 term 00 00``, as far as it is field: up to where a term's type stands."""
+        checked = checked_term(self._field[:-2], term)
+        try:
+            return self._field + index_terms.escaped_term(checked)
+        except ValueError as wrong:
+            raise Misuse(f"index: {wrong}") from None
+
+    def _bounds(self, start: object, end: object, reverse: bool, after: object) -> Bounds:
+        front = self._front()
+        kinds = {index_terms.kind_of(checked_term(self._field[:-2], t))
+                 for t in (start, end) if t is not None}  # fmt: skip
+        if len(kinds) > 1:
+            raise Misuse(f"start={start!r} and end={end!r}: allowed are two terms of one type")
+        low = front + self._field + (kinds.pop() if kinds else b"")
+        high = ledger_key.after(low)
+        if start is not None:
+            low = front + self._part(start)
+        if end is not None:
+            high = front + self._part(end)
+        if after is not None:
+            if not isinstance(after, tuple) or len(after) != 2:
+                raise Misuse(
+                    f"after={after!r:.80}: allowed is a (term, key) pair of an earlier page"
+                )
+            at = front + self._part(after[0]) + self._reading._object_part(after[1])
+            if reverse:
+                high = at if high is None else min(at, high)
+            else:
+                low = max(at + b"\x00", low)
+        return Bounds(front, low, high, reverse)
+
+    def _pairs(self, bound: Bounds) -> Iterator[tuple[Term, Any]]:
+        reading = self._reading
+        return _decoded(reading, reading._reader(), self._field, bound)
+
+
+def _decoded(
+    reading: Reading, reader: Reader, field: bytes, bound: Bounds
+) -> Iterator[tuple[Term, Any]]:
+    stored, term = b"", None
+    for found, key in entries(reader, reading.name, reading._tag, field, bound):
+        if found != stored:
+            stored, term = found, index_terms.stored_term(found)
+        yield term, reading._out(key)  # type: ignore[misc]
+    reader.close()  # one that is broken off is collected: see Reading._windows
+
+
+def _matching(pairs: Iterator[tuple[Term, Any]], match: Pattern) -> Iterator[tuple[Term, Any]]:
+    try:
+        pattern = re.compile(match)
+    except (re.error, TypeError) as wrong:
+        raise Misuse(f"match={match!r:.80} is no regular expression: {wrong}") from None
+    wanted = type(pattern.pattern)
+    search = pattern.search
+    return (pair for pair in pairs if type(pair[0]) is wanted and search(cast(Any, pair[0])))

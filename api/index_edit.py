@@ -1,0 +1,24 @@
+"""A change of a key's index entries, as a put states it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from octavo.actors import operation
+from octavo.actors.index_sets import index_parts, removed_parts
+
+
+class IndexEdit:
+    """What a put changes in its key's index entries, given as its ``index``.
+
+    ``remove`` is done before ``add``; a field whose terms are None loses all. Resolved when the
+    put happens, against the version that it replaces.
+    """
+
+    def __init__(
+        self, *, add: Mapping[Any, Any] | None = None, remove: Mapping[Any, Any] | None = None
+    ) -> None:
+        self.parts = operation.IndexEdit(
+            tuple(sorted(index_parts(add or {}))), tuple(sorted(removed_parts(remove or {})))
+        )
