@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         StoreLocked,
         UnsupportedFormat,
     )
+    from octavo.head_only import HeadBatch, HeadBucket, HeadRow
     from octavo.index import Index
     from octavo.index_edit import IndexEdit
     from octavo.scans import Scan
@@ -47,6 +48,7 @@ _HOMES = {
     "octavo.changes": ("Change",),
     "octavo.scans": ("Scan",),
     "octavo.verify": ("Report",),
+    "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow"),
     "octavo.index": ("Index",),
     "octavo.index_edit": ("IndexEdit",),
     "octavo.actors.tags": ("Tag",),
@@ -81,6 +83,9 @@ __all__ = [
     "Corruption",
     "Fenced",
     "Head",
+    "HeadBatch",
+    "HeadBucket",
+    "HeadRow",
     "HistoryCompacted",
     "Index",
     "IndexEdit",

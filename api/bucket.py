@@ -16,7 +16,6 @@ from octavo.arguments import (
     Key,
     Value,
     to_condition,
-    to_key,
     to_put,
     to_sync,
     to_value,
@@ -24,7 +23,7 @@ from octavo.arguments import (
 from octavo.files.errors import Closed, Conflict, Misuse
 from octavo.files.record import DELETE
 from octavo.index_edit import IndexEdit
-from octavo.reading import Reading
+from octavo.reading import REFUSED, Reading
 
 _SMALL_BYTES = 1 << 20
 _GROUP = 512
@@ -48,6 +47,8 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         standard = tag == STANDARD
         self._small_bytes = _SMALL_BYTES if standard else 0
         self._grouped_bytes = _GROUPED_BYTES if standard else 0
+        if running.identity.head_only:
+            self._refuse(REFUSED)
         self._running = running
         self._bookie = running.bookie.actor
         self._inker = running.inker.actor
@@ -94,8 +95,9 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             sqn = self._bookie.put(self._prefix + key, self._tag, self._name, key, value)
         else:
             tags, now_ms = self._running.identity.tags, self._bookie.clock_ms()
+            whole = self._whole(key)
             operation, edit = to_put(
-                tags, self._type, self._name, key, value, metadata, ttl, expires_at, index, now_ms
+                tags, self._type, self._name, whole, value, metadata, ttl, expires_at, index, now_ms
             )
             sqn, _ = self._bookie.write(
                 (operation,),
@@ -110,7 +112,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
 
     def delete(self, key: Key, *, sync: bool | None = None, if_sqn: int | None = None) -> int:
         """Delete a key, present or not; the sqn of the deletion. Otherwise as ``put``."""
-        whole = to_key(key, self._name)
+        whole = self._whole(key)
         durable = to_sync(sync)
         conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
         sqn, _ = self._bookie.write(
@@ -167,7 +169,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             if self._type != STANDARD:
                 last = self.put(key, value, sync=False)
                 continue
-            whole = (to_key(key, self._name), to_value(value))
+            whole = (self._whole(key), to_value(value))
             last = self._bookie.put_many([self._prefix + whole[0]], self._tag, self._name, [whole])
         return last
 

@@ -11,6 +11,7 @@ from octavo.actors.tags import Tag
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key
 from octavo.files import ledger_key
+from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term, terms_by_field, unpacked
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.filters import Moment, Pattern, to_filter, to_limit
@@ -30,6 +31,7 @@ from octavo.scans import (
 )
 
 D = TypeVar("D")
+REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
 class Reading:
@@ -44,6 +46,18 @@ class Reading:
         self._prefix = ledger_key.prefix(tag, name)
         self._text = Text(name) if text else None
         self._key_limit = MAX_KEY_BYTES - len(name) + 1  # exclusive
+        self._refused: str | None = None
+
+    def _refuse(self, why: str) -> None:
+        """Whatever is asked of this bucket raises Misuse. (The short paths take no key then.)"""
+        self._refused = why
+        self._key_limit = 0
+
+    def _whole(self, key: object) -> bytes:
+        """Bytes of a key, checked. Raises Misuse."""
+        if self._refused is not None:
+            raise Misuse(self._refused)
+        return to_key(key, self._name)
 
     # -- what a live bucket and a snapshot's do differently
 
@@ -80,7 +94,7 @@ class Reading:
         At most one read of the journal. Raises Misuse, Corruption, Closed, SnapshotExpired.
         """
         if type(key) is not bytes or not 0 < len(key) < self._key_limit:
-            key = to_key(key, self._name)
+            key = self._whole(key)
         value = self._get(key)
         if value is None:
             return default
@@ -94,7 +108,7 @@ class Reading:
         Raises Misuse, Corruption, Closed, SnapshotExpired.
         """
         if type(key) is not bytes or not 0 < len(key) < self._key_limit:
-            key = to_key(key, self._name)
+            key = self._whole(key)
         found = self._head(key)
         if found is not None and self._kind is not None and self._kind.head is not None:
             return self._kind.head(key, found)
@@ -107,16 +121,15 @@ class Reading:
     def index_of(self, key: Key) -> dict[bytes, list[Term]] | None:
         """The index entries that a key's version was put with: terms by field, in order; None
         if the key is absent. One read of the journal."""
-        found = self._index_of(to_key(key, self._name))
+        found = self._index_of(self._whole(key))
         return None if found is None else terms_by_field(unpacked(found))
 
     def get_many(self, keys: Iterable[Key]) -> list[Any]:
         """The values of ``keys``, in their order, None for an absent one. Each is as of the
         moment it is read; take a snapshot for one moment."""
-        name, limit = self._name, self._key_limit
+        limit, whole_key = self._key_limit, self._whole
         whole = [
-            key if type(key) is bytes and 0 < len(key) < limit else to_key(key, name)
-            for key in keys
+            key if type(key) is bytes and 0 < len(key) < limit else whole_key(key) for key in keys
         ]
         found = self._get_many(whole)
         if self._text is None:
@@ -125,13 +138,13 @@ class Reading:
         return [None if value is None else out(value) for value in found]
 
     def __getitem__(self, key: Key) -> Any:
-        value = self._get(to_key(key, self._name))
+        value = self._get(self._whole(key))
         if value is None:
             raise KeyError(key)
         return self._out(value)
 
     def __contains__(self, key: object) -> bool:
-        return self._head(to_key(key, self._name)) is not None
+        return self._head(self._whole(key)) is not None
 
     # -- ranges
 
@@ -262,6 +275,8 @@ class Reading:
             None if prefix is None else to_bytes("prefix", prefix),
             to_flag("reverse", reverse),
         )
+        if self._refused is not None:
+            raise Misuse(self._refused)
         most = to_limit(limit)
         keep = to_filter(match, modified_since, modified_before)
         of = range_of(bound)
@@ -272,7 +287,7 @@ class Reading:
 
     def _object_part(self, key: object) -> bytes:
         """How an index row's key ends that is of this key."""
-        return bytes((self._tag,)) + to_key(key, self._name)
+        return bytes((self._tag,)) + self._whole(key)
 
     def _out(self, found: bytes) -> Any:
         return found if self._text is None else self._text.out(found)

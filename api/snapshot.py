@@ -7,11 +7,15 @@ from types import TracebackType
 from typing import Any
 
 from octavo.actors.bookie import Bookie
+from octavo.actors.identity import Identity
 from octavo.actors.reader import Reader
-from octavo.actors.tags import STANDARD, Tags
+from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bucket, to_flag, to_lease
-from octavo.reading import Reading
+from octavo.files import ledger_key
+from octavo.files.errors import Misuse
+from octavo.head_only import SnapshotHeadBucket
+from octavo.reading import REFUSED, Reading
 
 
 class _Shared(Reader):
@@ -30,15 +34,18 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
     def __init__(
         self,
         reader: _Shared,
-        tags: Tags,
+        identity: Identity,
         name: bytes,
         *,
         text: bool = False,
         tag: str = STANDARD,
     ) -> None:
+        tags = identity.tags
         super().__init__(name, text, tags.number(tag), tags.functions.get(tag))
+        if identity.head_only:
+            self._refuse(REFUSED)
         self._shared = reader
-        self._tags = tags
+        self._identity = identity
 
     def _reader(self) -> Reader:
         self._shared.check()
@@ -68,8 +75,8 @@ class Snapshot(SnapshotBucket):
     SnapshotExpired. What had expired when it was taken is absent, what had not is there.
     """
 
-    def __init__(self, bookie: Bookie, tags: Tags, lease_seconds: float) -> None:
-        super().__init__(_Shared(bookie, to_lease(lease_seconds)), tags, b"")
+    def __init__(self, bookie: Bookie, identity: Identity, lease_seconds: float) -> None:
+        super().__init__(_Shared(bookie, to_lease(lease_seconds)), identity, b"")
 
     @property
     def sqn(self) -> int:
@@ -84,12 +91,20 @@ class Snapshot(SnapshotBucket):
     def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> SnapshotBucket:
         """A bucket as it was, its objects of one type; an unknown one is empty. Raises Misuse."""
         return SnapshotBucket(
-            self._shared, self._tags, to_bucket(name), text=to_flag("text", text), tag=tag
+            self._shared, self._identity, to_bucket(name), text=to_flag("text", text), tag=tag
         )
 
     def buckets(self, *, tag: str = STANDARD) -> Iterator[bytes]:
         """Names of the buckets that held a key of a type, in byte order. Raises Misuse."""
-        return self._shared.buckets(self._tags.number(tag))
+        if self._identity.head_only:
+            return self._shared.buckets(ledger_key.HEAD_ONLY)
+        return self._shared.buckets(self._identity.tags.number(tag))
+
+    def head_bucket(self, name: Key) -> SnapshotHeadBucket:
+        """A bucket of a head-only store, as it was. Raises Misuse."""
+        if not self._identity.head_only:
+            raise Misuse("head_bucket is for head-only stores; this is a standard one")
+        return SnapshotHeadBucket(to_bucket(name), self._identity.lookup, self._shared)
 
     def renew(self, lease_seconds: float | None = None) -> None:
         """Begin the lease anew, now. Raises SnapshotExpired if it had ended."""

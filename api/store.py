@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +24,9 @@ from octavo.bucket import Bucket
 from octavo.changes import Change
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Closed, Misuse
+from octavo.files.ledger_key import HEAD_ONLY
+from octavo.head_only import HeadBatch, HeadBucket
+from octavo.reading import REFUSED
 from octavo.snapshot import Snapshot
 from octavo.verify import Report, verify
 
@@ -92,17 +96,39 @@ class Store(Bucket):
     def buckets(self, *, tag: str = STANDARD) -> Iterator[bytes]:
         """Names of the buckets that hold a key of a type, in byte order. Raises Misuse."""
         self._refuse_if_closed()
-        number = self._running.identity.tags.number(tag)
+        identity = self._running.identity
+        number = HEAD_ONLY if identity.head_only else identity.tags.number(tag)
         return _buckets(Reader(self._bookie, LEASE_SECONDS, renewing=True), number)
 
     def batch(self, *, sync: bool | None = None) -> Batch:
         """Operations on any buckets that happen together or not at all: see Batch."""
         self._refuse_if_closed()
+        if self._running.identity.head_only:
+            raise Misuse(REFUSED)
         return Batch(self._running, sync=sync)
+
+    def head_bucket(self, name: Key) -> HeadBucket:
+        """A bucket of a head-only store; it needs no making. Raises Misuse in a standard one."""
+        self._refuse_if_not_head_only("head_bucket")
+        made = partial(Reader, self._bookie, LEASE_SECONDS, renewing=True)
+        return HeadBucket(self._running, to_bucket(name), made)
+
+    def head_batch(self, *, sync: bool | None = None) -> HeadBatch:
+        """Operations on any buckets of a head-only store that happen together or not at all."""
+        self._refuse_if_not_head_only("head_batch")
+        return HeadBatch(self._running, sync=sync)
+
+    def _refuse_if_not_head_only(self, what: str) -> None:
+        self._refuse_if_closed()
+        if not self._running.identity.head_only:
+            raise Misuse(
+                f'{what} is for head-only stores, made by octavo.open(path, mode="head_only"); '
+                "this is a standard one"
+            )
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
         """The store as it is now. Copies nothing, stops no writer: see Snapshot."""
-        return Snapshot(self._bookie, self._running.identity.tags, lease_seconds)
+        return Snapshot(self._bookie, self._running.identity, lease_seconds)
 
     def changes(self, since: int = 0) -> Iterator[Change]:
         """The journal's events above ``since`` (exclusive), deletes included, in sqn order, up

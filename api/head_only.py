@@ -1,0 +1,318 @@
+"""Head-only stores: small values that live in the ledger, under a key and a sub-key.
+
+The journal holds an operation only until the ledger has it; then ``Store.trim`` lets go of it. So
+reading never touches the journal for what is merged, and the ledger is not made anew from it:
+a backup of such a store always has its ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from octavo.actors.operation import Operation
+from octavo.actors.reader import STEP, Reader
+from octavo.actors.scan import Bounds
+from octavo.actors.startup import Running
+from octavo.actors.view import Head
+from octavo.arguments import (
+    Key,
+    Value,
+    to_bucket,
+    to_bytes,
+    to_condition,
+    to_expiry,
+    to_flag,
+    to_sync,
+)
+from octavo.files import ledger_key
+from octavo.files.errors import Closed, Misuse
+from octavo.files.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
+from octavo.files.record import DELETE, MAX_METADATA_BYTES, PUT
+from octavo.filters import to_limit
+
+_SYNC_TIMEOUT_SECONDS = 600.0
+MAX_OPERATIONS = 1 << 20
+
+
+class HeadRow(NamedTuple):
+    """One entry of a head-only store."""
+
+    key: bytes
+    sub_key: bytes
+    value: bytes
+    sqn: int
+    written_at: int
+    """ms UTC."""
+    expires_at: int | None
+    """ms UTC; None: never."""
+
+
+def _key_part(key: bytes) -> bytes:
+    return key.replace(b"\x00", b"\x00\xff")
+
+
+def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
+    """How the pair stands in a record and behind the bucket in a ledger key: the key escaped as
+    bucket names are, an end mark, the sub-key raw. Raises Misuse."""
+    name = to_bytes("key", key)
+    if not name:
+        raise Misuse("key is empty; a key has at least one byte")
+    whole = _key_part(name) + b"\x00\x00" + to_bytes("sub_key", sub_key)
+    if len(whole) + len(bucket) > MAX_KEY_BYTES:
+        raise Misuse(
+            f"key and sub_key of {len(whole)} bytes in a bucket named with {len(bucket)}: "
+            f"together at most {MAX_KEY_BYTES} are allowed"
+        )
+    return whole
+
+
+def parts_of(whole: bytes) -> tuple[bytes, bytes]:
+    """(key, sub-key) of what ``_whole`` gave."""
+    at = whole.index(b"\x00\x00")
+    return whole[:at].replace(b"\x00\xff", b"\x00"), whole[at + 2 :]
+
+
+def _operation(
+    kind: int, bucket: bytes, key: object, sub_key: object, value: object, expiry: int
+) -> Operation:
+    stored = to_bytes("value", value)
+    if len(stored) > MAX_METADATA_BYTES:
+        raise Misuse(
+            f"value of {len(stored)} bytes: a head-only store takes at most {MAX_METADATA_BYTES}"
+        )
+    return Operation(kind, HEAD_ONLY, bucket, _whole(bucket, key, sub_key), b"", expiry, stored)
+
+
+class HeadReads:
+    """The reading half of a head-only bucket."""
+
+    def __init__(self, name: bytes, lookup: bool) -> None:
+        self._name = name
+        self._lookup = lookup
+        self._prefix = ledger_key.prefix(HEAD_ONLY, name)
+
+    def _reader(self) -> Reader:
+        raise NotImplementedError  # pragma: no cover - both kinds define it
+
+    def _head(self, key: bytes) -> Head | None:
+        raise NotImplementedError  # pragma: no cover
+
+    @property
+    def name(self) -> bytes:
+        """The bucket's name."""
+        return self._name
+
+    def head(self, key: Key, sub_key: Key = b"") -> HeadRow | None:
+        """An entry with its sqn, write time and expiry, or None.
+
+        A probe a level of the ledger. Raises Misuse, also where the store was made with
+        lookup=False.
+        """
+        if not self._lookup:
+            raise Misuse(
+                "this head-only store was made with lookup=False: list or fold over it instead"
+            )
+        whole = _whole(self._name, key, sub_key)
+        found = self._head(self._prefix + whole)
+        return None if found is None else _row(whole, found)
+
+    def get(self, key: Key, sub_key: Key = b"", default: Any = None) -> Any:
+        """The value, or ``default`` if there is none. Otherwise as ``head``."""
+        found = self.head(key, sub_key)
+        return default if found is None else found.value
+
+    def rows(
+        self,
+        start: Key | None = None,
+        end: Key | None = None,
+        *,
+        prefix: Key | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[HeadRow]:
+        """Entries with ``start`` <= key < ``end``, in the order of key and sub-key."""
+        low, high = self._prefix, ledger_key.after(self._prefix)
+        if prefix is not None:
+            low += _key_part(to_bytes("prefix", prefix))
+            high = ledger_key.after(low)
+        if start is not None:
+            low = max(low, self._prefix + _key_part(to_bytes("start", start)) + b"\x00\x00")
+        if end is not None:
+            ends = self._prefix + _key_part(to_bytes("end", end)) + b"\x00\x00"
+            high = ends if high is None else min(ends, high)
+        return self._rows(Bounds(self._prefix, low, high, to_flag("reverse", reverse)), limit)
+
+    def sub_keys(self, key: Key, *, reverse: bool = False) -> Iterator[HeadRow]:
+        """The entries of one key, in the order of their sub-keys."""
+        low = self._prefix + _whole(self._name, key, b"")
+        return self._rows(
+            Bounds(self._prefix, low, ledger_key.after(low), to_flag("reverse", reverse)), None
+        )
+
+    def __len__(self) -> int:
+        """How many entries there are. O(entries)."""
+        return sum(1 for _ in self.rows())
+
+    def __bool__(self) -> bool:
+        return next(self.rows(), None) is not None
+
+    def _rows(self, bound: Bounds, limit: object) -> Iterator[HeadRow]:
+        return _rows(self._reader(), bound, to_limit(limit))
+
+
+def _row(whole: bytes, head: Head) -> HeadRow:
+    key, sub_key = parts_of(whole)
+    return HeadRow(key, sub_key, head.metadata, head.sqn, head.written_at, head.expires_at)
+
+
+def _rows(reader: Reader, bound: Bounds, limit: int | None) -> Iterator[HeadRow]:
+    left = limit
+    for window in reader.windows(bound):
+        for number, (whole, found) in enumerate(zip(window.keys, window.found(), strict=True)):
+            if left is not None:
+                if not left:
+                    return
+                left -= 1
+            if not number % STEP:
+                reader.step()
+            with reader.reading():
+                head = reader.view.head_of(found)
+            if head is not None:
+                yield _row(whole, head)
+    reader.close()  # one that is broken off is collected, which must not ask for a turn
+
+
+class HeadBucket(HeadReads):
+    """A bucket of a head-only store. Made by ``store.head_bucket(name)``."""
+
+    def __init__(self, running: Running, name: bytes, reader: Any) -> None:
+        super().__init__(name, running.identity.lookup)
+        self._running = running
+        self._bookie = running.bookie.actor
+        self._make_reader = reader
+
+    def _reader(self) -> Reader:
+        made: Reader = self._make_reader()
+        return made
+
+    def _head(self, key: bytes) -> Head | None:
+        if self._bookie.closed:
+            raise Closed("the store is closed")
+        return self._bookie.head(key)
+
+    def put(
+        self,
+        key: Key,
+        value: Value,
+        *,
+        sub_key: Key = b"",
+        ttl: float | None = None,
+        expires_at: int | datetime | None = None,
+        sync: bool | None = None,
+        if_sqn: int | None = None,
+    ) -> int:
+        """Write an entry; its sequence number. Arguments and errors as Bucket.put; the value is
+        at most 1 MiB, and ``if_sqn`` wants a store with lookup."""
+        expiry = to_expiry(ttl, expires_at, self._bookie.clock_ms())
+        with HeadBatch(self._running, sync=sync) as batch:
+            batch.add(_operation(PUT, self._name, key, sub_key, value, expiry), if_sqn)
+        return batch.last_sqn
+
+    def delete(
+        self,
+        key: Key,
+        *,
+        sub_key: Key = b"",
+        sync: bool | None = None,
+        if_sqn: int | None = None,
+    ) -> int:
+        """Delete an entry, present or not; the sqn of the deletion."""
+        with HeadBatch(self._running, sync=sync) as batch:
+            batch.add(_operation(DELETE, self._name, key, sub_key, b"", 0), if_sqn)
+        return batch.last_sqn
+
+
+class HeadBatch:
+    """Collects operations on any head-only buckets; leaving the ``with`` block writes them
+    atomically, in one write of the journal. An exception in the block writes nothing."""
+
+    def __init__(self, running: Running, *, sync: bool | None = None) -> None:
+        self._running = running
+        self._sync = to_sync(sync) or running.options.sync == "always"
+        self._operations: list[Operation] = []
+        self._conditions: list[tuple[int, int]] = []
+        self.last_sqn = 0
+        """After the batch was written: the sqn of its last operation; 0 for an empty batch."""
+
+    def put(
+        self,
+        bucket: Key,
+        key: Key,
+        value: Value,
+        *,
+        sub_key: Key = b"",
+        ttl: float | None = None,
+        expires_at: int | datetime | None = None,
+        if_sqn: int | None = None,
+    ) -> None:
+        """As HeadBucket.put. Raises Misuse."""
+        expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.clock_ms())
+        self.add(_operation(PUT, to_bucket(bucket), key, sub_key, value, expiry), if_sqn)
+
+    def delete(
+        self, bucket: Key, key: Key, *, sub_key: Key = b"", if_sqn: int | None = None
+    ) -> None:
+        """As HeadBucket.delete. Raises Misuse."""
+        self.add(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
+
+    def add(self, operation: Operation, if_sqn: int | None) -> None:
+        """One more operation. Raises Misuse."""
+        if len(self._operations) >= MAX_OPERATIONS:
+            raise Misuse(f"batch: at most {MAX_OPERATIONS} operations are allowed")
+        if if_sqn is not None:
+            if not self._running.identity.lookup:
+                raise Misuse("if_sqn wants a store with lookup; this one was made without")
+            self._conditions.append((len(self._operations), to_condition(if_sqn)))
+        self._operations.append(operation)
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def __enter__(self) -> HeadBatch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        operations, self._operations = self._operations, []
+        if kind is not None or not operations:
+            return
+        keys = [ledger_key.prefix(HEAD_ONLY, o.bucket) + o.key for o in operations]
+        _, self.last_sqn = self._running.bookie.actor.write(
+            operations, keys, atomic=len(operations) > 1, conditions=self._conditions
+        )
+        if self._sync:
+            self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)
+
+
+class SnapshotHeadBucket(HeadReads):
+    """A bucket of a head-only store as it was at a snapshot's sqn."""
+
+    def __init__(self, name: bytes, lookup: bool, reader: Any) -> None:
+        super().__init__(name, lookup)
+        self._shared = reader
+
+    def _reader(self) -> Reader:
+        self._shared.check()
+        found: Reader = self._shared
+        return found
+
+    def _head(self, key: bytes) -> Head | None:
+        found: Head | None = self._shared.head(key)
+        return found
