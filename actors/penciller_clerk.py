@@ -15,7 +15,7 @@ from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.tags import Tag
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files import jobs
+from octavo.files import jobs, ledger_key
 from octavo.files.errors import (
     Closed,
     Corruption,
@@ -30,6 +30,8 @@ log = logging.getLogger("octavo.clerk")
 
 MAX_FILE_ROWS = 1 << 18
 MAX_FILE_BYTES = 64 << 20
+MOST_SEARCHED = 4096
+"""Files of a ledger in which a merge looks for the objects of its index entries."""
 _ATTEMPTS = 3
 
 
@@ -165,6 +167,15 @@ class PencillerClerk(TurnActor):
             self.penciller.call(Penciller.retire, task)
         self.penciller.call(Penciller.sweep)
 
+    def _levels(self, task: Merge) -> list[list[tuple[str, int]]]:
+        """All files of the ledger, for a merge that meets index entries; else none."""
+        index = bytes((ledger_key.INDEX,))
+        meets = any(entry.first_key[:1] <= index <= entry.last_key[:1] for entry in task.inputs)
+        manifest = self.penciller.actor.manifest
+        if not meets or sum(map(len, manifest.levels)) > MOST_SEARCHED:
+            return []
+        return _names_of_levels(manifest)
+
     def _merged(self, task: Merge, stem: str) -> dict[str, Any]:
         for attempt in range(_ATTEMPTS):
             try:
@@ -177,6 +188,7 @@ class PencillerClerk(TurnActor):
                     now_ms=self.clock_ms(),
                     max_rows=MAX_FILE_ROWS,
                     max_bytes=MAX_FILE_BYTES,
+                    levels=self._levels(task),
                 )
             except WorkerDied as error:
                 if self.closing:
@@ -185,6 +197,10 @@ class PencillerClerk(TurnActor):
                     raise
                 log.info("merging again: %s", error)
         raise StorageFailed("no attempt to merge was made")
+
+
+def _names_of_levels(manifest: LedgerManifest) -> list[list[tuple[str, int]]]:
+    return [[(entry.name, entry.sqn_base) for entry in level] for level in manifest.levels]
 
 
 def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, Any]], bytes]:

@@ -204,6 +204,7 @@ def merge_files(
     now_ms: int,
     max_rows: int,
     max_bytes: int,
+    levels: Sequence[Sequence[tuple[str, int]]] = (),
 ) -> dict[str, Any]:
     """Sorted files into sorted, disjoint files: see merge.merge."""
     found = merge.merge(
@@ -215,6 +216,7 @@ def merge_files(
         now_ms=now_ms,
         max_rows=max_rows,
         max_bytes=max_bytes,
+        ledger=levels,
     )
     return _summaries(found)
 

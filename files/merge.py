@@ -23,6 +23,7 @@ from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import MAX_BLOB_BYTES, MAX_ROWS
 from octavo.files.sst_writer import Columns, Strings, Writer
+from octavo.files.stale_entries import without_stale
 
 _ROW_BYTES = 33
 """Bytes of a file that a row takes beside its key and metadata."""
@@ -105,13 +106,16 @@ def merge(
     now_ms: int,
     max_rows: int,
     max_bytes: int,
+    ledger: Sequence[Sequence[tuple[str, int]]] = (),
 ) -> list[Summary]:
     """Merge files of ``directory``, given by name and base of their sqns, into new ones.
 
     In the basement, where nothing older lies below, tombstones and rows that expired at or
     before ``now_ms`` are dropped; elsewhere a row that expired becomes a tombstone and keeps
-    its sqn. Sqns in the new files are absolute. Outputs as ``write_rows`` makes them; none
-    where nothing is left. Memory: some 150 bytes a row of the inputs.
+    its sqn. ``ledger``: all files of the ledger, a level each, level zero newest first; index
+    entries of versions that it knows to be replaced are dropped. Sqns in the new files are
+    absolute. Outputs as ``write_rows`` makes them; none where nothing is left. Memory: some 150
+    bytes a row of the inputs.
 
     Raises Corruption, UnsupportedFormat, OSError.
     """
@@ -126,6 +130,13 @@ def merge(
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
     kept = _newest(order, firsts, columns.sqns)
     columns, kept = _aged(columns, kept, basement, now_ms)
+    if ledger:
+        levels = [
+            [(Sst(disk.map(path), path), base) for path, base in
+             ((os.path.join(directory, name), base) for name, base in level)]
+            for level in ledger
+        ]  # fmt: skip
+        kept = without_stale(columns, kept, levels)
     return _write(disk, directory, next_name, columns, kept, max_rows, max_bytes)
 
 

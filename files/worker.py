@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import struct
 import sys
 from typing import IO, Any
@@ -21,6 +22,7 @@ _COUNTS = struct.Struct("<II")
 _MAX_HEAD = 64 << 20
 _MAX_BLOB = 1 << 30  # offsets of a quarter of a billion records
 _MAX_BLOBS = 16
+_MOST_FILES = 1 << 16
 
 
 class Disconnected(Exception):  # noqa: N818 - internal: the other side is gone
@@ -82,11 +84,20 @@ def raised(answer: dict[str, Any]) -> Exception:
     return errors.StorageFailed(f"background job failed: {name}: {args[0]}")
 
 
+def _allow_many_files() -> None:
+    """A job may have every file of a large ledger open; the limit is this process's own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def main() -> None:
     """Serve jobs until standard input closes."""
     from octavo.files.disk import RealDisk
     from octavo.files.jobs import JOBS
 
+    _allow_many_files()
     requests = sys.stdin.buffer
     # Whatever prints must not land between two messages.
     answers = os.fdopen(os.dup(1), "wb")
