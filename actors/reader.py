@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from octavo.actors import scan
+from octavo.actors.batches import Batch, Segments, batches
 from octavo.actors.bookie import Bookie
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.penciller import Penciller
@@ -89,6 +90,21 @@ class Reader:
                 return
             self.step()
             yield window
+
+    def batches(
+        self, bound: scan.Bounds, segments: Segments | None = None, *, heads: bool
+    ) -> Iterator[Batch]:
+        """The live rows of a range as columns: see batches.batches."""
+        found = batches(
+            self.view, self.sqn, self.now_ms, bound, self._bookie.slice, segments, heads=heads
+        )
+        while True:
+            with self._reading():
+                batch = next(found, None)
+            if batch is None:
+                return
+            self.step()
+            yield batch
 
     def step(self) -> None:
         """A scan goes on: see that the lease runs, and let that of a live scan begin anew."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress
-from typing import NamedTuple, Protocol
+from itertools import compress, repeat
+from typing import NamedTuple, Protocol, TypeVar
 
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.view import Found, View
+from octavo.actors.view import Found, Head, View
 from octavo.files import ledger_key
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
+
+T = TypeVar("T")
 
 FIRST_WINDOW = 32
 LARGEST_WINDOW = 4096
@@ -43,6 +45,10 @@ class Chunk(Protocol):
 
     def times(self, rows: Sequence[int]) -> list[int]:
         """Write times of some rows, ms UTC, in their order."""
+        ...
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        """Heads of some live rows, in their order."""
         ...
 
 
@@ -72,6 +78,10 @@ class _MemoryChunk:
         file_of = self.view.journal.file_of
         sqns = (abs(self.entries[at]) for at in rows)
         return [file_of(sqn).header(sqn).time_ms for sqn in sqns]
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        found = (self.view.head_of(self.found(at)) for at in rows)
+        return [head for head in found if head is not None]
 
 
 class _FileChunk:
@@ -107,6 +117,22 @@ class _FileChunk:
     def times(self, rows: Sequence[int]) -> list[int]:
         times = self.sst.times(self.low, self.low + len(self.keys)).tolist()
         return [times[at] for at in rows]
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        sst, low, high = self.sst, self.low, self.low + len(self.keys)
+        times = self.times(rows)
+        sqns, sizes = self.sqns(), sst.sizes[low:high].tolist()
+        metas: Iterable[bytes] = repeat(b"")
+        if sst.has_metas:
+            metas = [sst.meta(low + at) for at in rows]
+        expiries: Iterable[int | None] = repeat(None)
+        if sst.expiring:
+            expiries = [sst.expiry(low + at) or None for at in rows]
+        parts = zip(
+            [sqns[at] for at in rows], [sizes[at] for at in rows], metas, times, expiries,
+            strict=False,
+        )  # fmt: skip
+        return list(map(Head._make, parts))
 
 
 def _memory_chunks(
@@ -184,6 +210,10 @@ class Window(Protocol):
         """Where each key's version stands, in the order of ``keys``."""
         ...
 
+    def heads(self) -> list[Head]:
+        """Head of each key's version, in the order of ``keys``."""
+        ...
+
     def sqns(self) -> list[int]:
         """Sequence number of each key's version, in the order of ``keys``."""
         ...
@@ -216,6 +246,9 @@ class _OneSource:
     def found(self) -> Iterator[Found]:
         return map(self._chunk.found, self._order)
 
+    def heads(self) -> list[Head]:
+        return self._chunk.heads(self._order)
+
     def sqns(self) -> list[int]:
         sqns, order = self._chunk.sqns(), self._order
         if isinstance(order, range) and order.step > 0:
@@ -243,10 +276,11 @@ class _ManySources:
         self._codes = codes
 
     def found(self) -> Iterator[Found]:
-        chunks, codes = self._chunks, self._codes
-        for key in self.keys:
-            code = codes[key]
-            yield chunks[code >> 32].found(code & 0xFFFFFFFF)
+        for code in map(self._codes.__getitem__, self.keys):
+            yield self._chunks[code >> 32].found(code & 0xFFFFFFFF)
+
+    def heads(self) -> list[Head]:
+        return self._gathered(lambda chunk, rows: chunk.heads(rows))
 
     def sqns(self) -> list[int]:
         of_chunk = [chunk.sqns() for chunk in self._chunks]
@@ -254,12 +288,17 @@ class _ManySources:
         return [of_chunk[code >> 32][code & 0xFFFFFFFF] for code in codes]
 
     def times(self) -> list[int]:
+        return self._gathered(lambda chunk, rows: chunk.times(rows))
+
+    def _gathered(self, read: Callable[[Chunk, Sequence[int]], list[T]]) -> list[T]:
+        """What ``read`` gives for each key's row, chunk by chunk, in the order of ``keys``."""
         codes = [self._codes[key] for key in self.keys]
         of_chunk: list[list[int]] = [[] for _ in self._chunks]
         for code in codes:
             of_chunk[code >> 32].append(code & 0xFFFFFFFF)
         found = [
-            iter(chunk.times(rows)) for chunk, rows in zip(self._chunks, of_chunk, strict=True)
+            iter(read(chunk, rows) if rows else ())
+            for chunk, rows in zip(self._chunks, of_chunk, strict=True)
         ]
         return [next(found[code >> 32]) for code in codes]
 

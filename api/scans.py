@@ -299,14 +299,9 @@ class Heads:
         self._text = text
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-        yield place.giving_each(self._heads(reader, window, place))
-
-    def _heads(self, reader: Reader, window: Window, place: Place) -> Iterator[Any]:
-        for number, (key, found) in enumerate(zip(window.keys, window.found(), strict=True)):
-            if not number % STEP:
-                reader.step()
-            head = reader.view.head_of(found)
-            if head is not None:
-                name = key if self._text is None else self._text.out(key)
-                place.last = key
-                yield name, head
+        keys, heads = window.keys, window.heads()
+        for low in range(0, len(keys), STEP):
+            reader.step()
+            stretch = keys[low : low + STEP]
+            names = stretch if self._text is None else list(map(self._text.out, stretch))
+            yield place.giving(stretch, list(zip(names, heads[low : low + STEP], strict=True)))

@@ -53,7 +53,7 @@ def sort_rows(rows: Rows) -> Rows:
     """The newest version of each key, by ledger key. O(n log n), or O(n) for a few sorted runs."""
     starts, lengths = rows.keys.offsets[:-1], lengths_of(rows.keys.offsets)
     order, firsts = key_order(rows.keys.blob, starts, lengths)
-    kept = _newest(order, firsts, rows.sqns)
+    kept = newest(order, firsts, rows.sqns)
     metas = rows.metas
     return Rows(
         keys=gather(rows.keys.blob, starts[kept], lengths[kept]),
@@ -125,10 +125,10 @@ def merge(
         parts.append(Sst(disk.map(path), path).columns(sqn_base))
     if not parts:
         return []
-    columns = _stacked(parts)
+    columns = stacked(parts)
     keys = columns.keys
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
-    kept = _newest(order, firsts, columns.sqns)
+    kept = newest(order, firsts, columns.sqns)
     columns, kept = _aged(columns, kept, basement, now_ms)
     if ledger:
         levels = [
@@ -143,7 +143,7 @@ def merge(
 # ---------------------------------------------------------------- which rows stay
 
 
-def _newest(order: Ints, firsts: Ints, sqns: npt.NDArray[np.uint64]) -> Ints:
+def newest(order: Ints, firsts: Ints, sqns: npt.NDArray[np.uint64]) -> Ints:
     """Of each set of equal keys the row with the highest sqn, in the order of the keys."""
     if len(firsts) == len(order):
         return order
@@ -184,7 +184,7 @@ def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Co
 # ---------------------------------------------------------------- columns of several inputs
 
 
-def _stacked(parts: Sequence[Columns]) -> Columns:
+def stacked(parts: Sequence[Columns]) -> Columns:
     """The rows of all parts one after the other, their groups numbered together."""
     if len(parts) == 1:
         return parts[0]

@@ -84,6 +84,7 @@ class Sst:
         self._expiries = self.column(Section.EXPIRIES, "Q") if expires else None
         has_metas = Section.META_ENDS in layout.sections
         self._meta_ends = self.column(Section.META_ENDS, "I") if has_metas else None
+        self.has_metas = has_metas
         self._views = Views(
             buffer,
             name,
