@@ -7,7 +7,8 @@ thousands of rows, stays in arrays, and no Python object is made for a row of a 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -15,13 +16,13 @@ import numpy.typing as npt
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.scan import LARGEST_WINDOW, Bounds, Slice
-from octavo.actors.view import Found, View
+from octavo.actors.view import Found, Head, View
 from octavo.files import ledger_key
-from octavo.files.byte_strings import Ints, gather, offsets_of
+from octavo.files.byte_strings import Ints, as_list, gather, offsets_of
 from octavo.files.hashing import hash_of
 from octavo.files.key_order import key_order
 from octavo.files.merge import newest, stacked
-from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst import Sst
 from octavo.files.sst_writer import Columns, Strings
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -154,10 +155,14 @@ def rows_at(columns: Columns, rows: Ints) -> Columns:
     )
 
 
+def strings_of(strings: Strings, rows: Ints) -> ByteColumn:
+    """Some of the strings, copied end to end."""
+    return gather(strings.blob, strings.starts[rows], strings.lengths[rows])
+
+
 def _at(strings: Strings, rows: Ints) -> Strings:
-    lengths = strings.lengths[rows]
-    found = gather(strings.blob, strings.starts[rows], lengths)
-    return Strings(found.blob, found.offsets[:-1], lengths)
+    found = strings_of(strings, rows)
+    return Strings(found.blob, found.offsets[:-1], strings.lengths[rows])
 
 
 class _MemoryRows:
@@ -320,3 +325,75 @@ def _alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:
         expired = columns.expiries[rows] <= np.uint64(max(now_ms, 0))
         dead |= ((flags & EXPIRES) != 0) & expired
     return ~dead
+
+
+def keys_of(batch: Batch) -> list[bytes]:
+    """The user keys of a batch's rows."""
+    found = strings_of(batch.columns.keys, batch.rows)
+    return as_list(found.blob.tobytes(), found.offsets)
+
+
+def heads_of(batch: Batch) -> list[Head]:
+    """The heads of a batch's rows; it was made with ``heads``. Some 0.5 us a row."""
+    columns, rows = batch
+    metas: Iterable[bytes] = repeat(b"")
+    if columns.metas is not None:
+        found = strings_of(columns.metas, rows)
+        metas = as_list(found.blob.tobytes(), found.offsets)
+    expiries: Iterable[int | None] = repeat(None)
+    if columns.expiries is not None:
+        expiries = [moment or None for moment in columns.expiries[rows].tolist()]
+    parts = zip(
+        columns.sqns[rows].tolist(), columns.sizes[rows].tolist(), metas,
+        columns.times[rows].tolist(), expiries, strict=False,
+    )  # fmt: skip
+    return list(map(Head._make, parts))
+
+
+def buckets_of(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
+    """(prefix, low, high): rows [low, high) of a batch have this tag and bucket."""
+    columns, rows = batch
+    if columns.groups is None:
+        yield columns.prefixes[0], 0, len(rows)
+        return
+    groups = columns.groups[rows]
+    cuts = [0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(rows)]
+    for low, high in pairwise(cuts):
+        yield columns.prefixes[int(groups[low])], low, high
+
+
+class BatchWindow:
+    """A batch of one bucket as a window of a scan."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.keys = keys_of(batch)
+
+    def found(self) -> Iterator[Found]:
+        """As of a Window; the journal tells the head."""
+        return (Found(sqn, False, None, -1) for sqn in self.sqns())
+
+    def heads(self) -> list[Head]:
+        """As of a Window."""
+        return heads_of(self._batch)
+
+    def sqns(self) -> list[int]:
+        """As of a Window."""
+        sqns: list[int] = self._batch.columns.sqns[self._batch.rows].tolist()
+        return sqns
+
+    def times(self) -> list[int]:
+        """As of a Window."""
+        times: list[int] = self._batch.columns.times[self._batch.rows].tolist()
+        return times
+
+    def keep(self, hits: Iterable[object]) -> None:
+        """As of a Window."""
+        mask = np.fromiter(map(bool, hits), dtype=np.bool_, count=len(self.keys))
+        self._batch = self._batch._replace(rows=self._batch.rows[mask])
+        self.keys = list(compress(self.keys, mask.tolist()))
+
+    def cut(self, rows: int) -> None:
+        """As of a Window."""
+        self._batch = self._batch._replace(rows=self._batch.rows[:rows])
+        del self.keys[rows:]

@@ -99,7 +99,7 @@ class Reader:
             self.view, self.sqn, self.now_ms, bound, self._bookie.slice, segments, heads=heads
         )
         while True:
-            with self._reading():
+            with self.reading():
                 batch = next(found, None)
             if batch is None:
                 return

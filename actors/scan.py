@@ -186,6 +186,12 @@ class Bounds(NamedTuple):
     reverse: bool
 
 
+OBJECTS = Bounds(b"", bytes((ledger_key.STANDARD,)), b"\xff", False)
+"""Objects of every type and bucket: the numbers of other types are above the standard one's."""
+HEAD_ROWS = Bounds(b"", bytes((ledger_key.HEAD_ONLY,)), bytes((ledger_key.HEAD_ONLY + 1,)), False)
+"""Entries of every bucket of a head-only store."""
+
+
 def bounds(
     prefix: bytes, start: bytes | None, end: bytes | None, begins: bytes | None, reverse: bool
 ) -> Bounds:

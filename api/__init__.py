@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from octavo.batch import Batch
     from octavo.bucket import Bucket
     from octavo.changes import Change
+    from octavo.comparing import Difference, compare
     from octavo.files.errors import (
         AskCycle,
         AskTimeout,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         StoreLocked,
         UnsupportedFormat,
     )
+    from octavo.files.merkle import MerkleTree
     from octavo.head_only import HeadBatch, HeadBucket, HeadRow
     from octavo.index import Index
     from octavo.index_edit import IndexEdit
@@ -46,6 +48,8 @@ _HOMES = {
     "octavo.snapshot": ("Snapshot", "SnapshotBucket"),
     "octavo.batch": ("Batch",),
     "octavo.changes": ("Change",),
+    "octavo.comparing": ("Difference", "compare"),
+    "octavo.files.merkle": ("MerkleTree",),
     "octavo.scans": ("Scan",),
     "octavo.verify": ("Report",),
     "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow"),
@@ -81,6 +85,7 @@ __all__ = [
     "Closed",
     "Conflict",
     "Corruption",
+    "Difference",
     "Fenced",
     "Head",
     "HeadBatch",
@@ -89,6 +94,7 @@ __all__ = [
     "HistoryCompacted",
     "Index",
     "IndexEdit",
+    "MerkleTree",
     "Misuse",
     "OctavoError",
     "Report",
@@ -103,6 +109,7 @@ __all__ = [
     "Tag",
     "UnsupportedFormat",
     "__version__",
+    "compare",
     "open",
 ]
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from octavo import __version__
+from octavo.cli_compare import diff
 from octavo.cli_demo import demo
 from octavo.cli_history import changes, dump, snapshot
 from octavo.cli_output import OutputClosed, complain
@@ -75,8 +76,8 @@ def cli() -> None:
     \b
     Exit codes:
       0    done
-      1    no: the key is absent, --if-sqn does not hold, verify found damage,
-           or a part of what was to be loaded could not be
+      1    no: the key is absent, --if-sqn does not hold, verify found damage, two
+           stores differ, or a part of what was to be loaded could not be
       2    the command is wrong: usage, a bad argument, no store at PATH
       3    another process has the store open
       4    storage: an I/O error, a full disk, damage that stops the command
@@ -89,7 +90,7 @@ def cli() -> None:
 
 
 for command in (
-    put, get, delete, head, scan, buckets, load, dump, changes, snapshot, stats, verify, demo,
+    put, get, delete, head, scan, buckets, load, dump, changes, snapshot, diff, stats, verify, demo,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.batches import BatchWindow, Segments
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.files.errors import Misuse
@@ -203,7 +204,7 @@ Give = Callable[[Reader, Window, Place], Iterator[Iterator[Any]]]
 
 def parts(
     reader: Reader,
-    bound: Bounds,
+    windows: Iterable[Window],
     place: Place,
     keep: Callable[[Window], None] | None,
     limit: int | None,
@@ -215,7 +216,7 @@ def parts(
     may be doing that, in any turn, and must not ask for another.
     """
     if limit != 0:
-        for window in reader.windows(bound):
+        for window in windows:
             if keep is not None:
                 keep(window)
             if limit is not None:
@@ -228,6 +229,11 @@ def parts(
             place.settle()
             place.done = True
     reader.close()
+
+
+def in_segments(reader: Reader, bound: Bounds, segments: Segments) -> Iterator[Window]:
+    """Windows of the rows of a bucket's range that are in some segments."""
+    return map(BatchWindow, reader.batches(bound, segments, heads=True))
 
 
 def keys_of(reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,43 @@ def test_verify_of_a_whole_store_ends_with_0(store: Path) -> None:
     assert found["problems"] == []
     assert (found["records"], found["keys"]) == (5, 3)
     assert octavo("verify", store).stdout.startswith("ok: ")
+
+
+# ---------------------------------------------------------------- diff
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """Two stores: a key of each, one that differs, many that do not."""
+    paths = tmp_path / "a", tmp_path / "b"
+    for path in paths:
+        with library.open(path) as store:
+            store.put_many((b"same%d" % at, b"v") for at in range(500))
+            store.bucket("docs").put("other", b"1" if path.name == "a" else b"22")
+            store.put(f"only in {path.name}", b"v")
+    return paths
+
+
+def test_diff_prints_what_only_one_has_and_what_differs(two: tuple[Path, Path]) -> None:
+    found = octavo("diff", *two, "--by", "head", code=1)
+    lines = [line.split("\t")[:3] for line in found.stdout.splitlines()]
+    assert lines == [["-", "", "only in a"], ["+", "", "only in b"], ["~", "docs", "other"]]
+    assert "differ in 3 keys" in found.stderr
+    assert octavo("diff", *two, "--by", "value", "-b", "docs", code=1).stdout[:2] == "~\t"
+    assert "differ in 1 key or more" in octavo("diff", *two, "--limit", "1", code=1).stderr
+
+
+def test_diff_as_json_holds_the_heads(two: tuple[Path, Path]) -> None:
+    lines = octavo("diff", *two, "--by", "head", "--json", code=1).stdout.splitlines()
+    last = json.loads(lines[2])
+    assert (last["bucket"], last["key"]) == ("docs", "other")
+    assert (last["a"]["size"], last["b"]["size"]) == (1, 2)
+    assert json.loads(lines[0])["b"] is None
+
+
+def test_diff_of_stores_that_hold_the_same_ends_with_0(two: tuple[Path, Path]) -> None:
+    with library.open(two[1]) as store:
+        store.bucket("docs").put("other", b"1")
+        store.delete("only in b")
+        store.put("only in a", b"v")
+    assert octavo("diff", *two, "--by", "value").stdout == ""

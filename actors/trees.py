@@ -1,0 +1,81 @@
+"""Merkle trees made of a view's rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.batches import Batch, Segments, buckets_of, keys_of, strings_of
+from octavo.actors.reader import Reader
+from octavo.actors.scan import Bounds
+from octavo.files import ledger_key
+from octavo.files.errors import Misuse
+from octavo.files.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words
+
+
+def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
+    """The tree of the live rows of a range of ledger keys. See Snapshot.merkle."""
+    tree = MerkleTree.empty(segments, by)
+    for batch in reader.batches(bound, heads=by != "sqn"):
+        hashes = batch.columns.hashes[batch.rows]
+        tree.add(hashes, row_words(hashes, _version(reader, batch, by)))
+    return tree
+
+
+def _version(reader: Reader, batch: Batch, by: By) -> list[Words]:
+    """What stands for each row's version."""
+    columns, rows = batch
+    if by == "sqn":
+        return [columns.sqns[rows].astype(np.uint64)]
+    parts = [columns.sizes[rows].astype(np.uint64)]
+    none = np.zeros(len(rows), dtype=np.uint64)
+    parts.append(none if columns.expiries is None else columns.expiries[rows].astype(np.uint64))
+    if columns.metas is None:
+        parts.append(none)
+    else:
+        metas = strings_of(columns.metas, rows)
+        parts.append(digests(metas.blob.tobytes(), metas.offsets))
+    if by == "value":
+        parts.append(_value_digests(reader, batch))
+    return parts
+
+
+def _value_digests(reader: Reader, batch: Batch) -> Words:
+    """xxh3-64 of each row's value, read in the order of the journal."""
+    out = np.empty(len(batch.rows), dtype=np.uint64)
+    keys = keys_of(batch)
+    sqns = batch.columns.sqns[batch.rows]
+    for prefix, low, high in buckets_of(batch):
+        tag, bucket, _ = ledger_key.split(prefix)
+        if tag == ledger_key.HEAD_ONLY:
+            out[low:high] = 0  # the value is the metadata
+            continue
+        order = np.argsort(sqns[low:high]) + low
+        values = reader.values(
+            bucket, [keys[at] for at in order.tolist()], sqns[order].tolist(), _Mark(), tag
+        )
+        out[order] = np.fromiter(map(xxh3, values), dtype=np.uint64, count=high - low)
+    return out
+
+
+class _Mark:
+    """Nobody asks where the reading stands."""
+
+    last: bytes | None = None
+
+
+def to_segments(segments: object, of: object) -> Segments:
+    """The chosen ones of ``of`` segments. Raises Misuse."""
+    if of is None:
+        raise Misuse("segments=... needs of=: how many there are in the tree they come from")
+    bits = bits_of(of)
+    chosen = np.zeros(1 << bits, dtype=np.bool_)
+    try:
+        numbers = list(segments)  # type: ignore[call-overload]
+    except TypeError:
+        raise Misuse(f"segments={segments!r:.80}: allowed is a list of their numbers") from None
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << bits:
+            raise Misuse(f"segment {number!r}: allowed are numbers from 0 to {(1 << bits) - 1}")
+        chosen[number] = True
+    return Segments(HASH_BITS - bits, chosen)
