@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from octavo.bucket import Bucket
     from octavo.changes import Change
     from octavo.comparing import Difference, compare
+    from octavo.ending import destroy
     from octavo.files.errors import (
         AskCycle,
         AskTimeout,
@@ -51,6 +52,7 @@ _HOMES = {
     "octavo.comparing": ("Difference", "compare"),
     "octavo.files.merkle": ("MerkleTree",),
     "octavo.scans": ("Scan",),
+    "octavo.ending": ("destroy",),
     "octavo.verify": ("Report",),
     "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow"),
     "octavo.index": ("Index",),
@@ -110,6 +112,7 @@ __all__ = [
     "UnsupportedFormat",
     "__version__",
     "compare",
+    "destroy",
     "open",
 ]
 

@@ -15,6 +15,7 @@ from octavo import __version__
 from octavo.cli_compare import diff
 from octavo.cli_demo import demo
 from octavo.cli_history import changes, dump, snapshot
+from octavo.cli_index import destroy, index
 from octavo.cli_output import OutputClosed, complain
 from octavo.cli_read import buckets, get, head, scan
 from octavo.cli_stats import stats, verify
@@ -90,8 +91,23 @@ def cli() -> None:
 
 
 for command in (
-    put, get, delete, head, scan, buckets, load, dump, changes, snapshot, diff, stats, verify, demo,
-):  # fmt: skip
+    put,
+    get,
+    delete,
+    head,
+    scan,
+    buckets,
+    index,
+    load,
+    dump,
+    changes,
+    snapshot,
+    diff,
+    stats,
+    verify,
+    destroy,
+    demo,
+):
     cli.add_command(command)
 
 

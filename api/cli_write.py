@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 import click
 
+from octavo.cli_index import index_option, to_entries
 from octavo.cli_loading import Loading
 from octavo.cli_notation import from_hex, to_text
 from octavo.cli_options import (
@@ -45,6 +46,7 @@ from octavo.cli_source import FORMATS, Csv, Directory, Jsonl, Source, format_of
     "--if-sqn", type=click.IntRange(min=0), metavar="N",
     help="Write only if the key's sequence number is N; 0: only if it is absent.",
 )  # fmt: skip
+@index_option
 @json_option
 def put(
     path: str,
@@ -57,6 +59,7 @@ def put(
     metadata: str,
     ttl: float | None,
     if_sqn: int | None,
+    index: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Write VALUE under KEY.
@@ -76,7 +79,12 @@ def put(
         raw = from_hex("VALUE", raw) if hex_value else raw
     with Output() as out, open_store(path, create=True) as store:
         sqn = store.bucket(to_bytes("--bucket", bucket)).put(
-            wanted, raw, metadata=os.fsencode(metadata), ttl=ttl, if_sqn=if_sqn
+            wanted,
+            raw,
+            metadata=os.fsencode(metadata),
+            ttl=ttl,
+            index=to_entries(index),
+            if_sqn=if_sqn,
         )
         if as_json:
             out.json({"sqn": sqn})

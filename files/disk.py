@@ -130,6 +130,10 @@ class Disk(ABC):
         """Take a name away. The bytes go with the last name, descriptor and map."""
 
     @abstractmethod
+    def rmdir(self, path: str) -> None:
+        """Take an empty directory away. Raises OSError ENOTEMPTY."""
+
+    @abstractmethod
     def sync_dir(self, path: str) -> None:
         """Make every change of names in this directory durable. Never retry one that raised."""
 
@@ -298,6 +302,9 @@ class RealDisk(Disk):
 
     def unlink(self, path: str) -> None:
         os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
 
     def sync_dir(self, path: str) -> None:
         fd = _open_directory(path)

@@ -275,6 +275,7 @@ READERS: dict[str, Callable[[Disk, str], object]] = {
     "links": lambda disk, path: disk.links(path),
     "listdir": lambda disk, path: disk.listdir(path),
     "unlink": lambda disk, path: disk.unlink(path),
+    "rmdir": lambda disk, path: disk.rmdir(path),
     "rename": lambda disk, path: disk.rename(path, path + "2"),
     "link": lambda disk, path: disk.link(path, path + "2"),
     "reopen": lambda disk, path: disk.reopen(path, 0),

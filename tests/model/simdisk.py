@@ -340,6 +340,16 @@ class SimDisk(Faults, Disk):
             self._step("unlink")
             directory.change(Change(name, None))
 
+    def rmdir(self, path: str) -> None:
+        with self._turn:
+            self._begin("rmdir", path)
+            holder, name = self._holder(path)
+            found = self._directory(_parts(path), path)
+            if found.names:
+                raise _error(errno.ENOTEMPTY, path)
+            self._step("rmdir")
+            holder.change(Change(name, None))
+
     def _make_directory(self, path: str) -> None:
         with self._turn:
             self._begin("mkdir", path)

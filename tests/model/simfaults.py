@@ -16,6 +16,7 @@ CRASH_POINTS = frozenset(
         "rename",
         "link",
         "unlink",
+        "rmdir",
         "mkdir",
         "sync_dir",
         "sync_file",

@@ -337,6 +337,7 @@ def test_a_crash_point_in_the_past_is_refused() -> None:
 def test_every_change_is_a_crash_point_and_no_reading_is() -> None:
     disk = SimDisk()
     counted = []
+    disk.mkdir("/empty")
     file = disk.create("/a")
     steps: list[tuple[str, Callable[[], object]]] = [
         ("write", lambda: file.write(b"x")),
@@ -347,6 +348,7 @@ def test_every_change_is_a_crash_point_and_no_reading_is() -> None:
         ("link", lambda: disk.link("/a", "/b")),
         ("rename", lambda: disk.rename("/b", "/c")),
         ("unlink", lambda: disk.unlink("/c")),
+        ("rmdir", lambda: disk.rmdir("/empty")),
         ("sync_dir", lambda: disk.sync_dir("/")),
         ("sync_file", lambda: disk.sync_file("/a")),
         ("lock", lambda: disk.lock("/lock")),
@@ -439,6 +441,7 @@ def test_a_forgotten_sync_is_noticed(careless: type[SimDisk]) -> None:
 def test_every_operation_can_be_made_to_fail(name: str) -> None:
     disk = SimDisk()
     file = disk.create("/a")
+    disk.mkdir("/empty")
     calls: dict[str, Callable[[], object]] = {
         "create": lambda: disk.create("/b"),
         "reopen": lambda: disk.reopen("/a", 0),
@@ -450,6 +453,7 @@ def test_every_operation_can_be_made_to_fail(name: str) -> None:
         "link": lambda: disk.link("/a", "/b"),
         "unlink": lambda: disk.unlink("/a"),
         "mkdir": lambda: disk.mkdir("/d"),
+        "rmdir": lambda: disk.rmdir("/empty"),
         "sync_dir": lambda: disk.sync_dir("/"),
         "sync_file": lambda: disk.sync_file("/a"),
         "lock": lambda: disk.lock("/lock"),

@@ -1,0 +1,118 @@
+"""The commands about secondary indexes, and the one that ends a store."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from octavo.cli_notation import put_field, to_text
+from octavo.cli_options import bucket_option, json_option, open_store, path_argument, to_bytes
+from octavo.cli_output import Output, complain
+from octavo.files.errors import Misuse
+
+if TYPE_CHECKING:
+    from octavo.files.index_terms import Term
+
+index_option = click.option(
+    "--index", "index", multiple=True, metavar="FIELD=TERM",
+    help="An index entry of the key; again for more. FIELD:int=7 makes the term a number.",
+)  # fmt: skip
+
+
+def to_term(argument: str, *, number: bool) -> Term:
+    """A term from the command line. Raises Misuse."""
+    if not number:
+        return argument
+    try:
+        return int(argument)
+    except ValueError:
+        raise Misuse(f"{argument!r} is no whole number") from None
+
+
+def to_entries(arguments: tuple[str, ...]) -> dict[str, list[Term]] | None:
+    """What ``--index`` was given, as ``put`` takes it; None if nothing was. Raises Misuse."""
+    out: dict[str, list[Term]] = {}
+    for argument in arguments:
+        field, equals, term = argument.partition("=")
+        name, colon, kind = field.rpartition(":")
+        number = bool(colon) and kind == "int"
+        if not equals or not (name if number else field):
+            raise Misuse(f"--index={argument!r}: allowed is FIELD=TERM, or FIELD:int=NUMBER")
+        out.setdefault(name if number else field, []).append(to_term(term, number=number))
+    return out or None
+
+
+@click.command()
+@path_argument
+@click.argument("field")
+@bucket_option
+@click.option("--start", metavar="TERM", help="First term, inclusive.")
+@click.option("--end", metavar="TERM", help="Last term, exclusive; also with --reverse.")
+@click.option("--term", metavar="TERM", help="Exactly this term.")
+@click.option("--int", "number", is_flag=True, help="The terms given are numbers.")
+@click.option("--match", metavar="REGEX", help="Only str terms in which it finds something.")
+@click.option("--reverse", is_flag=True, help="From the highest term down.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N entries.")
+@click.option("--keys-only", is_flag=True, help="Print no terms.")
+@json_option
+def index(
+    path: str,
+    field: str,
+    bucket: str,
+    start: str | None,
+    end: str | None,
+    term: str | None,
+    number: bool,
+    match: str | None,
+    reverse: bool,
+    limit: int | None,
+    keys_only: bool,
+    as_json: bool,
+) -> None:
+    """List the keys that have a term in FIELD, in the order of the terms.
+
+    A line an entry: term and key, as text on one line.
+    """
+    if term is not None and not (start is end is match is None):
+        raise click.UsageError("give --term, or --start, --end and --match")
+    low, high, exact = (
+        None if given is None else to_term(given, number=number) for given in (start, end, term)
+    )
+    with Output() as out, open_store(path) as store:
+        found = store.bucket(to_bytes("--bucket", bucket)).index(field)
+        if exact is not None:
+            entries = islice(((exact, key) for key in found.having(exact)), limit)
+        else:
+            entries = islice(
+                found.range(low, high, match=match, reverse=reverse, limit=limit), limit
+            )
+        for given, key in entries:
+            if as_json:
+                document: dict[str, object] = {}
+                put_field(document, "key", key)
+                if isinstance(given, bytes):
+                    put_field(document, "term", given)
+                else:
+                    document["term"] = given
+                out.json(document)
+            elif keys_only:
+                out.line(to_text(key))
+            else:
+                shown = to_text(given) if isinstance(given, bytes) else str(given)
+                out.line(f"{shown}\t{to_text(key)}")
+
+
+@click.command()
+@path_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def destroy(ctx: click.Context, path: str, yes: bool) -> None:
+    """Remove the store at PATH, with everything in it. Other files in PATH stay."""
+    import octavo
+
+    if not yes and not click.confirm(f"Remove the store at {path}?", err=True):
+        complain("nothing was removed")
+        ctx.exit(1)
+    octavo.destroy(path)

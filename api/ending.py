@@ -1,0 +1,53 @@
+"""A store's end: its files removed, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from octavo.actors import identity
+from octavo.files.disk import Disk, RealDisk
+from octavo.files.errors import Misuse
+
+_FOLDERS = ("ledger", "journal", "waste", "damaged")
+
+
+def destroy(path: str | os.PathLike[str]) -> None:
+    """Remove the store in the directory ``path``, with everything in it.
+
+    What is not the store's stays, and so does the directory then. The mark of a store goes last:
+    a destruction that was cut short is finished by another. O(files). Raises Misuse where there
+    is no store, StoreLocked where it is open, OSError.
+    """
+    destroy_on(RealDisk(), os.path.abspath(os.fsdecode(os.fspath(path))))
+
+
+def destroy_on(disk: Disk, path: str) -> None:
+    """As ``destroy``, on a given disk."""
+    if not disk.exists(f"{path}/{identity.IDENTITY}"):
+        raise Misuse(f"path={path!r} holds no store")
+    lock = disk.lock(f"{path}/LOCK")
+    try:
+        for folder in _FOLDERS:
+            if disk.exists(f"{path}/{folder}"):
+                _emptied(disk, f"{path}/{folder}")
+        disk.sync_dir(path)
+        disk.unlink(f"{path}/{identity.IDENTITY}")
+        disk.unlink(f"{path}/LOCK")
+    finally:
+        lock.release()
+    if not disk.listdir(path):
+        disk.rmdir(path)
+        disk.sync_dir(os.path.dirname(path))
+
+
+def _emptied(disk: Disk, path: str) -> None:
+    """Take away a directory of the store and all that is in it; links are not followed."""
+    for name in disk.listdir(path):
+        try:
+            disk.unlink(f"{path}/{name}")
+        except OSError as error:
+            if error.errno not in (errno.EISDIR, errno.EPERM):
+                raise
+            _emptied(disk, f"{path}/{name}")
+    disk.rmdir(path)

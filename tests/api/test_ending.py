@@ -1,0 +1,86 @@
+"""destroy: the store goes, and nothing else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_runs import octavo as run
+from simdisk import SimDisk
+from simfaults import SimCrash
+
+import octavo
+from octavo.actors import startup
+from octavo.actors.options import Options
+from octavo.ending import destroy_on
+from octavo.store import Store
+
+
+def made(path: Path) -> Path:
+    with octavo.open(path) as store:
+        store.put_many((b"%d" % n, b"v") for n in range(100))
+    return path
+
+
+def test_a_destroyed_store_leaves_nothing(tmp_path: Path) -> None:
+    octavo.destroy(made(tmp_path / "s"))
+    assert not (tmp_path / "s").exists()
+
+
+def test_what_is_not_the_store_s_stays(tmp_path: Path) -> None:
+    made(tmp_path / "s")
+    (tmp_path / "s" / "mine.txt").write_text("keep")
+    octavo.destroy(tmp_path / "s")
+    assert [file.name for file in (tmp_path / "s").iterdir()] == ["mine.txt"]
+
+
+def test_links_out_of_a_store_are_not_followed(tmp_path: Path) -> None:
+    made(tmp_path / "s")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "mine.txt").write_text("keep")
+    (tmp_path / "s" / "journal" / "link").symlink_to(tmp_path / "outside")
+    octavo.destroy(tmp_path / "s")
+    assert (tmp_path / "outside" / "mine.txt").read_text() == "keep"
+
+
+def test_an_open_store_is_not_destroyed(tmp_path: Path) -> None:
+    with octavo.open(made(tmp_path / "s")) as store:
+        with pytest.raises(octavo.StoreLocked):
+            octavo.destroy(tmp_path / "s")
+        assert store[b"7"] == b"v"
+
+
+def test_a_directory_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(octavo.Misuse, match="no store"):
+        octavo.destroy(tmp_path)
+    assert (tmp_path / "mine.txt").exists()
+
+
+def test_a_destruction_that_was_cut_short_is_finished_by_another() -> None:
+    crashes = 0
+    while True:
+        disk = SimDisk()
+        store = Store(startup.start("/s", Options(worker=False), disk))
+        store.put(b"k", b"v")
+        store.close()
+        disk.crash_at(disk.ops + 1 + crashes)
+        try:
+            destroy_on(disk, "/s")
+            break
+        except SimCrash:
+            left = disk.after_kill()
+            if left.exists("/s/OCTAVO"):
+                destroy_on(left, "/s")
+            assert not left.exists("/s/journal")
+            assert not left.exists("/s/ledger")
+        crashes += 1
+    assert crashes > 5
+
+
+def test_the_command_asks_first(tmp_path: Path) -> None:
+    made(tmp_path / "s")
+    run("destroy", tmp_path / "s", stdin=b"n\n", code=1)
+    assert (tmp_path / "s" / "OCTAVO").exists()
+    run("destroy", tmp_path / "s", "--yes")
+    assert not (tmp_path / "s").exists()
