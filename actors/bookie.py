@@ -12,6 +12,7 @@ from typing import TypeVar
 from pykka import ActorDeadError
 
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
+from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.operation import IndexEdit, Operation, resolved
@@ -56,6 +57,7 @@ class Bookie(LiveReads, TurnActor):
         self.view = view
         self.clock_ms = clock_ms
         self.clerk: Ref[PencillerClerk] | None = None
+        self.inker_clerk: Ref[InkerClerk] | None = None
         self.closed = False
         self.ended: deque[int] = deque()  # snapshots that were dropped without being closed
         self.pause_seconds = 0.0
@@ -252,16 +254,21 @@ class Bookie(LiveReads, TurnActor):
         """The Inker has a new file. Called on the thread that holds the Bookie's turn."""
         self.view = replace(self.view, journal=journal)
 
-    def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> None:
-        """The Penciller installed files; a table that is in them now leaves memory."""
+    def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> int:
+        """The Penciller installed files; a table that is in them now leaves memory. The
+        generation of the new view."""
         self.enter()
         try:
             frozen = self.view.frozen
             if saved is not None:
                 frozen = tuple(table for table in frozen if table is not saved.table)
-            self.view = replace(self.view, frozen=frozen, ledger=manifest)
+            generation = self.view.generation + 1
+            self.view = replace(self.view, frozen=frozen, ledger=manifest, generation=generation)
             self._release_ended()
             self._pace()
+            if saved is not None and self.inker_clerk is not None:
+                self.inker_clerk.actor.saved()
+            return generation
         finally:
             self.leave()
 
@@ -288,7 +295,7 @@ class Bookie(LiveReads, TurnActor):
             self._release_ended()
             view = self.view
             upper = self.inker.last_sqn
-            number = self.register.register(view.ledger.version, lease_seconds)
+            number = self.register.register(view.generation, lease_seconds)
             view.recent.pin(number, upper)
             self._pinned_tables[number] = view.recent
             return number, view, upper, self.clock_ms()
@@ -316,6 +323,8 @@ class Bookie(LiveReads, TurnActor):
         self.register.release(number)
         if self.penciller.actor.delete_pending:
             self.penciller.send(Penciller.sweep)
+        if self.inker_clerk is not None and self.inker_clerk.actor.delete_pending:
+            self.inker_clerk.send(InkerClerk.sweep)
 
     # ------------------------------------------------------------ closing
 

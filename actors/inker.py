@@ -267,9 +267,9 @@ class Inker(TurnActor):
 
     def _reserve(self, ceiling: int) -> None:
         """Raise the durable ceiling: no sqn below it is given twice, whatever happens."""
-        self._commit(self.manifest.edit(ceiling=ceiling))
+        self.commit(self.manifest.edit(ceiling=ceiling))
 
-    def _commit(self, manifest: JournalManifest) -> None:
+    def commit(self, manifest: JournalManifest) -> None:
         self.change_log.append(self.manifest.change_to(manifest))
         self.manifest = manifest
         self.change_log.snapshot_if_due(manifest.encode)
@@ -346,7 +346,7 @@ class Inker(TurnActor):
         if self.closing:
             return  # the next start finds the file under its sealed name
         try:
-            self._commit(self.manifest.edit((replace(entry, file=file),)))
+            self.commit(self.manifest.edit((replace(entry, file=file),)))
         except StorageFull as full:
             log.warning("%s; %s is entered after the next roll", full, file.path)
             return
@@ -417,7 +417,7 @@ class Inker(TurnActor):
                         active.roll()
                         self.unsealed.append(active)
                     added = self._seal_all()
-                    self._commit(self.manifest.edit(added, ceiling=self._last + 1))
+                    self.commit(self.manifest.edit(added, ceiling=self._last + 1))
             finally:
                 self.active = None
                 self._let_go()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from errno import ENOENT
 from mmap import mmap
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from octavo.files import cdb, record
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.lifecycle import State, after
+from octavo.files.sparse_offsets import numbers_of
 from octavo.manifest.journal_manifest import JournalEntry
 
 if TYPE_CHECKING:
@@ -343,7 +344,8 @@ class JournalFile(TurnActor):
     # ------------------------------------------------------------ reading, in any thread
 
     def map_now(self) -> mmap | bytes:
-        """The file's map. Called by OpenFiles. Raises Corruption if the file is missing."""
+        """The file's map. Raises Corruption if the file is missing, FileNotFoundError if
+        compaction replaced it."""
         name = self.name
         for tried in (name, name.removesuffix(recovery.LOG) + recovery.SEALED):
             # One that is just being sealed has its new name before it is told so.
@@ -351,6 +353,8 @@ class JournalFile(TurnActor):
                 return self.disk.map(f"{self.directory}/{tried}")
             except FileNotFoundError:
                 continue
+        if self.state in (State.DELETE_PENDING, State.CLOSED):
+            raise FileNotFoundError(ENOENT, "compacted away", self.path)
         raise Corruption(self.path, 0, "the journal file is missing")
 
     def forget_map(self) -> None:
@@ -361,8 +365,7 @@ class JournalFile(TurnActor):
     def ensure_open(self) -> tuple[mmap | bytes, Sequence[int]]:
         """(map, offsets) of a file that is not being written. Raises Corruption.
 
-        Opening a sealed one reads its trailer and one pass over its offsets.
-        """
+        Opening a sealed one reads its trailer and one pass over its offsets."""
         mapped, offsets = self.reading
         if mapped is not None:
             return mapped, offsets
@@ -374,11 +377,8 @@ class JournalFile(TurnActor):
         return mapped, offsets
 
     def _sealed_offsets(self, mapped: mmap | bytes) -> Sequence[int]:
-        view = memoryview(mapped)
         try:
-            trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), self.path)
-            stored = view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES]
-            return cdb.read_offsets(stored, trailer, self.path)
+            return cdb.sealed_offsets(mapped, self.path)[1]
         except Corruption as wrong:
             log.warning("%s; reading record by record instead: repair the store", wrong)
             offsets, notes = recovery.rebuilt_offsets(mapped, self.path, self.seed)
@@ -426,16 +426,19 @@ class JournalFile(TurnActor):
     def sqns(self, first: int, last: int) -> Iterator[int]:
         """Every sqn in [first, last] that has a record, ascending."""
         offsets = self.offsets or self.ensure_open()[1]
-        low = max(first - self.base, 0)
-        high = min(last - self.base + 1, len(offsets) - 1)
-        edges = offsets[low : high + 1]
-        for number, (at, end) in enumerate(pairwise(edges), self.base + low):
-            if end > at:
-                yield number
+        for number in numbers_of(offsets, max(first - self.base, 0), last - self.base + 1):
+            yield self.base + number
 
     def replace(self) -> None:
         """A newer manifest does without this file: it goes when no snapshot needs it."""
         self.state = after(self.state, "replace", self.name)
+
+    def delete(self) -> None:
+        """The register is clear: unlink the file. Maps that are still read live on."""
+        self.state = after(self.state, "delete", self.name)
+        self._open_files.dropped(self)
+        self.reading = (None, _NONE)  # after the state: who opens it now is told
+        self.disk.unlink(self.path)
 
     def close(self) -> None:
         """Let go of every descriptor. Idempotent."""

@@ -46,7 +46,10 @@ class LiveReads:
             bases, files = view.journal
             last = entry >= bases[-1]  # most recent changes are in the active file
             file = files[-1] if last else files[bisect_right(bases, entry) - 1]
-            data, at = file.raw(entry - file.base)
+            try:
+                data, at = file.raw(entry - file.base)
+            except FileNotFoundError:  # compacted since the view was taken
+                return self._get_with_care(ledger_key)
             value = record.value_of(
                 data, file.seed ^ at, bucket_and_key, bucket_bytes, ledger_key[0]
             )

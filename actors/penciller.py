@@ -72,7 +72,7 @@ class Penciller(TurnActor):
         self.open_files = open_files
         self.register = register
         self.tables: list[LevelZero] = []  # level zero in memory, oldest first
-        self.delete_pending: list[tuple[int, LedgerFile]] = []  # (gone since version, file)
+        self.delete_pending: list[tuple[int, LedgerFile]] = []  # (gone since generation, file)
         self.failed: OctavoError | None = None
         self.condemned = False
         self.rows_merged = 0
@@ -177,12 +177,13 @@ class Penciller(TurnActor):
         self.rows_merged += sum(entry.rows for entry in task.inputs)
         self._install(self._entries(files, task.level), task.inputs, None)
 
-    def retire(self, task: Merge) -> None:
-        """The inputs of a merge are delete_pending. Only after the Bookie took the new manifest:
-        until then a new snapshot may still be of the old one."""
+    def retire(self, task: Merge, generation: int) -> None:
+        """The inputs of a merge are delete_pending: views from ``generation`` on do without them.
+        Only after the Bookie took the new manifest: until then a new snapshot may still be of the
+        old one."""
         for entry in task.inputs:
             entry.file.replace()
-            self.delete_pending.append((self.manifest.version, entry.file))
+            self.delete_pending.append((generation, entry.file))
 
     def install_move(self, task: Merge) -> None:
         """The inputs change their level; no byte is written but the manifest's record."""
@@ -238,9 +239,9 @@ class Penciller(TurnActor):
         """
         self.register.expire()
         waiting = []
-        for version, file in self.delete_pending:
-            if self.register.needed(version):
-                waiting.append((version, file))
+        for generation, file in self.delete_pending:
+            if self.register.needed(generation):
+                waiting.append((generation, file))
                 continue
             try:
                 file.actor_ref.call(LedgerFile.delete)

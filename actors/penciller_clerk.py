@@ -44,7 +44,7 @@ class PencillerClerk(TurnActor):
         inker: Ref[Inker],
         runner: JobRunner,
         clock_ms: Callable[[], int],
-        on_change: Callable[[LedgerManifest, LevelZero | None], None],
+        on_change: Callable[[LedgerManifest, LevelZero | None], int],
     ) -> None:
         super().__init__()
         self.penciller = penciller
@@ -162,9 +162,9 @@ class PencillerClerk(TurnActor):
             stem = self.penciller.call(Penciller.next_stem)
             result = self._merged(task, stem)
             self.penciller.call(Penciller.install_merge, task, result["files"])
-        self.on_change(self.penciller.actor.manifest, None)
+        generation = self.on_change(self.penciller.actor.manifest, None)
         if not task.move:
-            self.penciller.call(Penciller.retire, task)
+            self.penciller.call(Penciller.retire, task, generation)
         self.penciller.call(Penciller.sweep)
 
     def _levels(self, task: Merge) -> list[list[tuple[str, int]]]:

@@ -19,6 +19,7 @@ from octavo.actors import recovery
 from octavo.actors.bookie import Bookie
 from octavo.actors.identity import Identity, identify, registered
 from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker, started_file
+from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
@@ -39,11 +40,14 @@ from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
+from octavo.manifest.run_choice import Worth
 
 log = logging.getLogger("octavo")
 
 
 _SAVE_FROM_ROWS = 1 << 14
+NICENESS = 10
+"""How much lower the priority of compaction is than that of the user's process."""
 
 
 @dataclass(slots=True)
@@ -58,6 +62,7 @@ class Running:
     inker: Ref[Inker]
     penciller: Ref[Penciller]
     clerk: Ref[PencillerClerk]
+    inker_clerk: Ref[InkerClerk]
     bookie: Ref[Bookie]
     runner: JobRunner
     register: SnapshotRegister
@@ -106,10 +111,13 @@ class _Opening:
         self.disk = disk
         self.clock_ms = clock_ms
         self.open_files = OpenFiles(options.max_open_files)
+        self.monotonic = monotonic
         self.runner = JobRunner(disk, in_process=not options.worker)
         self.register = SnapshotRegister(monotonic)
         self.notes: list[str] = []
-        self.refs: list[Ref[Inker] | Ref[Penciller] | Ref[PencillerClerk] | Ref[Bookie]] = []
+        self.refs: list[
+            Ref[Inker] | Ref[Penciller] | Ref[PencillerClerk] | Ref[Bookie] | Ref[InkerClerk]
+        ] = []
         self.bookie: Ref[Bookie] | None = None
         self.replayed = 0
         self.recalculated: dict[int, Tag] = {}
@@ -143,6 +151,7 @@ class _Opening:
         )
         penciller = self._start_penciller(ledger, ledger_manifest, epoch)
         bookie, clerk = self._start_bookie(inker, penciller, tails)
+        inker_clerk = self._start_inker_clerk(inker, bookie, identity)
         self._sweep_orphans(ledger, penciller)
         return Running(
             self.path,
@@ -153,6 +162,7 @@ class _Opening:
             inker,
             penciller,
             clerk,
+            inker_clerk,
             bookie,
             self.runner,
             self.register,
@@ -327,6 +337,23 @@ class _Opening:
         clerk.send(PencillerClerk.work)
         return bookie, clerk
 
+    def _start_inker_clerk(
+        self, inker: Ref[Inker], bookie: Ref[Bookie], identity: Identity
+    ) -> Ref[InkerClerk]:
+        ref = InkerClerk.start(
+            inker,
+            bookie,
+            JobRunner(self.disk, in_process=not self.options.worker, niceness=NICENESS),
+            self.clock_ms,
+            self.monotonic,
+            worth=Worth(),
+            strategies=dict(identity.tags.strategy_numbers()),
+            every_seconds=None,
+        )
+        self.refs.append(ref)
+        bookie.actor.inker_clerk = ref
+        return ref
+
     def _replay(self, tails: recovery.Found, persisted: int) -> MemoryTable:
         """Memory as it was: the records of unsealed files that the ledger does not have."""
         table = MemoryTable(persisted)
@@ -380,13 +407,17 @@ def stop(running: Running) -> None:
     caller. The lock is released whatever happens."""
     bookie = running.bookie.actor
     try:
+        running.inker_clerk.actor.close()
         bookie.close(_SAVE_FROM_ROWS)
     finally:
         try:
             running.runner.close()
             running.penciller.call(Penciller.close)
         finally:
-            for ref in (running.clerk, running.bookie, running.penciller, running.inker):
+            for ref in (
+                running.inker_clerk, running.clerk, running.bookie, running.penciller,
+                running.inker,
+            ):  # fmt: skip
                 ref.stop()
             running.lock.release()
 
@@ -398,6 +429,7 @@ def forked(running: Running) -> None:
     that the parent shares in effect: only the child's lock, which is the parent's, is left alone.
     """
     running.runner.forked()
+    running.inker_clerk.actor.runner.forked()
     bookie, inker = running.bookie.actor, running.inker.actor
     bookie.closed = True
     inker.closing = True

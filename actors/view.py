@@ -69,6 +69,8 @@ class View:
     frozen: tuple[MemoryTable, ...]
     ledger: LedgerManifest
     journal: JournalView
+    generation: int = 0
+    """Grows whenever files of either half are replaced: what a snapshot is registered by."""
 
     def find(self, ledger_key: bytes, upper: int) -> Found | None:
         """The newest version at or below ``upper``, deletes included; None: never written.

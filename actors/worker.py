@@ -24,8 +24,10 @@ class JobRunner:
     then closes. A disk that is not the real one has no process: its jobs run on the thread.
     """
 
-    def __init__(self, disk: Disk, *, in_process: bool = False) -> None:
+    def __init__(self, disk: Disk, *, in_process: bool = False, niceness: int = 0) -> None:
+        """``niceness``: how much lower than this process's the worker's priority is."""
         self._disk = disk
+        self._niceness = niceness
         self._in_process = in_process or not isinstance(disk, RealDisk)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,9 +57,20 @@ class JobRunner:
         """End the process. Waits for the job at hand."""
         with self._lock:
             self._closed = True
-            process, self._process = self._process, None
-            if process is not None:
-                _end(process)
+            self._drop()
+
+    def cut_off(self) -> None:
+        """Take no more jobs, and end the one at hand where a process runs it: its asker gets
+        WorkerDied, or Closed."""
+        self._closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def rest(self) -> None:
+        """End the process until there is another job. Waits for the job at hand."""
+        with self._lock:
+            self._drop()
 
     def forked(self) -> None:
         """In a forked child: give up its copies of the pipes, or the worker would not see that
@@ -78,7 +91,7 @@ class JobRunner:
         self._drop()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "octavo.files.worker"],
+                [sys.executable, "-m", "octavo.files.worker", str(self._niceness)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd="/",
@@ -101,11 +114,18 @@ class JobRunner:
             raise errors.StorageFailed("the worker process has no pipes")
         self._job = job
         try:
+            if self._closed:  # since run() looked
+                raise errors.Closed("the store is closing")
             worker.send(process.stdin, {"job": job, "arguments": arguments}, blobs)
             answer, _ = worker.receive(process.stdout)
         except (worker.Disconnected, OSError) as gone:
             self._drop()
             raise WorkerDied(f"the worker process died during {job!r}") from gone
+        except BaseException:
+            # Interrupted in the middle of a message: what the pipe holds now answers nothing.
+            process.kill()
+            self._drop()
+            raise
         finally:
             self._job = None
         if "error" in answer:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from octavo.actors.compaction import Compacted
     from octavo.actors.tags import Tag
     from octavo.actors.view import Head
     from octavo.batch import Batch
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from octavo.files.errors import (
         AskCycle,
         AskTimeout,
+        Busy,
         Closed,
         Conflict,
         Corruption,
@@ -57,11 +59,13 @@ _HOMES = {
     "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow"),
     "octavo.index": ("Index",),
     "octavo.index_edit": ("IndexEdit",),
+    "octavo.actors.compaction": ("Compacted",),
     "octavo.actors.tags": ("Tag",),
     "octavo.actors.view": ("Head",),
     "octavo.files.errors": (
         "AskCycle",
         "AskTimeout",
+        "Busy",
         "Closed",
         "Conflict",
         "Corruption",
@@ -83,8 +87,10 @@ __all__ = [
     "AskTimeout",
     "Batch",
     "Bucket",
+    "Busy",
     "Change",
     "Closed",
+    "Compacted",
     "Conflict",
     "Corruption",
     "Difference",

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from octavo import changes as feed
-from octavo.actors import startup
+from octavo.actors import compaction, startup
+from octavo.actors.compaction import Compacted
 from octavo.actors.interval_sync import IntervalSync
 from octavo.actors.options import options as checked_options
 from octavo.actors.reader import LEASE_SECONDS, Reader
@@ -159,6 +160,19 @@ class Store(Bucket):
         """
         self._refuse_if_closed()
         return verify(self._running, progress)
+
+    def compact(self, progress: Callable[[str, int, int], None] | None = None) -> Compacted:
+        """Give back the room of versions that were replaced or deleted, in the journal.
+
+        Files with more than a tenth of garbage are rewritten, oldest first; what is in memory is
+        saved before. Reads, writes and snapshots go on meanwhile; a file that a snapshot reads
+        goes when that ends. ``progress(what, done, total)`` is called before each step, in bytes.
+        Interrupting it loses nothing. O(bytes of those files).
+
+        Raises Busy where a compaction is going on, StorageFull, Corruption (the ledger).
+        """
+        self._refuse_if_closed()
+        return compaction.compact(self._running.inker_clerk.actor, progress)
 
     def close(self) -> None:
         """Make everything durable and let go of the directory. Idempotent.

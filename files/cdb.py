@@ -7,14 +7,20 @@
     R              CDB hash tables: 256 tables of (hash, position) slots, half full
     T              record offsets: u32 x (count + 1); record i begins at offset i and ends at or
                    before offset i + 1; where both are equal there is no record i (it was damaged,
-                   or belongs to a batch that never became whole)
-    T+...      96  trailer
+                   or belongs to a batch that never became whole, or compaction dropped it).
+                   Where few records are left, a sparse table instead: see sparse_offsets.py
+    T+...      48  origin, only in a file that compaction made
+    ...        96  trailer
 
     file header (52): magic 8s, version u16, reserved u16, epoch u64, base sqn u64, seed u64,
                       created ms u64, xxh3-64 of the 44 bytes before, seed = 0
-    trailer (96):     magic 8s, version u16, reserved u16, count u32, seed u64, first ms u64,
+    origin (48):      rank u64, first sqn of the run u64, last sqn of the run u64, clean sqn u64,
+                      horizon u64, xxh3-64 of the 40 before
+    trailer (96):     magic 8s, version u16, flags u16, count u32, seed u64, first ms u64,
                       last ms u64, R u64, T u64, xxh3-64 of [0, 2048), xxh3-64 of [R, T),
                       xxh3-64 of the offsets, live u32, reserved u32, xxh3-64 of the 88 before
+
+Flags of the trailer: 1 the offsets are sparse, 2 there is an origin; version 1 has neither.
 
 All little-endian. ``base`` is where the relative numbers of the records begin; a manifest may
 give a file another base than the one it was written with, so files made elsewhere are adopted
@@ -34,10 +40,12 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
 from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.sparse_offsets import SparseOffsets
 
 POINTERS_BYTES = 2048
 MAX_FILE_BYTES = (1 << 32) - 1
-VERSION = 1
+VERSION = 2
+_HEADER_VERSION = 1
 
 HEADER_KEY = b"octavo"
 _HEADER_MAGIC = b"OCTAVOJ\n"
@@ -45,9 +53,11 @@ _TRAILER_MAGIC = b"OCTAVOT\n"
 _PAIR = Struct("<II")
 _HEADER = Struct("<8sHHQQQQ")
 _TRAILER = Struct("<8sHHIQQQQQQQQII")
+_ORIGIN = Struct("<5Q")
 _U64 = Struct("<Q")
 HEADER_BYTES = _HEADER.size + 8
 TRAILER_BYTES = _TRAILER.size + 8
+ORIGIN_BYTES = _ORIGIN.size + 8
 assert HEADER_BYTES == 52  # the layouts above, not guards
 assert TRAILER_BYTES == 96
 _HEADER_FRONT = _PAIR.pack(len(HEADER_KEY), HEADER_BYTES) + HEADER_KEY
@@ -70,7 +80,13 @@ class FileHeader:
 def beginning(header: FileHeader) -> bytes:
     """The first RECORDS_AT bytes of a new journal file."""
     fixed = _HEADER.pack(
-        _HEADER_MAGIC, VERSION, 0, header.epoch, header.base_sqn, header.seed, header.created_ms
+        _HEADER_MAGIC,
+        _HEADER_VERSION,
+        0,
+        header.epoch,
+        header.base_sqn,
+        header.seed,
+        header.created_ms,
     )
     return b"".join(
         (
@@ -94,9 +110,10 @@ def read_header(head: bytes | memoryview, file: str) -> FileHeader:
     expected = xxh3(bytes(head[at : at + _HEADER.size]))
     if magic != _HEADER_MAGIC or found != expected:
         raise Corruption(file, at, "journal file header", expected=expected, found=found)
-    if version != VERSION:
+    if version != _HEADER_VERSION:
         raise UnsupportedFormat(
-            f"{file}: journal file of version {version}; this release knows version {VERSION}"
+            f"{file}: journal file of version {version}; "
+            f"this release knows version {_HEADER_VERSION}"
         )
     return FileHeader(epoch, base, seed, created)
 
@@ -104,12 +121,51 @@ def read_header(head: bytes | memoryview, file: str) -> FileHeader:
 # ---------------------------------------------------------------- sealed files
 
 
+_SPARSE = 1
+_COMPACTED = 2
+
+
+class Origin(NamedTuple):
+    """What a file that compaction made says of it, for when no manifest does."""
+
+    rank: int
+    """Above that of every file whose records are in this one; a sealed log has 0."""
+    run_base: int
+    run_last: int
+    """The sqns, both inclusive, of all files of its making."""
+    clean_sqn: int
+    """As of this sqn no put in it was superseded; 0: not known."""
+    horizon: int
+    """The highest sqn of a record that compaction ever dropped."""
+
+
+def origin_bytes(origin: Origin) -> bytes:
+    """The ORIGIN_BYTES before the trailer."""
+    fixed = _ORIGIN.pack(*origin)
+    return fixed + _U64.pack(xxh3(fixed))
+
+
+def read_origin(buffer: bytes | memoryview, trailer: Trailer, file: str) -> Origin | None:
+    """Where a sealed file, which is the whole buffer, comes from; None: it was never compacted.
+    Raises Corruption."""
+    if not trailer.compacted:
+        return None
+    at = len(buffer) - TRAILER_BYTES - ORIGIN_BYTES
+    fixed = bytes(buffer[at : at + _ORIGIN.size])
+    (expected,) = _U64.unpack_from(buffer, at + _ORIGIN.size)
+    found = xxh3(fixed)
+    if found != expected:
+        raise Corruption(file, at, "origin", expected=expected, found=found)
+    return Origin(*_ORIGIN.unpack(fixed))
+
+
 def trailer_bytes(trailer: Trailer) -> bytes:
     """The last TRAILER_BYTES of a sealed file."""
+    flags = trailer.sparse * _SPARSE | trailer.compacted * _COMPACTED
     fixed = _TRAILER.pack(
         _TRAILER_MAGIC,
-        VERSION,
-        0,
+        VERSION if flags else 1,
+        flags,
         trailer.count,
         trailer.seed,
         trailer.first_ms,
@@ -139,6 +195,13 @@ class Trailer:
     pointers_sum: int
     tables_sum: int
     offsets_sum: int
+    sparse: bool = False
+    compacted: bool = False
+
+    @property
+    def offsets_bytes(self) -> int:
+        """How long the table of offsets is."""
+        return 4 * (2 * self.live + 1 if self.sparse else self.count + 1)
 
 
 def read_trailer(tail: bytes, file_bytes: int, file: str) -> Trailer:
@@ -149,33 +212,51 @@ def read_trailer(tail: bytes, file_bytes: int, file: str) -> Trailer:
     (found,) = _U64.unpack_from(tail, _TRAILER.size)
     expected = xxh3(tail[: _TRAILER.size])
     fields = _TRAILER.unpack_from(tail)
-    magic, version, _, count, seed, first, last, tables_at, offsets_at, *sums, live, _ = fields
+    magic, version, flags, count, seed, first, last, tables_at, offsets_at, *sums, live, _ = fields
     if magic != _TRAILER_MAGIC or found != expected:
         raise Corruption(file, at, "journal trailer", expected=expected, found=found)
-    if version != VERSION:
+    if version not in (1, VERSION) or flags & ~(_SPARSE | _COMPACTED):
         raise UnsupportedFormat(
-            f"{file}: sealed journal file of version {version}; "
-            f"this release knows version {VERSION}"
+            f"{file}: sealed journal file of version {version}, flags {flags:#x}; "
+            f"this release knows versions 1 and {VERSION}"
         )
-    if not RECORDS_AT <= tables_at <= offsets_at or offsets_at + 4 * (count + 1) != at:
+    sparse, compacted = bool(flags & _SPARSE), bool(flags & _COMPACTED)
+    made = Trailer(
+        count, live, seed, first, last, tables_at, offsets_at, sums[0], sums[1], sums[2],
+        sparse, compacted,
+    )  # fmt: skip
+    behind = offsets_at + made.offsets_bytes + (ORIGIN_BYTES if compacted else 0)
+    if not RECORDS_AT <= tables_at <= offsets_at or behind != at or live > count:
         raise Corruption(file, at, "journal trailer: positions do not fit the file")
-    return Trailer(count, live, seed, first, last, tables_at, offsets_at, *sums)
+    return made
 
 
-def read_offsets(stored: memoryview, trailer: Trailer, file: str) -> memoryview:
+def read_offsets(stored: memoryview, trailer: Trailer, file: str) -> memoryview | SparseOffsets:
     """The offsets of a sealed file as ints, sharing ``stored``'s memory, checksum verified.
 
-    One pass over 4 bytes a record. Raises Corruption.
+    ``stored`` begins with them. One pass over 4 bytes a record. Raises Corruption.
     """
+    stored = stored[: trailer.offsets_bytes]
     found = xxh3(stored)
-    if found != trailer.offsets_sum or len(stored) != 4 * (trailer.count + 1):
+    if found != trailer.offsets_sum or len(stored) != trailer.offsets_bytes:
         raise Corruption(
             file, trailer.offsets_at, "record offsets", expected=trailer.offsets_sum, found=found
         )
     table = stored.cast("I")
+    if trailer.sparse:
+        numbers, table = table[: trailer.live], table[trailer.live :]
     if table[0] < RECORDS_AT or table[-1] > trailer.tables_at:
         raise Corruption(file, trailer.offsets_at, "record offsets do not fit the file")
-    return table
+    return SparseOffsets(numbers, table, trailer.count) if trailer.sparse else table
+
+
+def sealed_offsets(
+    buffer: bytes | memoryview | mmap, file: str
+) -> tuple[Trailer, memoryview | SparseOffsets]:
+    """(trailer, offsets) of a sealed file, which is the whole buffer. Raises Corruption."""
+    view = memoryview(buffer)
+    trailer = read_trailer(bytes(view[-TRAILER_BYTES:]), len(view), file)
+    return trailer, read_offsets(view[trailer.offsets_at :], trailer, file)
 
 
 def verify_tables(buffer: bytes | memoryview, trailer: Trailer, file: str) -> None:

@@ -6,7 +6,15 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.cdb import HEADER_KEY, POINTERS_BYTES, Trailer, trailer_bytes
+from octavo.files.cdb import (
+    HEADER_KEY,
+    POINTERS_BYTES,
+    Origin,
+    Trailer,
+    origin_bytes,
+    trailer_bytes,
+)
+from octavo.files.sparse_offsets import SPARSE_BELOW, plain
 
 
 def _cdb_hashes(relative: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
@@ -75,20 +83,56 @@ def sealing(
     ``offsets`` has count + 1 entries and ends where the records end. O(records), array kernels.
     """
     table = np.frombuffer(offsets, dtype=np.uint32)
-    records_end = int(table[-1])
     live = np.flatnonzero(table[1:] > table[:-1])
-    pointers, tables = hash_tables(live.astype(np.uint64), table[live], records_end)
+    return _sealing(
+        live.astype(np.uint32), np.append(table[live], table[-1]), table, seed, (first_ms, last_ms)
+    )
+
+
+def compacted_sealing(
+    numbers: npt.NDArray[np.uint32],
+    starts: npt.NDArray[np.uint32],
+    count: int,
+    seed: int,
+    times_ms: tuple[int, int],
+    origin: Origin,
+) -> tuple[bytes, bytes]:
+    """As ``sealing``, for a file of ``count`` numbers of which only ``numbers`` have a record;
+    ``starts`` has one entry more, for the end."""
+    if SPARSE_BELOW * len(numbers) < count:
+        table = np.concatenate([numbers, starts])
+    else:
+        table = plain(numbers, starts, count)
+    return _sealing(numbers, starts, table, seed, times_ms, count=count, origin=origin)
+
+
+def _sealing(
+    numbers: npt.NDArray[np.uint32],
+    starts: npt.NDArray[np.uint32],
+    table: npt.NDArray[np.uint32],
+    seed: int,
+    times_ms: tuple[int, int],
+    *,
+    count: int | None = None,
+    origin: Origin | None = None,
+) -> tuple[bytes, bytes]:
+    records_end = int(starts[-1])
+    pointers, tables = hash_tables(numbers.astype(np.uint64), starts[:-1], records_end)
     stored_offsets = table.astype("<u4").tobytes()
+    count = len(table) - 1 if count is None else count
     trailer = Trailer(
-        count=len(table) - 1,
-        live=len(live),
+        count=count,
+        live=len(numbers),
         seed=seed,
-        first_ms=first_ms,
-        last_ms=last_ms,
+        first_ms=times_ms[0],
+        last_ms=times_ms[1],
         tables_at=records_end,
         offsets_at=records_end + len(tables),
         pointers_sum=xxh3(pointers),
         tables_sum=xxh3(tables),
         offsets_sum=xxh3(stored_offsets),
+        sparse=len(table) != count + 1,
+        compacted=origin is not None,
     )
-    return pointers, b"".join((tables, stored_offsets, trailer_bytes(trailer)))
+    before = b"" if origin is None else origin_bytes(origin)
+    return pointers, b"".join((tables, stored_offsets, before, trailer_bytes(trailer)))

@@ -43,6 +43,10 @@ class Conflict(OctavoError):  # noqa: N818
         self.found = found
 
 
+class Busy(OctavoError):  # noqa: N818
+    """What was asked for is already being done, by another thread or on schedule; wait and look."""
+
+
 class SnapshotExpired(OctavoError):  # noqa: N818
     """The snapshot's lease ran out; take a new one, or renew in time."""
 

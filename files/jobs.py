@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from octavo.files import cdb_seal, journal_rows, merge, record
+from octavo.files import cdb_seal, jobs_journal, journal_rows, merge, record
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.rows import Rows
@@ -221,4 +221,10 @@ def merge_files(
     return _summaries(found)
 
 
-JOBS: dict[str, Job] = {"seal": seal, "level_zero": level_zero, "merge": merge_files}
+JOBS: dict[str, Job] = {
+    "seal": seal,
+    "level_zero": level_zero,
+    "merge": merge_files,
+    "score": jobs_journal.score,
+    "compact": jobs_journal.compact,
+}

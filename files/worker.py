@@ -93,11 +93,13 @@ def _allow_many_files() -> None:
 
 
 def main() -> None:
-    """Serve jobs until standard input closes."""
+    """Serve jobs until standard input closes. An argument is how much to lower the priority."""
     from octavo.files.disk import RealDisk
     from octavo.files.jobs import JOBS
 
     _allow_many_files()
+    if len(sys.argv) > 1:
+        os.nice(int(sys.argv[1]))
     requests = sys.stdin.buffer
     # Whatever prints must not land between two messages.
     answers = os.fdopen(os.dup(1), "wb")

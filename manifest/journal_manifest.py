@@ -2,10 +2,11 @@
 
 An immutable value, as the ledger's manifest is; an edit gives a new one.
 
-Packed (see packing.py), a manifest is ``OJM1``: version, ceiling, number of entries, then the
-entries as columns. A change is ``OJC1``: the version it leads to, the ceiling behind it, the base
-sqns that go, the entries that come. A change states the whole of what it touches, so that one
-that is applied although its writer never learnt that it was written does no harm.
+Packed (see packing.py), a manifest is ``OJM1``: version, ceiling, horizon, number of entries,
+then the entries as columns. A change is ``OJC1``: the version it leads to, the ceiling and the
+horizon behind it, the base sqns that go, the entries that come. (Before version 2 there was
+neither a horizon nor the column ``clean_sqn``.) A change states the whole of what it touches, so
+that one that is applied although its writer never learnt that it was written does no harm.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ STATES: tuple[State, ...] = ("active", "sealed")
 
 _SNAPSHOT = b"OJM1"
 _CHANGE = b"OJC1"
-_VERSION = 1
-_COLUMNS = ("base_sqn", "last_sqn", "count", "bytes", "seed")
+_VERSION = 2
+_COLUMNS = ("base_sqn", "last_sqn", "count", "bytes", "seed", "clean_sqn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class JournalEntry:
     seed: int
     """The file's random id, which its checksums begin with."""
     state: State
+    clean_sqn: int = 0
+    """As of this sqn the file holds no put with a newer version; 0: not known."""
     file: Any = field(default=None, compare=False, repr=False)
     """The file's actor, where there is one; never persisted."""
 
@@ -87,6 +90,9 @@ class JournalManifest:
     """The entries' base sqns, to bisect in."""
     ceiling: int = 1
     """Every sqn that was ever given is below it."""
+    horizon: int = 0
+    """The highest sqn whose record compaction dropped or changed; above it the journal is
+    complete."""
 
     @classmethod
     def empty(cls) -> JournalManifest:
@@ -109,11 +115,13 @@ class JournalManifest:
         added: Iterable[JournalEntry] = (),
         removed: Iterable[str] = (),
         ceiling: int | None = None,
+        horizon: int = 0,
     ) -> JournalManifest:
         """A manifest without the files named ``removed`` and with ``added``; what goes, goes first.
 
         An added entry replaces the one with its base_sqn, whatever its name. The ceiling may
-        also go down: a clean stop gives back what was reserved and not given. O(files).
+        also go down: a clean stop gives back what was reserved and not given. The horizon only
+        rises, if to ``horizon``. O(files).
         Raises Misuse, stating why.
         """
         gone = set(removed)
@@ -126,12 +134,18 @@ class JournalManifest:
                 added,
                 {entry.base_sqn for entry in self.entries if entry.name in gone},
                 self.ceiling if ceiling is None else ceiling,
+                max(self.horizon, horizon),
             )
         except ValueError as wrong:
             raise Misuse(f"edit of journal manifest {self.version}: {wrong}") from None
 
     def _edited(
-        self, version: int, added: Iterable[JournalEntry], gone: set[int], ceiling: int
+        self,
+        version: int,
+        added: Iterable[JournalEntry],
+        gone: set[int],
+        ceiling: int,
+        horizon: int,
     ) -> JournalManifest:
         if not 1 <= ceiling <= MAX_SQN:
             raise ValueError(f"ceiling {ceiling}")
@@ -145,7 +159,7 @@ class JournalManifest:
         for left, right in pairwise(entries):
             if left.state == "active" or left.last_sqn >= right.base_sqn:
                 raise ValueError(f"{left.name} reaches into {right.name}")
-        return JournalManifest(version, entries, tuple(map(_base, entries)), ceiling)
+        return JournalManifest(version, entries, tuple(map(_base, entries)), ceiling, horizon)
 
     # ------------------------------------------------------------ what holds
 
@@ -180,17 +194,19 @@ class JournalManifest:
         out = Packer(_SNAPSHOT, _VERSION)
         out.number(self.version)
         out.number(self.ceiling)
+        out.number(self.horizon)
         _pack(out, self.entries)
         return out.payload()
 
     @classmethod
     def decode(cls, payload: bytes) -> JournalManifest:
         """The manifest that was encoded, checked. Raises Corruption, UnsupportedFormat."""
-        found = Unpacker(payload, "journal manifest", _SNAPSHOT, _VERSION)
+        found = Unpacker(payload, "journal manifest", _SNAPSHOT, _VERSION, 1)
         version, ceiling = found.number(), found.number()
+        horizon = found.number() if found.version > 1 else 0
         entries = _unpack(found)
         found.end()
-        made = cls(version, tuple(entries), tuple(map(_base, entries)), ceiling)
+        made = cls(version, tuple(entries), tuple(map(_base, entries)), ceiling, horizon)
         made.check()
         return made
 
@@ -217,6 +233,7 @@ class JournalManifest:
         out = Packer(_CHANGE, _VERSION)
         out.number(newer.version)
         out.number(newer.ceiling)
+        out.number(newer.horizon)
         out.number(len(before))
         out.integers(list(before))
         _pack(out, added)
@@ -224,8 +241,9 @@ class JournalManifest:
 
     def apply(self, change: bytes) -> JournalManifest:
         """The manifest after an encoded change. O(files). Raises Corruption, UnsupportedFormat."""
-        found = Unpacker(change, "journal manifest change", _CHANGE, _VERSION)
+        found = Unpacker(change, "journal manifest change", _CHANGE, _VERSION, 1)
         version, ceiling = found.number(), found.number()
+        horizon = found.number() if found.version > 1 else 0
         count = found.number()
         if count > len(self.entries):
             raise found.wrong("removes more than there is", expected=len(self.entries), found=count)
@@ -233,7 +251,7 @@ class JournalManifest:
         added = _unpack(found)
         found.end()
         try:
-            return self._edited(version, added, gone, ceiling)
+            return self._edited(version, added, gone, ceiling, max(self.horizon, horizon))
         except ValueError as wrong:
             raise _wrong(f"change to version {version}: {wrong}") from None
 
@@ -258,11 +276,12 @@ def _unpack(found: Unpacker) -> list[JournalEntry]:
     """Entries that are possible in themselves."""
     count = found.number()
     names = [name.decode("latin-1") for name in found.strings(count)]
-    columns = [found.integers(count) for _ in _COLUMNS]
+    columns = [found.integers(count) for _ in _COLUMNS[: 5 if found.version < 2 else None]]
     states = found.integers(count)
     if states and max(states) >= len(STATES):
         raise found.wrong("state of a file", found=max(states))
-    made = list(map(JournalEntry, names, *columns, [STATES[state] for state in states]))
+    known = [STATES[state] for state in states]
+    made = list(map(JournalEntry, names, *columns[:5], known, *columns[5:]))
     for entry in made:
         fault = fault_of(entry)
         if fault:

@@ -56,16 +56,20 @@ class Packer:
 
 
 class Unpacker:
-    """Reads a payload that may hold anything. ``what`` names it in errors."""
+    """Reads a payload that may hold anything. ``what`` names it in errors; versions from
+    ``oldest`` on are read too."""
 
-    def __init__(self, payload: bytes, what: str, magic: bytes, version: int) -> None:
+    def __init__(
+        self, payload: bytes, what: str, magic: bytes, version: int, oldest: int | None = None
+    ) -> None:
         self._payload = payload
         self._at = 0
         self.what = what
         found, number = _FRONT.unpack(self._take(_FRONT.size))
         if found != magic:
             raise self.wrong("not of this kind", expected=magic, found=found)
-        if number != version:
+        self.version = int(number)
+        if not (version if oldest is None else oldest) <= number <= version:
             raise UnsupportedFormat(
                 f"{what}: of version {number}; this release knows version {version}"
             )

@@ -16,12 +16,12 @@ def test_a_sweep_between_a_merge_and_the_bookies_new_view_takes_no_file(tmp_path
         penciller = store._running.penciller
         told = clerk.on_change
 
-        def swept_first(manifest: object, saved: object) -> None:
+        def swept_first(manifest: object, saved: object) -> int:
             if saved is None:
                 penciller.call(Penciller.sweep)
                 with store.snapshot() as snap:
                     counted.append(len(snap) == len(keys))
-            told(manifest, saved)
+            return told(manifest, saved)
 
         keys: set[bytes] = set()
         counted: list[bool] = []

@@ -1,0 +1,129 @@
+"""Compaction on demand: every file with much garbage, oldest first, on the thread that asked.
+
+Oldest first, because a delete can go only when no older file holds what it hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from octavo.actors import journal_install
+from octavo.actors.inker import Inker
+from octavo.actors.inker_clerk import SMALL, InkerClerk, Score
+from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.manifest.journal_manifest import JournalEntry
+
+REWRITE_PERCENT = 10.0
+"""Files with more garbage than this are rewritten."""
+HIDING_PERCENT = 5.0
+"""Deletes that make up more of the journal than this are worth finding out exactly which older
+files still hold what they hide."""
+MAX_RUN_SQNS = 1 << 31
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did."""
+
+    files_before: int
+    files_after: int
+    bytes_before: int
+    """Of the sealed journal files."""
+    bytes_after: int
+    records_dropped: int
+    skipped: tuple[str, ...]
+    """Files that were left as they are because of damage, and what it is."""
+    seconds: float
+
+
+def compact(clerk: InkerClerk, progress: Progress | None = None) -> Compacted:
+    """See Store.compact. Not in a turn. Raises Busy, Closed, StorageFull, StorageFailed,
+    Corruption (of the ledger)."""
+    with clerk.alone():
+        began = clerk.monotonic()
+        _settle(clerk)
+        before = clerk.sealed()
+        dropped = _pass(clerk, progress)
+        clerk.actor_ref.call(InkerClerk.sweep)
+        after = clerk.sealed()
+        there = {entry.name for entry in after}
+        return Compacted(
+            len(before),
+            len(after),
+            sum(entry.bytes for entry in before),
+            sum(entry.bytes for entry in after),
+            dropped,
+            tuple(why for name, why in clerk.damaged.items() if name in there),
+            clerk.monotonic() - began,
+        )
+
+
+def _settle(clerk: InkerClerk) -> None:
+    """Have what is in memory and in the active file saved and sealed."""
+    clerk.bookie.call(journal_install.rolled)
+    saver = clerk.bookie.actor.clerk
+    if saver is not None:
+        saver.call(PencillerClerk.save_all)
+    inker = clerk.inker.actor
+    for _ in range(2 * len(inker.unsealed) + 2):
+        waiting = list(inker.unsealed)
+        if not waiting or inker.failed is not None:
+            return
+        clerk.inker.call(Inker.seal_next)
+        for actor in (waiting[0], inker):  # in their turns what was sent to them is done
+            actor.enter()
+            actor.leave()
+
+
+def _pass(clerk: InkerClerk, progress: Progress | None) -> int:
+    """All files once, oldest first; records dropped."""
+    scores = clerk.actor_ref.call(InkerClerk.survey)
+    entries = clerk.eligible()
+    total = sum(entry.bytes for entry in entries) or 1
+    hiding = sum(scores[e.name].hiding * e.bytes for e in entries if e.name in scores) / total
+    bound = 0.0 if hiding > HIDING_PERCENT else REWRITE_PERCENT
+    dropped = done = position = 0
+    while left := [entry for entry in clerk.sealed() if entry.base_sqn >= position]:
+        if progress is not None:
+            progress(left[0].name, min(done, total), total)
+        run = next_run(clerk, left, scores, bound)
+        if run:
+            found = clerk.actor_ref.call(InkerClerk.rewrite, run)
+            if found.damaged:
+                continue  # again, without that file
+            dropped += found.dropped
+        run = run or left[:1]
+        done += sum(entry.bytes for entry in run)
+        position = run[-1].last_sqn + 1
+    if progress is not None:
+        progress("done", total, total)
+    return dropped
+
+
+def next_run(
+    clerk: InkerClerk, entries: Sequence[JournalEntry], scores: dict[str, Score], bound: float
+) -> list[JournalEntry]:
+    """The files from the first of these on that are to be rewritten together; [] if it is not.
+    Deletes are garbage where everything older is clean. No run goes past a file without a score:
+    the new files cover all sqns of a run."""
+    small = clerk.inker.actor.roll_size // SMALL
+    run: list[JournalEntry] = []
+    dirty = False
+    below = clerk.clean_below(entries[0])
+    for number, entry in enumerate(entries[: clerk.worth.run_length]):
+        score = None if entry.name in clerk.damaged else scores.get(entry.name)
+        if score is None or (run and entry.last_sqn - run[0].base_sqn >= MAX_RUN_SQNS):
+            break
+        garbage = score.garbage + (score.hiding if entry.base_sqn <= below else 0.0)
+        following = entries[number + 1 : number + 2]
+        merged = entry.bytes < small and (
+            bool(run) or any(other.bytes < small for other in following)
+        )
+        if garbage <= bound and not merged:
+            break
+        dirty = dirty or garbage > bound
+        run.append(entry)
+    return run if dirty or len(run) > 1 else []

@@ -1,0 +1,349 @@
+"""The Inker's clerk: compacts the journal, one run of files at a time, and deletes what it
+replaced once nobody reads it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from octavo.actors import journal_install
+from octavo.actors.inker import Inker, started_file
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.penciller import Penciller
+from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.view import View
+from octavo.actors.worker import JobRunner, WorkerDied
+from octavo.files.errors import (
+    Busy,
+    Closed,
+    Corruption,
+    OctavoError,
+    StorageFailed,
+    storage_error,
+)
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
+from octavo.manifest.run_choice import Worth, best_run
+
+if TYPE_CHECKING:
+    from octavo.actors.bookie import Bookie
+
+log = logging.getLogger("octavo.compaction")
+
+SAMPLES = 192
+SMALL = 4
+"""A file below this part of ``roll_size_bytes`` is merged with a small neighbour."""
+_ATTEMPTS = 3
+
+
+@dataclass(slots=True)
+class Score:
+    """What a sample of a file says, in percent of its bytes."""
+
+    garbage: float
+    hiding: float
+    """Deletes that hide something older, and are no garbage as long as that is there."""
+
+
+@dataclass(slots=True)
+class Done:
+    """What one step did."""
+
+    dropped: int = 0
+    rewritten: list[str] = field(default_factory=list)
+    damaged: bool = False
+    """Nothing, for one of the files has to be left out."""
+
+
+class InkerClerk(TurnActor):
+    """Works on schedule, or on the thread of whoever asked for it; the jobs run in a worker
+    process of their own, of lower priority, so that nothing else waits for them."""
+
+    def __init__(
+        self,
+        inker: Ref[Inker],
+        bookie: Ref[Bookie],
+        runner: JobRunner,
+        clock_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+        *,
+        worth: Worth,
+        strategies: dict[int, str],
+        every_seconds: float | None,
+    ) -> None:
+        super().__init__()
+        self.inker = inker
+        self.bookie = bookie
+        self.runner = runner
+        self.clock_ms = clock_ms
+        self.monotonic = monotonic
+        self.worth = worth
+        self.strategies = strategies
+        self.every_seconds = every_seconds
+        self.closing = False
+        self.damaged: dict[str, str] = {}  # files that are left as they are, and why
+        self.scores: dict[str, Score] = {}
+        self.delete_pending: list[tuple[int, JournalFile]] = []  # (gone since generation, file)
+        self.dropped = 0  # records, in this life
+        self._busy = threading.Lock()
+        self._looked = monotonic()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While this lasts nobody else compacts. Not in a turn. Raises Busy."""
+        if not self._busy.acquire(blocking=False):
+            raise Busy("the journal is being compacted already; call again when that is done")
+        try:
+            yield
+        finally:
+            self._busy.release()
+            if not self.closing:
+                self.runner.rest()
+
+    # ------------------------------------------------------------ on schedule
+
+    def saved(self) -> None:
+        """Memory was saved: garbage comes from writes only, so this is the moment to see whether
+        it is time to look for some. O(1)."""
+        every = self.every_seconds
+        if every is not None and self.monotonic() - self._looked >= every:
+            self._looked = self.monotonic()
+            self.actor_ref.send(InkerClerk.work)
+
+    def work(self) -> None:
+        """Compact the run that is worth most, then come back for the next. On the pool."""
+        if self.closing:
+            return
+        try:
+            with self.alone():
+                run = self._worthy_run()
+                done = self.rewrite(run) if run else None
+        except (Busy, Closed):
+            return
+        except (OctavoError, OSError) as error:
+            log.warning("compaction stopped: %s", error)
+            return
+        if done is not None and (done.rewritten or done.damaged):
+            self.actor_ref.send(InkerClerk.work)
+
+    def _worthy_run(self) -> list[JournalEntry]:
+        scores = self.survey()
+        entries = self.sealed()
+        found = best_run(
+            [
+                100.0 - scores[entry.name].garbage if entry.name in scores else None
+                for entry in entries
+            ],
+            self.worth,
+        )
+        if found is None:
+            return []
+        log.info("compacting %d files, %.0f points below the bound", found.length, found.worth)
+        return list(entries[found.start : found.start + found.length])
+
+    # ------------------------------------------------------------ steps, in turns
+
+    def sealed(self) -> tuple[JournalEntry, ...]:
+        """What the manifest says of every sealed file, oldest first."""
+        return tuple(e for e in self.inker.actor.manifest.entries if e.state == "sealed")
+
+    def eligible(self) -> tuple[JournalEntry, ...]:
+        """Sealed files that the ledger has all of, undamaged, oldest first."""
+        persisted = self.bookie.actor.view.ledger.persisted_sqn
+        return tuple(
+            entry
+            for entry in self.sealed()
+            if entry.last_sqn <= persisted and entry.name not in self.damaged
+        )
+
+    def clean_below(self, entry: JournalEntry) -> int:
+        """As of this sqn no file older than ``entry`` holds a superseded put."""
+        older = (e.clean_sqn for e in self.sealed() if e.base_sqn < entry.base_sqn)
+        return min(older, default=MAX_SQN)
+
+    def survey(self) -> dict[str, Score]:
+        """Scores of the eligible files. In this turn. One job, O(files x samples)."""
+        with self._held() as view:
+            result = self._job(
+                "score",
+                view,
+                files=[
+                    {
+                        "name": entry.name,
+                        "seed": entry.seed,
+                        "base_sqn": entry.base_sqn,
+                        "clean_below": self.clean_below(entry),
+                    }
+                    for entry in self.eligible()
+                ],
+                samples=SAMPLES,
+                salt=secrets.randbits(64),
+            )
+        self.scores = {}
+        for row in result["scores"]:
+            if "wrong" in row:
+                self._leave_out(row["name"], row["wrong"])
+                continue
+            total = max(row["total"], 1)
+            self.scores[row["name"]] = Score(
+                100.0 * (row["total"] - row["kept"]) / total, 100.0 * row["hiding"] / total
+            )
+        return self.scores
+
+    def rewrite(self, run: Sequence[JournalEntry]) -> Done:
+        """Replace a run of files by what is live of them. In this turn."""
+        inker = self.inker.actor
+        small = sum(entry.bytes < inker.roll_size // SMALL for entry in run)
+        with self._held() as view:
+            persisted = view.ledger.persisted_sqn
+            result = self._job(
+                "compact",
+                view,
+                run=[
+                    {
+                        "name": entry.name,
+                        "seed": entry.seed,
+                        "base_sqn": entry.base_sqn,
+                        "last_sqn": entry.last_sqn,
+                    }
+                    for entry in run
+                ],
+                persisted_sqn=persisted,
+                clean_below=self.clean_below(run[0]),
+                horizon=inker.manifest.horizon,
+                epoch=inker.epoch,
+                rank=inker.manifest.version + 1,
+                seed=secrets.randbits(64),
+                roll_size_bytes=inker.roll_size,
+                strategies={str(tag): name for tag, name in self.strategies.items()},
+                always=small > 1,
+            )
+        if "damaged" in result:
+            self._leave_out(result["damaged"], result["wrong"])
+            return Done(damaged=True)
+        clean = persisted if result["clean"] else 0
+        names = [entry.name for entry in run]
+        if not result["files"]:
+            if clean:
+                self.inker.call(journal_install.mark_clean, names, clean)
+            return Done()
+        self._install(run, result, clean)
+        dropped = result["records"] - result["kept"]
+        self.dropped += dropped
+        return Done(dropped, names)
+
+    def _install(self, run: Sequence[JournalEntry], result: dict[str, Any], clean: int) -> None:
+        inker = self.inker.actor
+        added = []
+        for row in result["files"]:
+            file = started_file(inker, row["name"], row["base_sqn"], row["seed"])
+            file.opened_sealed()
+            added.append(JournalEntry(**row, state="sealed", clean_sqn=clean, file=file))
+        old = [entry.file for entry in run]
+        # Should this fail, the new files stay where they are: a crash may bring the change to
+        # light all the same. The next start removes them, if it did not.
+        self.inker.call(
+            journal_install.replace_files,
+            [entry.name for entry in run],
+            added,
+            result["highest_dropped"],
+        )
+        generation = self.bookie.call(journal_install.journal_replaced)
+        for file in old:
+            file.actor_ref.call(JournalFile.replace)
+            self.delete_pending.append((generation, file))
+        self.sweep()
+
+    def _leave_out(self, name: str, why: str) -> None:
+        self.damaged[name] = why
+        log.error("left as it is by compaction: %s", why)
+
+    @contextmanager
+    def _held(self) -> Iterator[View]:
+        """The newest view, whose files stay meanwhile. Raises Closed, Corruption."""
+        bookie = self.bookie.actor
+        if self.closing or bookie.closed:
+            raise Closed("the store is closing")
+        if bookie.penciller.actor.condemned:
+            raise Corruption(
+                bookie.penciller.actor.directory, 0,
+                "a ledger file is damaged; the next start rebuilds the ledger. Until then nothing "
+                "is compacted",
+            )  # fmt: skip
+        number, view = self.bookie.call(journal_install.leased)
+        try:
+            yield view
+        finally:
+            bookie.register.release(number)
+            if bookie.penciller.actor.delete_pending:
+                bookie.penciller.send(Penciller.sweep)
+
+    def _job(self, job: str, view: View, **arguments: Any) -> dict[str, Any]:
+        """A job on the journal as the ledger of ``view`` sees it. Raises what stopped it."""
+        bookie, inker = self.bookie.actor, self.inker.actor
+        ledger = bookie.penciller.actor.directory
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self.runner.run(
+                    job,
+                    journal=inker.directory,
+                    ledger=ledger,
+                    levels=[
+                        [(entry.name, entry.sqn_base) for entry in level]
+                        for level in view.ledger.levels
+                    ],
+                    now_ms=self.clock_ms(),
+                    **arguments,
+                )
+            except WorkerDied as error:
+                if self.closing:
+                    raise Closed("the store is closing; what was compacted stays so") from None
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                log.info("compacting again: %s", error)
+            except Corruption as damage:
+                bookie.penciller.send(Penciller.reported, damage)
+                raise
+            except OSError as error:
+                told = storage_error(error, inker.directory)
+                raise told from error
+        raise StorageFailed("no attempt to compact was made")
+
+    # ------------------------------------------------------------ delete_pending
+
+    def sweep(self) -> int:
+        """Delete the files that no live snapshot needs; how many still wait. In this turn, after
+        whoever reads the journal was told, and whenever a snapshot ends. O(waiting files)."""
+        register = self.bookie.actor.register
+        register.expire()
+        waiting = []
+        for generation, file in self.delete_pending:
+            if register.needed(generation):
+                waiting.append((generation, file))
+                continue
+            try:
+                file.actor_ref.call(JournalFile.delete)
+            except FileNotFoundError:
+                log.warning("%s was already gone", file.path)
+            file.actor_ref.stop()
+        self.delete_pending = waiting
+        return len(waiting)
+
+    # ------------------------------------------------------------ closing
+
+    def close(self) -> None:
+        """Cut the job at hand short and do nothing more. Not in a turn; waits for the step."""
+        self.closing = True
+        self.runner.cut_off()
+        self.actor_ref.call(InkerClerk.let_go)
+        self.runner.close()
+
+    def let_go(self) -> None:
+        """Let go of the files that wait: the next start removes them."""
+        for _, file in self.delete_pending:
+            file.actor_ref.call(JournalFile.close)
+            file.actor_ref.stop()

@@ -1,0 +1,69 @@
+"""How a run of journal files is replaced by others: the manifest, then the view, then the files.
+
+Functions that run in the turn of the actor that they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from octavo.actors.inker import Inker
+from octavo.actors.view import JournalView, View
+from octavo.files.errors import OctavoError, StorageFull
+from octavo.manifest.journal_manifest import JournalEntry
+
+if TYPE_CHECKING:
+    from octavo.actors.bookie import Bookie
+
+_LEASE_SECONDS = 7 * 86400.0
+"""Far above what a job takes; the lease is released with the job."""
+
+
+def replace_files(
+    inker: Inker, removed: Sequence[str], added: Sequence[JournalEntry], horizon: int
+) -> None:
+    """In the Inker's turn: one durable change of the manifest, then new lookups find the new
+    files. ``added`` have their actors."""
+    manifest = inker.manifest.edit(added, removed, horizon=horizon)
+    try:
+        inker.commit(manifest)
+    except StorageFull:
+        raise  # nothing changed
+    except OctavoError as error:
+        inker.failed = error
+        raise
+    gone = set(removed)
+    files = [file for file in inker.view.files if file.name not in gone]
+    files = sorted([*files, *(entry.file for entry in added)], key=lambda file: file.base)
+    inker.view = JournalView(tuple(file.base for file in files), tuple(files))
+
+
+def mark_clean(inker: Inker, names: Sequence[str], clean_sqn: int) -> None:
+    """In the Inker's turn: these files hold no superseded put as of ``clean_sqn``."""
+    wanted = set(names)
+    marked = [
+        replace(entry, clean_sqn=max(entry.clean_sqn, clean_sqn))
+        for entry in inker.manifest.entries
+        if entry.name in wanted
+    ]
+    inker.commit(inker.manifest.edit(marked))
+
+
+def journal_replaced(bookie: Bookie) -> int:
+    """In the Bookie's turn: take the Inker's view; the generation of the new one."""
+    generation = bookie.view.generation + 1
+    bookie.view = replace(bookie.view, journal=bookie.inker.view, generation=generation)
+    return generation
+
+
+def leased(bookie: Bookie) -> tuple[int, View]:
+    """In the Bookie's turn: (number of a lease, the view that it holds)."""
+    return bookie.register.register(bookie.view.generation, _LEASE_SECONDS), bookie.view
+
+
+def rolled(bookie: Bookie) -> None:
+    """In the Bookie's turn: begin a new journal file, and push what memory has."""
+    bookie.inker.roll()
+    bookie.push()

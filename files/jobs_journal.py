@@ -1,0 +1,401 @@
+"""Compaction of the journal as jobs: how much of a file is garbage, and a run of files anew.
+
+As all jobs: pure functions from files to files (jobs.py), for the worker process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from octavo.files import cdb, journal_rows, ledger_key, live_records, record
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.errors import Corruption
+from octavo.files.find_many import Level
+from octavo.files.hashing import hash_of
+from octavo.files.journal_rows import Headers
+from octavo.files.journal_writer import Mover, SealedWriter
+from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
+from octavo.files.rows import TOMBSTONE
+from octavo.files.sparse_offsets import SparseOffsets
+
+TO_DELTA = 5
+"""A superseded put that is retained without its value."""
+RETAIN = "retain"
+
+Levels = Sequence[Sequence[Sequence[Any]]]
+Strategies = Mapping[str, str]
+
+
+# ---------------------------------------------------------------- how much is garbage
+
+
+def score(
+    disk: Disk,
+    *,
+    journal: str,
+    ledger: str,
+    levels: Levels,
+    files: Sequence[dict[str, Any]],
+    samples: int,
+    now_ms: int,
+    salt: int,
+) -> dict[str, Any]:
+    """The share of each journal file that compaction would keep, from a sample of its records.
+
+    A file is ``name``, ``seed``, ``base_sqn`` and ``clean_below`` (see live_records.verdicts).
+    The result's ``scores``: for each ``kept``, ``hiding`` (deletes that hide something older),
+    and ``total``, bytes in the sample; or ``wrong``, why it cannot be told.
+    """
+    known = live_records.opened(disk, ledger, levels)
+    scores = []
+    for file in files:
+        try:
+            scores.append(_score(disk, journal, known, file, samples, now_ms, salt))
+        except (Corruption, FileNotFoundError) as wrong:
+            if isinstance(wrong, Corruption) and wrong.file.startswith(f"{ledger}/"):
+                raise
+            scores.append({"name": file["name"], "wrong": str(wrong)})
+    return {"scores": scores}
+
+
+def _score(
+    disk: Disk,
+    journal: str,
+    levels: Sequence[Level],
+    file: dict[str, Any],
+    samples: int,
+    now_ms: int,
+    salt: int,
+) -> dict[str, Any]:
+    path = f"{journal}/{file['name']}"
+    buffer = disk.map(path)
+    view = memoryview(buffer)
+    numbers, starts, _ = _table(view, path)
+    count = len(numbers)
+    rng = random.Random(salt ^ file["seed"])  # reproducible, and not in step with the keys
+    step = max(count / samples, 1.0) if samples else 1.0
+    picked = sorted({int((i + rng.random()) * step) for i in range(min(samples, count))})
+    found = [_newest(levels, view, starts, at, file["seed"], path) for at in picked if at < count]
+    if not found:
+        return {"name": file["name"], "kept": 0, "hiding": 0, "total": 0}
+    kinds, expiries, known, deleted, at = (np.array(each) for each in zip(*found, strict=True))
+    verdict = live_records.verdicts(
+        kinds.astype(np.uint8),
+        numbers[at].astype(np.uint64) + np.uint64(file["base_sqn"]),
+        expiries.astype(np.uint64),
+        live_records.Newest(known.astype(np.uint64), deleted.astype(np.bool_)),
+        clean_below=file["clean_below"],
+        now_ms=now_ms,
+    )
+    sizes = starts[at + 1] - starts[at] + cdb.TABLE_BYTES_PER_RECORD
+    put = kinds == record.PUT
+    hides = ((verdict == KEEP) & ~put) | (verdict == TO_DELETE)
+    kept = (verdict == KEEP) | (verdict == UNSURE) | hides
+    return {
+        "name": file["name"],
+        "kept": int(sizes[kept].sum()),
+        "hiding": int(sizes[hides].sum()),
+        "total": int(sizes.sum()),
+    }
+
+
+def _newest(
+    levels: Sequence[Level],
+    view: memoryview,
+    starts: npt.NDArray[np.int64],
+    at: int,
+    seed: int,
+    path: str,
+) -> tuple[int, int, int, bool, int]:
+    """(kind, expiry, sqn of the newest version of its key, whether that is a delete, ``at``) of
+    one record."""
+    start, end = int(starts[at]), int(starts[at + 1])
+    try:
+        head = record.parse_header(view[start:end], seed ^ start, end - start)
+    except record.NotARecord as wrong:
+        raise Corruption(path, start, f"journal record: {wrong}") from None
+    key = ledger_key.prefix(head.tag, head.bucket) + head.key
+    h32 = hash_of(key)
+    for depth, level in enumerate(levels):
+        files = level
+        if depth:
+            after = bisect_right(level, key, key=lambda file: file[0].first_key)
+            files = level[max(after - 1, 0) : after]
+        for sst, base in files:
+            row = sst.find(key, h32)
+            if row >= 0:
+                deleted = bool(sst.flags[row] & TOMBSTONE)
+                return head.kind, head.expiry_ms, sst.sqns[row] + base, deleted, at
+    return head.kind, head.expiry_ms, 0, False, at
+
+
+def _table(
+    view: memoryview, path: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], cdb.Trailer]:
+    """(relative numbers of a sealed file's records, where they begin and the last one ends, its
+    trailer). Raises Corruption."""
+    trailer, offsets = cdb.sealed_offsets(view, path)
+    if isinstance(offsets, SparseOffsets):
+        numbers = np.asarray(offsets.numbers).astype(np.int64)
+        return numbers, np.asarray(offsets.starts).astype(np.int64), trailer
+    table = np.asarray(offsets).astype(np.int64)
+    numbers = np.flatnonzero(table[1:] > table[:-1])
+    return numbers, np.append(table[numbers], table[-1]), trailer
+
+
+# ---------------------------------------------------------------- a run of files anew
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is to become of a file's records: arrays, an element for each that stays."""
+
+    file: dict[str, Any]
+    path: str
+    view: memoryview
+    records: int
+    highest_dropped: int
+    unsure: bool
+    sqns: npt.NDArray[np.int64]
+    start: npt.NDArray[np.int64]
+    head_end: npt.NDArray[np.int64]
+    stored: npt.NDArray[np.int64]
+    times: npt.NDArray[np.uint64]
+    becomes: npt.NDArray[np.uint8]  # KEEP: as it is, TO_DELETE, TO_DELTA
+    kinds: npt.NDArray[np.uint8]
+    batched: npt.NDArray[np.uint8]  # see _batched
+
+
+class _Damaged(Exception):  # noqa: N818 - internal: the file stays as it is
+    """A record of the journal file ``args[0]`` is damaged; ``args[1]`` tells how."""
+
+
+def compact(
+    disk: Disk,
+    *,
+    journal: str,
+    ledger: str,
+    levels: Levels,
+    run: Sequence[dict[str, Any]],
+    persisted_sqn: int,
+    clean_below: int,
+    horizon: int,
+    now_ms: int,
+    epoch: int,
+    rank: int,
+    seed: int,
+    roll_size_bytes: int,
+    strategies: Strategies,
+    always: bool,
+) -> dict[str, Any]:
+    """Write the live records of a run of sealed journal files (``name``, ``seed``, ``base_sqn``,
+    ``last_sqn``, in order) into new sealed files, durably; the old ones stay as they are.
+
+    The new files cover every sqn of the run. If nothing would be dropped, nothing is written,
+    unless ``always``. The result: ``files`` (what a manifest wants to know of each), ``records``,
+    ``kept``, ``highest_dropped``, ``clean`` (no file holds a superseded put any more as of
+    ``persisted_sqn``); or ``damaged`` and ``wrong``: a file that has to be left out, and why.
+    """
+    known = live_records.opened(disk, ledger, levels)
+    last = run[-1]["last_sqn"]
+    if any(file["last_sqn"] > persisted_sqn for file in run):
+        raise ValueError("a run above the sqn that the ledger has persisted")
+    try:
+        plans = [_plan(disk, journal, known, file, clean_below, now_ms, strategies) for file in run]
+        _fold_deltas(plans, known)
+        records = sum(plan.records for plan in plans)
+        kept = sum(len(plan.sqns) for plan in plans)
+        clean = not any(plan.unsure for plan in plans)
+        highest = max(plan.highest_dropped for plan in plans)
+        files: list[dict[str, Any]] = []
+        if always or kept < records or any((plan.becomes != KEEP).any() for plan in plans):
+            origin = cdb.Origin(
+                rank, run[0]["base_sqn"], last, persisted_sqn if clean else 0, max(horizon, highest)
+            )
+            files = _Output(disk, journal, epoch, now_ms, seed, roll_size_bytes, origin).write(
+                plans
+            )
+    except _Damaged as damaged:
+        return {"damaged": damaged.args[0], "wrong": damaged.args[1]}
+    return {
+        "files": files,
+        "records": records,
+        "kept": kept,
+        "highest_dropped": highest,
+        "clean": clean,
+    }
+
+
+def _plan(
+    disk: Disk,
+    journal: str,
+    levels: Sequence[Level],
+    file: dict[str, Any],
+    clean_below: int,
+    now_ms: int,
+    strategies: Strategies,
+) -> _Plan:
+    path = f"{journal}/{file['name']}"
+    base = file["base_sqn"]
+    try:
+        view = memoryview(disk.map(path))
+        numbers, starts, trailer = _table(view, path)
+        if trailer.count != file["last_sqn"] - base + 1:
+            raise Corruption(path, 0, "covers other sqns than the manifest says")
+        head = journal_rows.headers_of(view, starts.astype(np.uint32), 0, file["seed"], path)
+        head.relative = numbers
+        rows = journal_rows.object_rows(head, base)
+    except (Corruption, FileNotFoundError) as wrong:
+        raise _Damaged(file["name"], str(wrong)) from wrong
+    known = live_records.newest_of(levels, rows.keys, rows.hashes)
+    verdict = live_records.verdicts(
+        head.kinds,
+        rows.sqns,
+        head.expiries,
+        known,
+        clean_below=clean_below,
+        now_ms=now_ms,
+    )
+    becomes = _becomes(head, verdict, strategies)
+    stays = np.flatnonzero(becomes != DROP)
+    dropped = np.flatnonzero(becomes != KEEP)
+    return _Plan(
+        file=file,
+        path=path,
+        view=view,
+        records=len(head),
+        highest_dropped=int(numbers[dropped[-1]]) + base if len(dropped) else 0,
+        unsure=bool((verdict == UNSURE).any()),
+        sqns=numbers[stays] + base,
+        start=head.start[stays],
+        head_end=head.head_end[stays],
+        stored=head.stored[stays],
+        times=head.times[stays],
+        becomes=becomes[stays],
+        kinds=head.kinds[stays],
+        batched=_batched(head, becomes)[stays],
+    )
+
+
+def _becomes(
+    head: Headers, verdict: live_records.Verdicts, strategies: Strategies
+) -> npt.NDArray[np.uint8]:
+    becomes = verdict.copy()
+    becomes[verdict == UNSURE] = KEEP
+    retained = [int(tag) for tag, strategy in strategies.items() if strategy == RETAIN]
+    over = verdict == SUPERSEDED
+    becomes[over] = DROP
+    if retained:
+        held = over & np.isin(head.tags, retained) & (head.kinds != record.DELETE)
+        becomes[held] = TO_DELTA
+        becomes[held & (head.kinds == record.KEY_DELTA)] = KEEP
+    return becomes
+
+
+def _fold_deltas(plans: Sequence[_Plan], levels: Sequence[Level]) -> None:
+    """Of the key deltas of one key only the newest one stays."""
+
+
+def _batched(head: Headers, becomes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """For each record 0: it is in no batch; 1: in one that survives whole, and not its first;
+    2: in one that does not; 3: the first of one that survives whole."""
+    out = np.zeros(len(head), dtype=np.uint8)
+    of = np.flatnonzero(head.flags & record.BATCH)
+    if not len(of):
+        return out
+    flags = head.flags[of].astype(np.int64)
+    at = head.start[of] + record.FIXED_BYTES
+    for flag, width in ((record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4)):
+        at += width * ((flags & flag) > 0)
+    fields = np.ascontiguousarray(head.raw[at[:, None] + np.arange(8)]).view("<u4")
+    position, length = fields[:, 0].astype(np.int64), fields[:, 1].astype(np.int64)
+    group = head.relative[of] - position
+    there = (becomes[of] == KEEP) | (becomes[of] == TO_DELETE)
+    names, which = np.unique(group, return_inverse=True)
+    whole = np.bincount(which[there], minlength=len(names))[which] == length
+    out[of] = np.where(whole, 1, 2)
+    out[of[whole & (position == 0)]] = 3
+    return out
+
+
+class _Output:
+    """The new files of a run."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        epoch: int,
+        now_ms: int,
+        seed: int,
+        roll_size_bytes: int,
+        origin: cdb.Origin,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._epoch = epoch
+        self._now_ms = now_ms
+        self._rng = random.Random(seed)
+        self._roll_size = roll_size_bytes
+        self._origin = origin
+        self._made: list[str] = []
+
+    def write(self, plans: Sequence[_Plan]) -> list[dict[str, Any]]:
+        """All records, then the directory, durably. What was made is removed if that fails."""
+        try:
+            files = list(self._files(plans))
+            self._disk.sync_dir(self._directory)
+        except BaseException:
+            for path in self._made:
+                for name in (path, path + TEMPORARY_SUFFIX):
+                    with contextlib.suppress(OSError):
+                        self._disk.unlink(name)
+            raise
+        return files
+
+    def _begin(self, base_sqn: int) -> SealedWriter:
+        seed = self._rng.getrandbits(64)
+        self._made.append(f"{self._directory}/{base_sqn:016x}-{seed:016x}.cdb")
+        return SealedWriter(self._disk, self._directory, base_sqn, seed, self._epoch, self._now_ms)
+
+    def _files(self, plans: Sequence[_Plan]) -> Iterator[dict[str, Any]]:
+        writer = self._begin(self._origin.run_base)
+        try:
+            for plan in plans:
+                mover = Mover(plan.view, plan.file["seed"], plan.path)
+                columns = (plan.sqns, plan.start, plan.head_end, plan.stored, plan.times,
+                           plan.becomes, plan.kinds, plan.batched)  # fmt: skip
+                for sqn, start, head_end, stored, time_ms, becomes, kind, batched in zip(
+                    *(column.tolist() for column in columns), strict=True
+                ):
+                    full = (
+                        writer.at >= self._roll_size
+                        or writer.at + stored + (1 << 20) > cdb.MAX_FILE_BYTES - 64 * writer.count
+                    )
+                    if full and writer.count and batched != 1:
+                        yield writer.finish(sqn - 1, self._origin)
+                        writer = self._begin(sqn)
+                    number, check = sqn - writer.base_sqn, writer.seed ^ writer.at
+                    try:
+                        if becomes == KEEP and batched != 2:
+                            encoded = mover.plain(start, head_end, stored, number, check)
+                        else:
+                            new = {TO_DELETE: record.DELETE, TO_DELTA: record.KEY_DELTA}
+                            encoded = mover.changed(
+                                start, head_end, stored, number, check,
+                                new.get(becomes, kind), batched in (1, 3),
+                            )  # fmt: skip
+                    except Corruption as wrong:
+                        raise _Damaged(plan.file["name"], str(wrong)) from wrong
+                    writer.add(number, encoded, time_ms)
+            yield writer.finish(self._origin.run_last, self._origin)
+        finally:
+            writer.abandon()

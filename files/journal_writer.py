@@ -1,0 +1,214 @@
+"""Writes compacted journal files: records moved from other files, into sealed ones.
+
+A moved record gets a new relative number and new checksums, since both are bound to the file and
+the place; the old ones are verified first. A value that is worth it is compressed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from struct import Struct
+
+import lz4.block
+import numpy as np
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import cdb, cdb_seal, record
+from octavo.files.disk import TEMPORARY_SUFFIX, AppendFile, Disk
+from octavo.files.errors import Corruption
+
+COMPRESS_FROM_BYTES = 256
+_PATIENCE = 16
+_FLUSH_BYTES = 4 << 20
+_FLAGS_AT = 21
+_LENGTHS = Struct("<II")
+_U32 = Struct("<I")
+_sums = record.unpack_sums
+_pack_sums = record.pack_sums
+
+
+class Mover:
+    """Encodes records of one source file for their new places."""
+
+    def __init__(self, buffer: memoryview, seed: int, file: str) -> None:
+        self._buffer = buffer
+        self._seed = seed
+        self._file = file
+        self._incompressible = 0
+
+    def plain(self, start: int, head_end: int, stored: int, number: int, check: int) -> bytes:
+        """A record as it is, but for number and checksums; a value without other fields may get
+        compressed. ``check``: seed of the new file ^ its offset there. Raises Corruption."""
+        buffer = self._buffer
+        head = bytes(buffer[start:head_end])
+        value = buffer[head_end + 8 : head_end + 8 + stored]
+        self._verify(head, value, start, head_end)
+        if stored >= COMPRESS_FROM_BYTES and not head[_FLAGS_AT]:
+            packed = self._compressed(value)
+            if packed is not None:
+                head = b"".join(
+                    (
+                        _LENGTHS.pack(8, head_end - start + 4 - 8 + len(packed)),
+                        number.to_bytes(8, "big"),
+                        head[16:_FLAGS_AT],
+                        bytes((record.LZ4,)),
+                        head[_FLAGS_AT + 1 : record.FIXED_BYTES],
+                        _U32.pack(stored),
+                        head[record.FIXED_BYTES :],
+                    )
+                )
+                h = xxh3(head, check)
+                sums = _pack_sums(h & record.LOW_32, xxh3(packed, h) & record.LOW_32)
+                return b"".join((head, sums, packed))
+        head = b"".join((head[:8], number.to_bytes(8, "big"), head[16:]))
+        h = xxh3(head, check)
+        sums = _pack_sums(h & record.LOW_32, xxh3(value, h) & record.LOW_32)
+        return b"".join((head, sums, value))
+
+    def changed(
+        self,
+        start: int,
+        head_end: int,
+        stored: int,
+        number: int,
+        check: int,
+        kind: int,
+        whole: bool,
+    ) -> bytes:
+        """A record of which more changes: without its value where ``kind`` says that it becomes a
+        delete or a key delta, without its batch unless ``whole``. Raises Corruption."""
+        buffer = self._buffer
+        end = head_end + 8 + stored
+        try:
+            head = record.parse_header(buffer[start:end], self._seed ^ start, end - start)
+        except record.NotARecord as wrong:
+            raise Corruption(self._file, start, f"journal record: {wrong}") from None
+        value = bytes(buffer[head_end + 8 : end])
+        self._verify(bytes(buffer[start:head_end]), value, start, head_end)
+        same = kind == head.kind
+        raw_bytes = head.raw_bytes if same else None
+        if not same:
+            value = b""
+        elif raw_bytes is None and stored >= COMPRESS_FROM_BYTES:
+            packed = self._compressed(value)
+            if packed is not None:
+                raw_bytes, value = len(value), packed
+        keeps = kind != record.DELETE or same
+        return record.encode(
+            number,
+            check,
+            kind,
+            head.tag,
+            head.bucket,
+            head.key,
+            value,
+            head.time_ms,
+            expiry_ms=head.expiry_ms if keeps else 0,
+            metadata=head.metadata if keeps else b"",
+            index=head.index_changes if keeps else b"",
+            batch=head.batch if whole else None,
+            raw_bytes=raw_bytes,
+            sub_key=head.sub_key,
+        )
+
+    def _verify(self, head: bytes, value: bytes | memoryview, start: int, head_end: int) -> None:
+        h = xxh3(head, self._seed ^ start)
+        head_sum, value_sum = _sums(self._buffer, head_end)
+        if h & record.LOW_32 != head_sum:
+            raise Corruption(self._file, start, "journal record: header checksum")
+        if xxh3(value, h) & record.LOW_32 != value_sum:
+            raise Corruption(self._file, head_end + 8, "value checksum")
+
+    def _compressed(self, value: bytes | memoryview) -> bytes | None:
+        """LZ4 where that saves an eighth; while values do not shrink, only one in a few is
+        tried."""
+        if self._incompressible > _PATIENCE and self._incompressible % _PATIENCE:
+            self._incompressible += 1
+            return None
+        packed: bytes = lz4.block.compress(value, store_size=False)
+        if len(packed) > len(value) - (len(value) >> 3):
+            self._incompressible += 1
+            return None
+        self._incompressible = 0
+        return packed
+
+
+class SealedWriter:
+    """One sealed file, written from its first byte to its last. Its name appears when it is whole
+    and durable; the directory is the caller's to sync."""
+
+    def __init__(
+        self, disk: Disk, directory: str, base_sqn: int, seed: int, epoch: int, created_ms: int
+    ) -> None:
+        self.name = f"{base_sqn:016x}-{seed:016x}.cdb"
+        self.base_sqn = base_sqn
+        self.seed = seed
+        self.at = cdb.RECORDS_AT
+        self._disk = disk
+        self._path = f"{directory}/{self.name}"
+        self._numbers = array("I")
+        self._starts = array("I")
+        self._times: list[int] = []
+        self._parts = [cdb.beginning(cdb.FileHeader(epoch, base_sqn, seed, created_ms))]
+        self._waiting = 0
+        self._file: AppendFile | None = disk.create(self._path + TEMPORARY_SUFFIX)
+
+    @property
+    def count(self) -> int:
+        """Records so far."""
+        return len(self._numbers)
+
+    def add(self, number: int, encoded: bytes, time_ms: int) -> None:
+        """The next record, encoded for ``number`` and the place ``at``."""
+        self._numbers.append(number)
+        self._starts.append(self.at)
+        if not self._times:
+            self._times = [time_ms, time_ms]
+        self._times[1] = time_ms
+        self._parts.append(encoded)
+        self.at += len(encoded)
+        self._waiting += len(encoded)
+        if self._waiting >= _FLUSH_BYTES:
+            self._flush()
+
+    def finish(self, last_sqn: int, origin: cdb.Origin) -> dict[str, int | str]:
+        """Seal the file, which covers every sqn to ``last_sqn``; what a manifest wants to know."""
+        self._flush()
+        self._starts.append(self.at)
+        first_ms, last_ms = self._times or (0, 0)
+        front, back = cdb_seal.compacted_sealing(
+            np.frombuffer(self._numbers, dtype=np.uint32),
+            np.frombuffer(self._starts, dtype=np.uint32),
+            last_sqn - self.base_sqn + 1,
+            self.seed,
+            (first_ms, last_ms),
+            origin,
+        )
+        file = self._file
+        if file is None:
+            raise Corruption(self._path, self.at, "the file is no longer being written")
+        file.write_all(back)
+        file.pwrite_all(front, 0)
+        file.sync()
+        self.abandon()
+        self._disk.rename(self._path + TEMPORARY_SUFFIX, self._path)
+        return {
+            "name": self.name,
+            "base_sqn": self.base_sqn,
+            "last_sqn": last_sqn,
+            "count": self.count,
+            "bytes": self.at + len(back),
+            "seed": self.seed,
+        }
+
+    def abandon(self) -> None:
+        """Let go of the descriptor. Idempotent."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _flush(self) -> None:
+        if self._file is not None and self._parts:
+            self._file.write_all(b"".join(self._parts))
+        self._parts.clear()
+        self._waiting = 0

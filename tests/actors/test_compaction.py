@@ -1,0 +1,368 @@
+"""Compaction of the journal: what it keeps, what it drops, and what goes on meanwhile."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from whole_store import SEED, Clock, flush, killed, opened
+
+import octavo
+from octavo.actors import journal_install
+
+SMALL_FILES = {"roll_size_bytes": 1 << 20, "roll_count": 512}
+
+
+def value(rng: random.Random, size: int = 200) -> bytes:
+    return rng.randbytes(size // 2) + bytes(size - size // 2)
+
+
+def overwritten(
+    store: octavo.Store, rng: random.Random, keys: int = 400, rounds: int = 10, size: int = 200
+) -> dict[bytes, bytes]:
+    """Replace everything ten times, delete half; what is left."""
+    model = {}
+    names = [b"key-%05d" % i for i in range(keys)]
+    for _ in range(rounds):
+        rng.shuffle(names)
+        for name in names:
+            model[name] = value(rng, size)
+            store.put(name, model[name])
+    for name in names[: keys // 2]:
+        store.delete(name)
+        del model[name]
+    return model
+
+
+def check(
+    store: octavo.Store, model: dict[bytes, bytes], absent: Iterator[bytes] | None = None
+) -> None:
+    assert dict(store.items()) == model
+    for key, expected in model.items():
+        assert store.get(key) == expected
+    for key in absent or ():
+        assert store.get(key) is None
+    report = store.verify()
+    assert report.ok, report.problems[:5]
+
+
+def journal_bytes(store: octavo.Store) -> int:
+    return sum(path.stat().st_size for path in (Path(store.path) / "journal").glob("*-*.*"))
+
+
+@pytest.mark.parametrize("size", [20, 200, 3000])
+@pytest.mark.parametrize("worker", [False, True])
+def test_it_converges_after_everything_was_replaced_ten_times(
+    tmp_path: Path, size: int, worker: bool
+) -> None:
+    rng = random.Random(SEED + size)
+    with opened(tmp_path / "s", worker=worker, **SMALL_FILES) as store:
+        model = overwritten(store, rng, size=size)
+        before = journal_bytes(store)
+        done = store.compact()
+        assert done.bytes_after < done.bytes_before / 5
+        assert not done.skipped
+        check(store, model)
+        after = journal_bytes(store)
+    with opened(tmp_path / "fresh", **SMALL_FILES) as fresh:
+        for key, each in model.items():
+            fresh.put(key, each)
+        fresh.compact()
+        live = journal_bytes(fresh)
+    assert after <= 1.3 * live, f"{after} bytes of journal for {live} of live data, {before} before"
+
+
+def test_a_second_compaction_finds_nothing_to_do(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        overwritten(store, random.Random(SEED))
+        store.compact()
+        store.compact()  # which merges what is small
+        files = sorted(entry.name for entry in store._inker.manifest.entries)
+        again = store.compact()
+        assert again.records_dropped == 0
+        assert sorted(entry.name for entry in store._inker.manifest.entries) == files
+
+
+def test_the_ledger_is_rebuilt_to_the_same_state_after_a_compaction(tmp_path: Path) -> None:
+    rng = random.Random(SEED + 1)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, rng)
+        heads = {key: store.head(key) for key in model}
+        last = store.last_sqn
+        store.compact()
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        check(store, model)
+        assert {key: store.head(key) for key in model} == heads
+        assert store.last_sqn >= last
+        assert not store.stats()["notes"]
+
+
+def test_a_snapshot_from_before_reads_everything_after_it(tmp_path: Path) -> None:
+    rng = random.Random(SEED + 2)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        old = overwritten(store, rng)
+        snap = store.snapshot()
+        new = overwritten(store, rng)
+        before = {entry.name for entry in store._inker.manifest.entries}
+        store.compact()
+        there = {path.name for path in (tmp_path / "s" / "journal").iterdir()}
+        assert len(there & before) > 0, "nothing was held for the snapshot"
+        assert dict(snap.items()) == old
+        assert [snap.get(key) for key in old] == list(old.values())
+        snap.close()
+        clerk = store._running.inker_clerk.actor
+        clerk.enter()  # serves what the end of the snapshot sent
+        clerk.leave()
+        assert clerk.delete_pending == []
+        left = {path.name for path in (tmp_path / "s" / "journal").iterdir()}
+        listed = {file.name for file in store._inker.view.files}
+        assert left - {"manifest"} == listed
+        check(store, new)
+
+
+def test_a_reader_with_an_old_view_goes_on_with_the_new_one(tmp_path: Path) -> None:
+    rng = random.Random(SEED + 3)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, rng)
+        flush(store)
+        bookie = store._bookie
+        old = bookie.view
+        store.compact()
+        new = bookie.view
+        for key, expected in model.items():
+            bookie.view = old  # as if the reader had looked just before
+            reads = iter([old])
+            found = None
+            try:
+                found = next(reads).get(octavo_key(key), 1 << 63, 0)
+            except FileNotFoundError:
+                bookie.view = new
+                assert store.get(key) == expected
+            else:
+                assert found is not None
+                assert found[0] == expected
+        bookie.view = new
+
+
+def octavo_key(key: bytes) -> bytes:
+    from octavo.files import ledger_key
+
+    return ledger_key.prefix(ledger_key.STANDARD, b"") + key
+
+
+def test_gets_and_puts_go_on_meanwhile(tmp_path: Path) -> None:
+    rng = random.Random(SEED + 4)
+    with opened(tmp_path / "s", worker=True, **SMALL_FILES) as store:
+        model = overwritten(store, rng, keys=800)
+        over = threading.Event()
+        wrong: list[object] = []
+        reads = 0
+
+        def read() -> None:
+            nonlocal reads
+            try:
+                while not over.is_set():
+                    for key, expected in model.items():
+                        if store.get(key) != expected:
+                            wrong.append(key)
+                        reads += 1
+            except Exception as error:  # noqa: BLE001 - told below
+                wrong.append(error)
+
+        def write() -> None:
+            number = 0
+            while not over.is_set():
+                store.put(b"other-%d" % (number % 50), b"%d" % number)
+                number += 1
+
+        threads = [threading.Thread(target=each) for each in (read, write)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            store.compact()
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert reads
+
+
+def test_a_second_caller_is_told_that_it_is_busy(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        overwritten(store, random.Random(SEED))
+        told: list[str] = []
+
+        def meanwhile(*_: object) -> None:
+            with pytest.raises(octavo.Busy):
+                store.compact()
+            told.append("busy")
+
+        store.compact(meanwhile)
+        assert told
+        store.compact()
+
+
+def test_an_interrupted_compaction_can_be_done_again(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", worker=True, **SMALL_FILES) as store:
+        model = overwritten(store, random.Random(SEED))
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            store.compact(interrupted)
+        check(store, model)
+        store.compact()
+        check(store, model)
+
+
+def test_nothing_above_the_persisted_sqn_is_touched(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 20, push_bytes=1 << 30, **SMALL_FILES) as store:
+        model = overwritten(store, random.Random(SEED))
+        clerk = store._running.inker_clerk.actor
+        before = store._inker.view
+        assert clerk.eligible() == ()
+        clerk.actor_ref.call(type(clerk).survey)
+        assert store._inker.view is before
+        check(store, model)
+
+
+def test_a_damaged_file_is_left_as_it_is_and_told(tmp_path: Path) -> None:
+    rng = random.Random(SEED + 5)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, rng)
+        flush(store)
+        entry = store._inker.manifest.entries[2]
+        path = Path(store.path) / "journal" / entry.name
+        image = bytearray(path.read_bytes())
+        image[2114 + 30] ^= 1
+        path.write_bytes(image)
+        done = store.compact()
+        assert len(done.skipped) == 1
+        assert entry.name in done.skipped[0]
+        assert path.read_bytes() == bytes(image)
+        assert done.records_dropped > 0
+        assert {key: store.get(key) for key in model} == model
+
+
+def test_a_condemned_ledger_stops_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, random.Random(SEED))
+        store._running.penciller.actor.condemned = True
+        with pytest.raises(octavo.Corruption, match="nothing is compacted"):
+            store.compact()
+        store._running.penciller.actor.condemned = False
+        check(store, model)
+
+
+def test_a_batch_that_survives_whole_stays_one_and_a_broken_one_is_no_batch(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        for number in range(200):
+            with store.batch() as batch:
+                for part in range(5):
+                    batch.put(b"", b"b-%d-%d" % (number, part), b"v" * 50)
+        for number in range(0, 200, 2):
+            store.put(b"b-%d-3" % number, b"new")
+        store.compact()
+        whole = broken = 0
+        journal = store._inker.view
+        for file in journal.files:
+            for sqn in file.sqns(1, store.last_sqn):
+                found = file.read(sqn)
+                if found.batch is not None:
+                    whole += 1
+                    assert int(found.key.split(b"-")[1]) % 2 == 1
+                elif found.value != b"new":
+                    broken += 1
+        assert (whole, broken) == (500, 400)
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        assert len(store) == 1000
+
+
+def test_expired_puts_become_deletes_and_do_not_uncover_what_they_replaced(tmp_path: Path) -> None:
+    now = Clock(1_000_000.0)
+    with opened(tmp_path / "s", clock_ms=lambda: int(now()), **SMALL_FILES) as store:
+        for i in range(600):
+            store.put(b"k%d" % i, b"old" * 30)
+        flush(store)
+        for i in range(300):
+            store.put(b"k%d" % i, b"new" * 30, ttl=10)
+        for i in range(900):
+            store.put(b"x%d" % (i % 100), b"f" * 100)
+        flush(store)
+        now.now += 1_000_000
+        store.compact()
+        assert store.get(b"k5") is None
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", clock_ms=lambda: int(now()), **SMALL_FILES) as store:
+        assert [store.get(b"k%d" % i) for i in range(300)] == [None] * 300
+        assert store.get(b"k300") == b"old" * 30
+
+
+def test_what_sigkill_leaves_in_the_middle_opens_with_everything(tmp_path: Path) -> None:
+    rng = random.Random(SEED + 6)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, rng)
+        images = []
+
+        def image(*_: object) -> None:
+            images.append(killed(store, tmp_path / f"image{len(images)}"))
+
+        store.compact(image)
+    assert len(images) > 1
+    for path in images:
+        with opened(path, **SMALL_FILES) as store:
+            check(store, model)
+        shutil.rmtree(path / "ledger")
+        with opened(path, **SMALL_FILES) as store:
+            check(store, model)
+
+
+def test_close_cuts_a_compaction_short(tmp_path: Path) -> None:
+    rng = random.Random(SEED + 7)
+    store = opened(tmp_path / "s", worker=True, **SMALL_FILES)
+    model = overwritten(store, rng)
+    at_work = threading.Event()
+    ended: list[BaseException | None] = []
+    clerk = store._running.inker_clerk.actor
+    run = clerk.runner.run
+
+    def told(job: str, *blobs: bytes, **arguments: object) -> object:
+        at_work.set()
+        return run(job, *blobs, **arguments)
+
+    clerk.runner.run = told
+
+    def compact() -> None:
+        try:
+            store.compact()
+        except octavo.Closed as closed:
+            ended.append(closed)
+        else:
+            ended.append(None)
+
+    thread = threading.Thread(target=compact)
+    thread.start()
+    at_work.wait()
+    store.close()
+    thread.join()
+    assert len(ended) == 1
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        check(store, model)
+
+
+def test_a_view_from_before_its_journal_was_replaced_is_of_an_older_generation(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        overwritten(store, random.Random(SEED))
+        flush(store)
+        before = store._bookie.view.generation
+        store._running.bookie.call(journal_install.journal_replaced)
+        assert store._bookie.view.generation == before + 1
