@@ -44,7 +44,7 @@ def compact(clerk: InkerClerk, progress: Progress | None = None) -> Compacted:
     Corruption (of the ledger)."""
     with clerk.alone():
         began = clerk.monotonic()
-        _settle(clerk)
+        settle(clerk)
         before = clerk.sealed()
         dropped = _pass(clerk, progress)
         clerk.actor_ref.call(InkerClerk.sweep)
@@ -61,7 +61,14 @@ def compact(clerk: InkerClerk, progress: Progress | None = None) -> Compacted:
         )
 
 
-def _settle(clerk: InkerClerk) -> None:
+def trim(clerk: InkerClerk) -> int:
+    """See Store.trim. Not in a turn. Raises as ``compact``."""
+    with clerk.alone():
+        settle(clerk)
+        return clerk.actor_ref.call(InkerClerk.trim)
+
+
+def settle(clerk: InkerClerk) -> None:
     """Have what is in memory and in the active file saved and sealed."""
     clerk.bookie.call(journal_install.rolled)
     saver = clerk.bookie.actor.clerk

@@ -74,6 +74,7 @@ class InkerClerk(TurnActor):
         worth: Worth,
         strategies: dict[int, str],
         every_seconds: float | None,
+        trims: bool = False,
     ) -> None:
         super().__init__()
         self.inker = inker
@@ -84,6 +85,7 @@ class InkerClerk(TurnActor):
         self.worth = worth
         self.strategies = strategies
         self.every_seconds = every_seconds
+        self.trims = trims
         self.closing = False
         self.damaged: dict[str, str] = {}  # files that are left as they are, and why
         self.scores: dict[str, Score] = {}
@@ -108,7 +110,10 @@ class InkerClerk(TurnActor):
 
     def saved(self) -> None:
         """Memory was saved: garbage comes from writes only, so this is the moment to see whether
-        it is time to look for some. O(1)."""
+        it is time to look for some, or in a head-only store to let go of the journal. O(1)."""
+        if self.trims:
+            self.actor_ref.send(InkerClerk.trim_unasked)
+            return
         every = self.every_seconds
         if every is not None and self.monotonic() - self._looked >= every:
             self._looked = self.monotonic()
@@ -144,6 +149,39 @@ class InkerClerk(TurnActor):
             return []
         log.info("compacting %d files, %.0f points below the bound", found.length, found.worth)
         return list(entries[found.start : found.start + found.length])
+
+    # ------------------------------------------------------------ head-only stores
+
+    def trim(self) -> int:
+        """In this turn: let go of the sealed files that the ledger has all of; their bytes.
+
+        Raises Closed, StorageFull, StorageFailed, Corruption (of the ledger).
+        """
+        bookie = self.bookie.actor
+        if bookie.closed:
+            raise Closed("the store is closing")
+        if bookie.penciller.actor.condemned:
+            raise Corruption(
+                bookie.penciller.actor.directory, 0,
+                "a ledger file is damaged: nothing is trimmed, so that no more is lost",
+            )  # fmt: skip
+        persisted = bookie.view.ledger.persisted_sqn
+        done = [entry for entry in self.sealed() if entry.last_sqn <= persisted]
+        if not done:
+            return 0
+        names = [entry.name for entry in done]
+        self.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
+        self.retire([entry.file for entry in done])
+        return sum(entry.bytes for entry in done)
+
+    def trim_unasked(self) -> None:
+        """As ``trim``, after memory was saved. On the pool."""
+        try:
+            self.trim()
+        except Closed:
+            return
+        except (OctavoError, OSError) as error:
+            log.warning("the journal was not trimmed: %s", error)
 
     # ------------------------------------------------------------ steps, in turns
 
@@ -252,8 +290,13 @@ class InkerClerk(TurnActor):
             added,
             result["highest_dropped"],
         )
+        self.retire(old)
+
+    def retire(self, files: Sequence[JournalFile]) -> None:
+        """The Inker does without these files: so does the view now, and they go when no snapshot
+        needs them. In this turn."""
         generation = self.bookie.call(journal_install.journal_replaced)
-        for file in old:
+        for file in files:
             file.actor_ref.call(JournalFile.replace)
             self.delete_pending.append((generation, file))
         self.sweep()

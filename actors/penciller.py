@@ -75,6 +75,7 @@ class Penciller(TurnActor):
         self.delete_pending: list[tuple[int, LedgerFile]] = []  # (gone since generation, file)
         self.failed: OctavoError | None = None
         self.condemned = False
+        self.rebuildable = True
         self.rows_merged = 0
         self.bytes_written = 0
         self._jobs = 0
@@ -94,14 +95,17 @@ class Penciller(TurnActor):
 
     def condemn(self, damage: Corruption) -> None:
         """A ledger file is damaged: merge no more, and have the next start rebuild the ledger
-        from the journal."""
+        from the journal; where that has it."""
         self.condemned = True
+        if not self.rebuildable:
+            return
         self.disk.write_atomically(f"{self.directory}/{REBUILD}", str(damage).encode())
 
     def reported(self, damage: Corruption) -> None:
         """A reader met damage: if it is in a ledger file, the next start rebuilds the ledger."""
         if not self.condemned and damage.file.startswith(f"{self.directory}/"):
-            log.error("the next start rebuilds the ledger: %s", damage)
+            follows = "the next start rebuilds the ledger" if self.rebuildable else "no merge"
+            log.error("%s: %s", follows, damage)
             self.condemn(damage)
 
     # ------------------------------------------------------------ level zero

@@ -140,6 +140,12 @@ class _Opening:
         epoch = max(found_journal.epoch, found_ledger.epoch) + 1
         ledger_manifest = self._ledger_manifest(found_ledger, ledger)
         journal_manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
+        if identity.head_only and ledger_manifest.persisted_sqn < journal_manifest.horizon:
+            raise Corruption(
+                ledger, 0,
+                "the ledger of a head-only store is damaged or missing, and the journal no longer "
+                "has what was in it: restore a backup",
+            )  # fmt: skip
         tails = recovery.find_tails(
             self.disk, journal, journal_manifest, above=ledger_manifest.persisted_sqn
         )
@@ -150,6 +156,7 @@ class _Opening:
             journal, journal_manifest, tails, epoch, damaged=found_journal.damaged
         )
         penciller = self._start_penciller(ledger, ledger_manifest, epoch)
+        penciller.actor.rebuildable = not identity.head_only
         bookie, clerk = self._start_bookie(inker, penciller, tails)
         inker_clerk = self._start_inker_clerk(inker, bookie, identity)
         self._sweep_orphans(ledger, penciller)
@@ -349,6 +356,7 @@ class _Opening:
             worth=Worth(),
             strategies=dict(identity.tags.strategy_numbers()),
             every_seconds=None,
+            trims=identity.head_only,
         )
         self.refs.append(ref)
         bookie.actor.inker_clerk = ref

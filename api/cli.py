@@ -15,10 +15,11 @@ from octavo import __version__
 from octavo.cli_compare import diff
 from octavo.cli_demo import demo
 from octavo.cli_history import changes, dump, snapshot
-from octavo.cli_index import destroy, index
+from octavo.cli_index import index
 from octavo.cli_output import OutputClosed, complain
 from octavo.cli_read import buckets, get, head, scan
 from octavo.cli_stats import stats, verify
+from octavo.cli_upkeep import destroy, trim
 from octavo.cli_write import delete, load, put
 from octavo.files.errors import Conflict, HistoryCompacted, Misuse, OctavoError, StoreLocked
 
@@ -105,6 +106,7 @@ for command in (
     diff,
     stats,
     verify,
+    trim,
     destroy,
     demo,
 ):

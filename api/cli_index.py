@@ -1,4 +1,4 @@
-"""The commands about secondary indexes, and the one that ends a store."""
+"""The command about secondary indexes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from octavo.cli_notation import put_field, to_text
 from octavo.cli_options import bucket_option, json_option, open_store, path_argument, to_bytes
-from octavo.cli_output import Output, complain
+from octavo.cli_output import Output
 from octavo.files.errors import Misuse
 
 if TYPE_CHECKING:
@@ -102,17 +102,3 @@ def index(
             else:
                 shown = to_text(given) if isinstance(given, bytes) else str(given)
                 out.line(f"{shown}\t{to_text(key)}")
-
-
-@click.command()
-@path_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_context
-def destroy(ctx: click.Context, path: str, yes: bool) -> None:
-    """Remove the store at PATH, with everything in it. Other files in PATH stay."""
-    import octavo
-
-    if not yes and not click.confirm(f"Remove the store at {path}?", err=True):
-        complain("nothing was removed")
-        ctx.exit(1)
-    octavo.destroy(path)

@@ -172,7 +172,19 @@ class Store(Bucket):
         Raises Busy where a compaction is going on, StorageFull, Corruption (the ledger).
         """
         self._refuse_if_closed()
+        if self._running.identity.head_only:
+            raise Misuse("compact is for standard stores; this one is head-only: use trim()")
         return compaction.compact(self._running.inker_clerk.actor, progress)
+
+    def trim(self) -> int:
+        """In a head-only store: have all that was written saved in the ledger, and let go of the
+        journal; the bytes given back. Happens unasked as memory is saved, too.
+
+        A file that a snapshot reads goes when that ends. Raises Misuse in a standard store, Busy,
+        StorageFull, StorageFailed, Corruption (of the ledger: nothing is let go then).
+        """
+        self._refuse_if_not_head_only("trim")
+        return compaction.trim(self._running.inker_clerk.actor)
 
     def close(self) -> None:
         """Make everything durable and let go of the directory. Idempotent.
