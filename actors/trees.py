@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.batches import Batch, Segments, buckets_of, keys_of, strings_of
+from octavo.actors.batch_values import BatchValues
+from octavo.actors.batches import Batch, Segments, strings_of
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.files import ledger_key
@@ -16,13 +17,14 @@ from octavo.files.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, diges
 def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
     """The tree of the live rows of a range of ledger keys. See Snapshot.merkle."""
     tree = MerkleTree.empty(segments, by)
+    values = BatchValues(reader)
     for batch in reader.batches(bound, heads=by != "sqn"):
         hashes = batch.columns.hashes[batch.rows]
-        tree.add(hashes, row_words(hashes, _version(reader, batch, by)))
+        tree.add(hashes, row_words(hashes, _version(values, batch, by)))
     return tree
 
 
-def _version(reader: Reader, batch: Batch, by: By) -> list[Words]:
+def _version(values: BatchValues, batch: Batch, by: By) -> list[Words]:
     """What stands for each row's version."""
     columns, rows = batch
     if by == "sqn":
@@ -36,32 +38,15 @@ def _version(reader: Reader, batch: Batch, by: By) -> list[Words]:
         metas = strings_of(columns.metas, rows)
         parts.append(digests(metas.blob.tobytes(), metas.offsets))
     if by == "value":
-        parts.append(_value_digests(reader, batch))
+        parts.append(_value_digests(values, batch))
     return parts
 
 
-def _value_digests(reader: Reader, batch: Batch) -> Words:
-    """xxh3-64 of each row's value, read in the order of the journal."""
-    out = np.empty(len(batch.rows), dtype=np.uint64)
-    keys = keys_of(batch)
-    sqns = batch.columns.sqns[batch.rows]
-    for prefix, low, high in buckets_of(batch):
-        tag, bucket, _ = ledger_key.split(prefix)
-        if tag == ledger_key.HEAD_ONLY:
-            out[low:high] = 0  # the value is the metadata
-            continue
-        order = np.argsort(sqns[low:high]) + low
-        values = reader.values(
-            bucket, [keys[at] for at in order.tolist()], sqns[order].tolist(), _Mark(), tag
-        )
-        out[order] = np.fromiter(map(xxh3, values), dtype=np.uint64, count=high - low)
-    return out
-
-
-class _Mark:
-    """Nobody asks where the reading stands."""
-
-    last: bytes | None = None
+def _value_digests(values: BatchValues, batch: Batch) -> Words:
+    """xxh3-64 of each row's value; 0 of a head-only entry, whose value is its metadata."""
+    if batch.columns.prefixes[0][0] == ledger_key.HEAD_ONLY:
+        return np.zeros(len(batch.rows), dtype=np.uint64)
+    return np.fromiter(map(xxh3, values.read(batch)), dtype=np.uint64, count=len(batch.rows))
 
 
 def to_segments(segments: object, of: object) -> Segments:

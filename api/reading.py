@@ -9,14 +9,13 @@ from octavo.actors.batches import Segments
 from octavo.actors.reader import Reader
 from octavo.actors.scan import bounds
 from octavo.actors.tags import Tag
-from octavo.actors.trees import to_segments, tree_of
+from octavo.actors.trees import to_segments
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term, terms_by_field, unpacked
 from octavo.files.ledger_key import MAX_KEY_BYTES
-from octavo.files.merkle import By, MerkleTree, bits_of, to_by
 from octavo.filters import Moment, Pattern, to_filter, to_limit
 from octavo.index import Index
 from octavo.scans import (
@@ -252,16 +251,6 @@ class Reading:
             start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
             None if segments is None and of is None else to_segments(segments, of),
         )  # fmt: skip
-
-    def merkle(self, segments: int = 1 << 16, *, by: By = "sqn") -> MerkleTree:
-        """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``."""
-        bound = bounds(self._prefix, None, None, None, False)
-        bits_of(segments)
-        reader = self._reader()
-        try:
-            return tree_of(reader, bound, segments, to_by(by))
-        finally:
-            reader.close()
 
     def __iter__(self) -> Iterator[Any]:
         return self.keys()

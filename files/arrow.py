@@ -1,12 +1,15 @@
-"""A ledger file as an Arrow record batch, its columns as they stand in the map."""
+"""Ledger files and batches of rows as Arrow record batches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from octavo.files.errors import Misuse
+from octavo.files.rows import ByteColumn
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
 
@@ -14,11 +17,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def _pyarrow() -> Any:
+def pyarrow() -> Any:
+    """The module. Raises Misuse that says what to install."""
     try:
         import pyarrow
     except ImportError as wrong:
-        raise Misuse("Arrow views need pyarrow: pip install octavo[arrow]") from wrong
+        raise Misuse("this needs pyarrow: pip install octavo[arrow]") from wrong
     return pyarrow
 
 
@@ -37,7 +41,7 @@ def record_batch(
     verified before the first view: 0.1 ms a MiB, once. Raises Corruption, Misuse where pyarrow
     is not installed or the range is not within the file.
     """
-    pa = _pyarrow()
+    pa = pyarrow()
     high = sst.rows if high is None else high
     if not 0 <= low <= high <= sst.rows:
         raise Misuse(f"low, high: within 0 and {sst.rows}, ascending, not {low}, {high}")
@@ -69,3 +73,59 @@ def _metadata(pa: Any, sst: Sst) -> Any:
     ends = np.asarray(sst.column(Section.META_ENDS, "I"))
     validity = np.packbits(ends[1:] > ends[:-1], bitorder="little")
     return _binary(pa, sst, Section.META_ENDS, Section.METAS, pa.py_buffer(validity))
+
+
+# ---------------------------------------------------------------- columns of their own
+
+
+def schema(names: Sequence[str]) -> pa.Schema:
+    """The schema of a stream of these columns. Raises Misuse where pyarrow is not installed."""
+    pa = pyarrow()
+    moment = pa.timestamp("ms", tz="UTC")
+    fields = {
+        "bucket": pa.field("bucket", pa.binary(), nullable=False),
+        "key": pa.field("key", pa.binary(), nullable=False),
+        "sqn": pa.field("sqn", pa.uint64(), nullable=False),
+        "size": pa.field("size", pa.uint32(), nullable=False),
+        "metadata": pa.field("metadata", pa.binary()),
+        "written_at": pa.field("written_at", moment, nullable=False),
+        "expires_at": pa.field("expires_at", moment),
+        "value": pa.field("value", pa.large_binary(), nullable=False),
+    }
+    return pa.schema([fields[name] for name in names])
+
+
+def binary_array(column: ByteColumn, *, empty_is_null: bool = False) -> pa.Array:
+    """The strings as a binary array. No copy of their bytes."""
+    pa = pyarrow()
+    lengths = column.offsets[1:] - column.offsets[:-1]
+    validity = None
+    if empty_is_null:
+        validity = pa.py_buffer(np.packbits(lengths > 0, bitorder="little"))
+    ends = column.offsets.astype(np.int32)
+    buffers = [validity, pa.py_buffer(ends), pa.py_buffer(column.blob)]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
+
+
+def large_binary_array(parts: Sequence[bytes | memoryview]) -> pa.Array:
+    """The values as a large_binary array. One copy of their bytes."""
+    pa = pyarrow()
+    ends = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)), out=ends[1:])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
+    return pa.Array.from_buffers(pa.large_binary(), len(parts), buffers)
+
+
+def moments_array(
+    moments: npt.NDArray[np.uint64] | None, rows: int, *, zero_is_null: bool
+) -> pa.Array:
+    """Moments in ms UTC as timestamps; None: there are none."""
+    pa = pyarrow()
+    kind = pa.timestamp("ms", tz="UTC")
+    if moments is None:
+        return pa.nulls(rows, kind)
+    validity = None
+    if zero_is_null:
+        validity = pa.py_buffer(np.packbits(moments > 0, bitorder="little"))
+    buffer = pa.py_buffer(np.ascontiguousarray(moments).view(np.int64))
+    return pa.Array.from_buffers(kind, rows, [validity, buffer])

@@ -1,0 +1,101 @@
+"""Values of a batch's rows, read in the order of the journal."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from mmap import mmap
+
+import numpy as np
+import numpy.typing as npt
+
+from octavo.actors.batches import Batch, buckets_of, strings_of
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.reader import Reader
+from octavo.files import ledger_key
+from octavo.files.byte_strings import Ints, as_list, gather, lengths_of
+from octavo.files.journal_values import values_of
+from octavo.files.lifecycle import State
+from octavo.files.rows import ByteColumn
+
+Value = bytes | memoryview
+Open = tuple[mmap | bytes, npt.NDArray[np.uint32]]
+
+
+class BatchValues:
+    """Reads values for one reader, a batch at a time.
+
+    Keeps a map of its own of the file that is being written, which the store only maps once it
+    is full: all that the reader may see of it is there already.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._growing: dict[JournalFile, Open] = {}
+
+    def read(self, batch: Batch) -> list[Value]:
+        """The value of each row, in their order, both checksums verified.
+
+        Raises Corruption. Memory: what is compressed; the rest are views of maps.
+        """
+        sqns = batch.columns.sqns[batch.rows].astype(np.int64)
+        keys = strings_of(batch.columns.keys, batch.rows)
+        out: list[Value] = []
+        for prefix, low, high in buckets_of(batch):
+            tag, bucket, _ = ledger_key.split(prefix)
+            order = np.argsort(sqns[low:high], kind="stable")
+            with self._reader.reading():
+                found = self._read(order + low, sqns[low:high][order], keys, tag, bucket)
+            places = np.empty(high - low, dtype=np.int64)
+            places[order] = np.arange(high - low)
+            out += map(found.__getitem__, places.tolist())
+        return out
+
+    def _read(
+        self, rows: Ints, sqns: Ints, keys: ByteColumn, tag: int, bucket: bytes
+    ) -> list[Value]:
+        """Values of rows of one bucket; ``sqns``, ascending, are theirs."""
+        bases, files = self._reader.view.journal
+        cuts = np.searchsorted(sqns, np.array(bases, dtype=np.int64)).tolist()
+        out: list[Value] = []
+        for file, (at, end) in zip(files, pairwise([0, *cuts[1:], len(sqns)]), strict=True):
+            if at < end:
+                wanted = _picked(keys, rows[at:end])
+                mapped, offsets = self._open(file)
+                relative = sqns[at:end] - file.base
+                found = values_of(mapped, offsets, relative, file.seed, tag, bucket, wanted)
+                if None in found:
+                    self._with_care(found, wanted, sqns[at:end], tag, bucket)
+                out += found  # type: ignore[arg-type]  # none is None any more
+        return out
+
+    def _with_care(
+        self, found: list[Value | None], keys: ByteColumn, sqns: Ints, tag: int, bucket: bytes
+    ) -> None:
+        """What did not come the short way, record by record; this says what is wrong, if so."""
+        names = as_list(keys.blob.tobytes(), keys.offsets)
+        for at, value in enumerate(found):
+            if value is None:
+                one = self._reader.values(bucket, [names[at]], [int(sqns[at])], _Mark(), tag)
+                found[at] = next(one)
+
+    def _open(self, file: JournalFile) -> Open:
+        """The file's map and its offsets. Raises Corruption."""
+        growing = self._growing.get(file)
+        if growing is None and file.state is State.WRITING:
+            # A copy: while somebody has a view of an array it cannot grow.
+            offsets = np.array(file.offsets[:], dtype=np.uint32)
+            growing = self._growing[file] = file.map_now(), offsets
+        if growing is not None:
+            return growing
+        mapped, known = file.ensure_open()
+        return mapped, np.asarray(known, dtype=np.uint32)
+
+
+def _picked(keys: ByteColumn, rows: Ints) -> ByteColumn:
+    return gather(keys.blob, keys.offsets[:-1][rows], lengths_of(keys.offsets)[rows])
+
+
+class _Mark:
+    """Nobody asks where the reading stands."""
+
+    last: bytes | None = None

@@ -1,0 +1,139 @@
+"""What a snapshot holds as a stream of Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from octavo.actors.batch_values import BatchValues
+from octavo.actors.batches import Batch, buckets_of, strings_of
+from octavo.actors.reader import Reader
+from octavo.actors.scan import Bounds
+from octavo.files import arrow, ledger_key
+from octavo.files.byte_strings import gather
+from octavo.files.errors import Misuse
+from octavo.files.rows import ByteColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value")
+_VALUE_BYTES = 64 << 20
+"""A batch has at most so many bytes of values, or one value."""
+_FIXED = frozenset({"bucket", "key", "sqn", "expires_at"})
+"""Columns that the ledger or the memory tables tell without a look into the journal."""
+
+
+def to_columns(columns: object) -> tuple[str, ...]:
+    """Names of columns, in the order given. Raises Misuse."""
+    if columns is None:
+        return COLUMNS
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise Misuse(f"columns={columns!r:.80}: allowed is a list of names")
+    for name in columns:
+        if name not in COLUMNS:
+            raise Misuse(f"columns names {name!r}: there are {', '.join(COLUMNS)}")
+    if not columns or len(set(columns)) != len(columns):
+        raise Misuse(f"columns={columns!r:.80}: allowed are one or more names, each once")
+    return tuple(columns)
+
+
+def stream(
+    reader: Reader, bound: Bounds, columns: tuple[str, ...], batch_rows: object
+) -> pa.RecordBatchReader:
+    """The live rows of a range: see SnapshotBucket.to_arrow. Raises Misuse."""
+    if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
+        raise Misuse(f"batch_rows={batch_rows!r}: allowed are numbers from 1 up")
+    pa = arrow.pyarrow()
+    schema = arrow.schema(columns)
+    reader.check()
+    return pa.RecordBatchReader.from_batches(
+        schema, _batches(reader, bound, columns, batch_rows, schema)
+    )
+
+
+def _batches(
+    reader: Reader, bound: Bounds, columns: tuple[str, ...], batch_rows: int, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    pa = arrow.pyarrow()
+    heads = not _FIXED.issuperset(columns)
+    values = BatchValues(reader)
+    for whole in reader.batches(bound, heads=heads):
+        for batch in _cut(whole, batch_rows, by_values="value" in columns):
+            reader.step()
+            arrays = [_array(name, batch, values) for name in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cut(whole: Batch, batch_rows: int, *, by_values: bool) -> Iterator[Batch]:
+    """The batch in parts of so many rows, and of not too many bytes."""
+    lengths = whole.columns.keys.lengths[whole.rows].astype(np.int64)
+    if whole.columns.metas is not None:
+        lengths = lengths + whole.columns.metas.lengths[whole.rows]
+    if by_values:
+        lengths = lengths + whole.columns.sizes[whole.rows]
+    filled = np.cumsum(lengths)
+    low, before = 0, 0
+    while low < len(whole.rows):
+        full = int(np.searchsorted(filled, before + _VALUE_BYTES, side="right"))
+        high = min(max(full, low + 1), low + batch_rows, len(whole.rows))
+        yield whole._replace(rows=whole.rows[low:high])
+        before = int(filled[high - 1])
+        low = high
+
+
+def _array(name: str, batch: Batch, values: BatchValues) -> pa.Array:
+    pa = arrow.pyarrow()
+    columns, rows = batch
+    if name == "bucket":
+        return arrow.binary_array(_buckets(batch))
+    if name == "key":
+        return arrow.binary_array(strings_of(columns.keys, rows))
+    if name == "sqn":
+        return pa.array(columns.sqns[rows])
+    if name == "size":
+        return pa.array(columns.sizes[rows])
+    if name == "metadata":
+        if columns.metas is None:
+            return pa.nulls(len(rows), pa.binary())
+        return arrow.binary_array(strings_of(columns.metas, rows), empty_is_null=True)
+    if name == "written_at":
+        return arrow.moments_array(columns.times[rows], len(rows), zero_is_null=False)
+    if name == "expires_at":
+        moments = None if columns.expiries is None else columns.expiries[rows]
+        return arrow.moments_array(moments, len(rows), zero_is_null=True)
+    return arrow.large_binary_array(values.read(batch))
+
+
+def _buckets(batch: Batch) -> ByteColumn:
+    """The bucket's name for each row."""
+    names: list[bytes] = []
+    counts: list[int] = []
+    for prefix, low, high in buckets_of(batch):
+        names.append(ledger_key.split(prefix)[1])
+        counts.append(high - low)
+    lengths = np.array([len(name) for name in names], dtype=np.int64)
+    which = np.repeat(np.arange(len(names), dtype=np.int64), counts)
+    blob = np.frombuffer(b"".join(names), dtype=np.uint8)
+    return gather(blob, (np.cumsum(lengths) - lengths)[which], lengths[which])
+
+
+def capsule(
+    stream_of: Callable[[Sequence[str] | None], pa.RecordBatchReader], requested_schema: object
+) -> object:
+    """A stream as a PyCapsule, in the requested schema where there is one: of the columns that
+    it names, cast to its types. Raises Misuse."""
+    if requested_schema is None:
+        return stream_of(None).__arrow_c_stream__()
+    pa = arrow.pyarrow()
+    try:
+        wanted = pa.Schema._import_from_c_capsule(requested_schema)
+    except (TypeError, ValueError, pa.ArrowException) as wrong:
+        raise Misuse(f"requested_schema is no capsule of an Arrow schema: {wrong}") from None
+    found = stream_of(wanted.names)
+    try:
+        return found.cast(wanted).__arrow_c_stream__()
+    except (TypeError, pa.ArrowException) as wrong:
+        raise Misuse(f"requested_schema: {wrong}") from None

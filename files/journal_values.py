@@ -1,0 +1,164 @@
+"""Values out of journal records, many at a time: framing by array kernels, checksums one by one."""
+
+from __future__ import annotations
+
+from mmap import mmap
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import record
+from octavo.files.byte_strings import Bytes, Ints, gather, windows
+from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
+from octavo.files.rows import ByteColumn
+
+Mask = npt.NDArray[np.bool_]
+
+_OPTIONAL = (
+    (record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4), (record.BATCH, 8),
+    (record.LZ4, 4), (record.SUB_KEY, 2),
+)  # fmt: skip
+_OPTIONAL_BYTES = np.array(
+    [sum(size for flag, size in _OPTIONAL if flags & flag) for flags in range(64)], dtype=np.int64
+)
+_SMALL_BYTES = 4096
+_AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
+
+
+class Frames(NamedTuple):
+    """Where the parts of some records stand in their file."""
+
+    starts: Ints
+    keys_at: Ints
+    head_ends: Ints
+    ends: Ints
+    raw_bytes: Ints
+    """Bytes of the value before compression; -1 where it is stored as it is."""
+
+
+def values_of(
+    mapped: mmap | bytes,
+    offsets: npt.NDArray[np.uint32],
+    relative: Ints,
+    seed: int,
+    tag: int,
+    bucket: bytes,
+    keys: ByteColumn,
+) -> list[bytes | memoryview | None]:
+    """The value of the put of each key, at its relative number in a journal file, in order.
+
+    None where the record is not whole, or not a put of that key: decode it in full and learn
+    why. Both checksums are verified. Large values that are not compressed are views of the map,
+    which they keep alive. Some 0.6 us a record, and what its bytes take to hash.
+    """
+    out: list[bytes | memoryview | None] = [None] * len(relative)
+    if not len(mapped) or len(offsets) < 2:
+        return out
+    raw = np.frombuffer(mapped, dtype=np.uint8)
+    inside = np.flatnonzero((relative >= 0) & (relative < len(offsets) - 1))
+    starts = offsets[relative[inside]].astype(np.int64)
+    limits = offsets[relative[inside] + 1].astype(np.int64)
+    whole = (limits - starts >= _AT_LEAST) & (limits <= len(raw))
+    inside, starts, limits = inside[whole], starts[whole], limits[whole]
+    good, frames = _framed(raw, starts, limits, tag)
+    same = _of_these_keys(raw, frames, bucket, keys, inside)
+    rows = np.flatnonzero(good & same)
+    starts, head_ends, ends = frames.starts[rows], frames.head_ends[rows], frames.ends[rows]
+    # Small values as bytes of their own: cheaper to make than views, and no work for a collector.
+    large = int((ends - starts).sum()) > _SMALL_BYTES * len(rows)
+    view = memoryview(mapped) if large else mapped
+    heads = [
+        xxh3(view[at:end], seed ^ at)
+        for at, end in zip(starts.tolist(), head_ends.tolist(), strict=True)
+    ]
+    stored = [
+        view[at:end]
+        for at, end in zip((head_ends + SUMS_BYTES).tolist(), ends.tolist(), strict=True)
+    ]
+    sums = np.array(list(map(xxh3, stored, heads)), dtype=np.uint64)
+    right = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
+    right &= (sums & np.uint64(LOW_32)) == _u32(raw, head_ends + 4)
+    plain = frames.raw_bytes[rows] < 0
+    if len(rows) == len(relative) and bool((right & plain).all()):
+        return list(stored)
+    packed = frames.raw_bytes[rows].tolist()
+    at_rows = inside[rows].tolist()
+    for at in np.flatnonzero(right).tolist():
+        value = stored[at]
+        out[at_rows[at]] = value if packed[at] < 0 else _decompressed(value, packed[at])
+    return out
+
+
+def _decompressed(stored: bytes | memoryview, raw_bytes: int) -> bytes | None:
+    try:
+        return record.decompress(stored, raw_bytes)
+    except ValueError:
+        return None
+
+
+def _u16(raw: Bytes, at: Ints) -> Ints:
+    return raw[at].astype(np.int64) | raw[at + 1].astype(np.int64) << 8
+
+
+def _u32(raw: Bytes, at: Ints) -> Ints:
+    return _u16(raw, at) | _u16(raw, at + 2) << 16
+
+
+def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int) -> tuple[Mask, Frames]:
+    """Which records are puts of this tag that fit in [start, limit), and where their parts are.
+
+    Nothing is read beyond a limit: where a length leads there, the record is not whole.
+    """
+    flags = raw[starts + 21].astype(np.int64)
+    good: Mask = (raw[starts + 19] == record.PUT) & (raw[starts + 20] == tag) & (flags < 64)
+    flags &= 63
+    fields = starts + FIXED_BYTES
+    keys_at = fields + _OPTIONAL_BYTES[flags]
+    good &= keys_at + SUMS_BYTES <= limits
+    more = np.zeros(len(starts), dtype=np.int64)
+    raw_bytes = np.full(len(starts), -1, dtype=np.int64)
+    at = fields.copy()
+    for flag, size in _OPTIONAL:
+        has = np.flatnonzero(good & ((flags & flag) != 0))
+        if not len(has):
+            continue
+        if flag in (record.METADATA, record.INDEX):
+            more[has] += _u32(raw, at[has])
+        elif flag == record.SUB_KEY:
+            more[has] += _u16(raw, at[has])
+        elif flag == record.LZ4:
+            raw_bytes[has] = _u32(raw, at[has])
+        at[has] += size
+    keys_at = keys_at + _u16(raw, starts + 22)
+    head_ends = keys_at + _u16(raw, starts + 24) + 1 + more
+    ends = starts + 16 + _u32(raw, starts + 4)
+    good &= (head_ends + SUMS_BYTES <= ends) & (ends == limits)
+    nowhere = np.flatnonzero(~good)
+    keys_at[nowhere] = head_ends[nowhere] = ends[nowhere] = starts[nowhere]
+    return good, Frames(starts, keys_at, head_ends, ends, raw_bytes)
+
+
+def _of_these_keys(
+    raw: Bytes, frames: Frames, bucket: bytes, keys: ByteColumn, which: Ints
+) -> Mask:
+    """Which records are of the bucket and the keys numbered ``which``, in their order."""
+    starts, keys_at = frames.starts, frames.keys_at
+    lengths = (keys.offsets[1:] - keys.offsets[:-1])[which]
+    same: Mask = (_u16(raw, starts + 24) + 1 == lengths) & (_u16(raw, starts + 22) == len(bucket))
+    same &= keys_at > starts
+    if bucket:
+        rows = np.flatnonzero(same)
+        found = windows(raw, len(bucket))[keys_at[rows] - len(bucket)]
+        wanted = np.frombuffer(bucket, dtype=np.uint8)
+        equal = (found.view(np.uint8).reshape(-1, len(bucket)) == wanted).all(axis=1)
+        same[rows[~equal]] = False
+    rows = np.flatnonzero(same)
+    if len(rows):
+        stored = gather(raw, keys_at[rows], lengths[rows])
+        given = gather(keys.blob, keys.offsets[:-1][which[rows]], lengths[rows])
+        wrong = np.flatnonzero(stored.blob != given.blob)
+        if len(wrong):
+            same[rows[np.searchsorted(stored.offsets, wrong, side="right") - 1]] = False
+    return same

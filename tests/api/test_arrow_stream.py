@@ -1,0 +1,308 @@
+"""Snapshots as Arrow streams: against plain iteration, and read by those who read Arrow."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+from whole_store import NEVER_MS, SEED, flush, opened
+
+import octavo
+
+NAMES = (b"", b"b", b"b\x00", b"other")
+COLUMNS = ["bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value"]
+
+
+def churn(store: octavo.Store, rng: random.Random, count: int) -> None:
+    """Every kind of record, overwritten, deleted and expired, in several buckets."""
+    for _ in range(count):
+        bucket = store.bucket(rng.choice(NAMES))
+        key = b"k%03d" % rng.randrange(150) + rng.choice([b"", b"\x00", b"\xff" * 9])
+        value = rng.choice([b"", rng.randbytes(5), b"compressible " * 400, rng.randbytes(6000)])
+        kind = rng.randrange(8)
+        if kind == 0:
+            bucket.delete(key)
+        elif kind == 1:
+            bucket.put(key, value, expires_at=5)
+        elif kind == 2:
+            bucket.put(key, value, metadata=rng.randbytes(2), expires_at=NEVER_MS, index={"f": 1})
+        elif kind == 3:
+            with store.batch() as batch:
+                batch.put(bucket.name, key, value)
+                batch.put(bucket.name, key + b"+", value)
+        else:
+            bucket.put(key, value)
+
+
+def moment(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+
+
+def by_iteration(snap: octavo.Snapshot, name: bytes, *bounds: Any, **more: Any) -> list[dict]:
+    bucket = snap.bucket(name)
+    return [
+        {
+            "bucket": name, "key": key, "sqn": head.sqn, "size": head.size,
+            "metadata": head.metadata or None, "written_at": moment(head.written_at),
+            "expires_at": moment(head.expires_at), "value": bucket[key],
+        }
+        for key, head in bucket.heads(*bounds, **more)
+    ]  # fmt: skip
+
+
+@pytest.fixture(params=[0, 1, 2])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[octavo.Store]:
+    """Everything in memory, everything in the ledger, and some of both."""
+    rng = random.Random(SEED + request.param)
+    rows = {0: 1 << 20, 1: 64, 2: 64}[request.param]
+    with opened(tmp_path / "s", push_rows=rows, push_bytes=1 << 30, roll_count=256) as found:
+        churn(found, rng, 700)
+        if request.param == 1:
+            flush(found)
+        yield found
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[octavo.Store]:
+    with opened(tmp_path / "s") as found:
+        found.put_many((b"k%03d" % at, b"%d" % at) for at in range(300))
+        found.bucket("docs").put("a", b"A", metadata="m", expires_at=NEVER_MS)
+        yield found
+
+
+def test_a_stream_holds_what_iteration_gives(store: octavo.Store) -> None:
+    with store.snapshot() as snap:
+        churn(store, random.Random(1), 50)  # the snapshot does not see it
+        table = snap.to_arrow(batch_rows=37).read_all()
+        table.validate(full=True)
+        assert table.column_names == COLUMNS
+        expected = [row for name in snap.buckets() for row in by_iteration(snap, name)]
+        assert table.to_pylist() == expected
+        for name in NAMES:
+            assert snap.bucket(name).to_arrow().read_all().to_pylist() == by_iteration(snap, name)
+
+
+def test_a_stream_of_a_range_holds_the_range(store: octavo.Store) -> None:
+    with store.snapshot() as snap:
+        bucket = snap.bucket("b")
+        for bounds, more in (
+            ((b"k05", b"k10"), {}), ((b"k05",), {}), ((None, b"k1"), {}),
+            ((), {"prefix": b"k01"}), ((b"k011",), {"prefix": b"k01"}), ((b"z",), {}),
+        ):  # fmt: skip
+            found = bucket.to_arrow(None, *bounds, **more).read_all().to_pylist()
+            assert found == by_iteration(snap, b"b", *bounds, **more)
+
+
+def test_any_columns_in_any_order(store: octavo.Store) -> None:
+    rng = random.Random(SEED)
+    with store.snapshot() as snap:
+        whole = snap.to_arrow().read_all()
+        for _ in range(20):
+            names = rng.sample(COLUMNS, rng.randrange(1, 8))
+            assert snap.to_arrow(names).read_all() == whole.select(names)
+
+
+def test_keys_and_sqns_are_given_without_looking_into_the_journal(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", roll_count=1 << 20) as store:
+        churn(store, random.Random(SEED), 100)
+        flush(store)
+        store.put_many((b"n%03d" % at, b"v") for at in range(60))
+        with store.snapshot() as snap:
+            names = ["key", "sqn", "bucket", "expires_at"]
+            expected = snap.to_arrow(names).read_all()
+            for file in store._running.inker.actor.view.files:
+                with open(file.path, "r+b") as raw:
+                    raw.write(bytes(file.offsets[-1]))
+            assert snap.to_arrow(names).read_all() == expected
+
+
+def test_batches_are_as_large_as_asked_and_no_larger(small: octavo.Store) -> None:
+    with small.snapshot() as snap:
+        assert max(batch.num_rows for batch in snap.to_arrow(batch_rows=100)) == 100
+        assert {batch.num_rows for batch in snap.to_arrow(batch_rows=1)} == {1}
+
+
+def test_a_batch_holds_64_mib_of_values_or_one_value(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_bytes=1 << 30) as store:
+        for at in range(5):
+            store.put(b"k%d" % at, bytes([at]) * (30 << 20))
+        store.put(b"k9", random.Random(SEED).randbytes(65 << 20))
+        with store.snapshot() as snap:
+            rows = [batch.num_rows for batch in snap.to_arrow()]
+            assert rows == [2, 2, 1, 1]
+
+
+# ---------------------------------------------------------------- those who read Arrow
+
+
+def test_duckdb_reads_a_snapshot(small: octavo.Store) -> None:
+    with small.snapshot() as snap:
+        found = duckdb.sql("select bucket, count(*), sum(size) from snap group by 1 order by 1")
+        assert found.fetchall() == [(b"", 300, 790), (b"docs", 1, 1)]
+        stream = snap.to_arrow(["key", "expires_at"])
+        found = duckdb.sql("select key from stream where expires_at is not null")
+        assert found.fetchall() == [(b"a",)]
+        assert stream is not None
+
+
+def test_polars_reads_a_snapshot(small: octavo.Store) -> None:
+    with small.snapshot() as snap:
+        frame = polars.DataFrame(snap.to_arrow())
+        assert frame.columns == COLUMNS
+        assert frame["value"].to_list() == [*(b"%d" % at for at in range(300)), b"A"]
+        assert frame["metadata"].null_count() == 300
+        assert polars.DataFrame(snap.to_arrow(["key"]))["key"].to_list()[-1] == b"a"
+
+
+def test_pandas_reads_a_snapshot(small: octavo.Store) -> None:
+    with small.snapshot() as snap:
+        frame = pandas.DataFrame.from_arrow(snap.bucket("docs"))
+        assert frame["key"].tolist() == [b"a"]
+        frame = snap.to_arrow(["key", "size", "written_at"]).read_pandas()
+        assert len(frame) == 301
+        assert str(frame["written_at"].dtype) == "datetime64[ms, UTC]"
+
+
+def test_pyarrow_takes_a_snapshot_for_a_stream(small: octavo.Store) -> None:
+    with small.snapshot() as snap:
+        assert pa.table(snap) == snap.to_arrow().read_all()
+        wanted = pa.schema([("value", pa.binary()), ("sqn", pa.int64())])
+        found = pa.table(snap, schema=wanted)
+        assert found.schema == wanted
+        assert found.num_rows == 301
+
+
+def test_a_schema_that_cannot_be_is_refused(small: octavo.Store) -> None:
+    with small.snapshot() as snap:
+        for schema in (
+            pa.schema([("price", pa.int64())]),
+            pa.schema([("sqn", pa.list_(pa.int8()))]),
+        ):
+            with pytest.raises(octavo.Misuse):
+                snap.__arrow_c_stream__(schema.__arrow_c_schema__())
+        with pytest.raises(octavo.Misuse, match="requested_schema"):
+            snap.__arrow_c_stream__("schema")
+
+
+# ---------------------------------------------------------------- leases, errors
+
+
+def test_a_stream_outlives_the_snapshot_that_nobody_holds(small: octavo.Store) -> None:
+    snap = small.snapshot()
+    stream = snap.to_arrow(batch_rows=10)
+    first = stream.read_next_batch()
+    del snap
+    gc.collect()
+    small.put_many((b"k%03d" % at, b"new") for at in range(300))
+    flush(small)
+    rest = stream.read_all()
+    assert first.num_rows + rest.num_rows == 301
+    assert b"new" not in rest["value"].to_pylist()
+    assert small._bookie._pinned_tables or small._bookie.register is not None
+    del stream, rest, first
+    gc.collect()
+    small.put(b"k", b"v")
+    small._bookie._release_ended()
+    assert not small._bookie._pinned_tables
+
+
+def test_an_expired_lease_ends_a_stream_with_its_error(tmp_path: Path) -> None:
+    seconds = [0.0]
+    with opened(tmp_path / "s", monotonic=lambda: seconds[0]) as store:
+        store.put_many((b"k%03d" % at, b"v") for at in range(100))
+        snap = store.snapshot(lease_seconds=5)
+        stream = snap.to_arrow(batch_rows=10)
+        capsule = pa.RecordBatchReader.from_stream(snap)
+        stream.read_next_batch()
+        seconds[0] = 6
+        with pytest.raises(octavo.SnapshotExpired):
+            stream.read_next_batch()
+        with pytest.raises(Exception, match="lease"):  # through C only its words come
+            capsule.read_all()
+        with pytest.raises(octavo.SnapshotExpired):
+            snap.to_arrow()
+
+
+def test_a_closed_snapshot_ends_its_streams(small: octavo.Store) -> None:
+    with small.snapshot() as snap:
+        stream = snap.to_arrow(batch_rows=10)
+        stream.read_next_batch()
+    with pytest.raises(octavo.Closed):
+        stream.read_next_batch()
+
+
+@pytest.mark.parametrize("how", ["value", "header", "record"])
+def test_damage_in_the_journal_is_named_and_never_given(tmp_path: Path, how: str) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 20, roll_count=1 << 20) as store:
+        store.put_many((b"k%03d" % at, b"value %d" % at) for at in range(100))
+        sqn = store.head(b"k050").sqn
+        file = store._running.inker.actor.view.file_of(sqn)
+        at = sqn - file.base
+        start, end, after = file.offsets[at : at + 3]
+        image = bytearray(Path(file.path).read_bytes())
+        if how == "value":
+            image[end - 1] ^= 1
+        elif how == "header":
+            image[start + 27] ^= 1
+        else:  # a whole record, of another key
+            image[start:end] = image[end : end + (end - start)]
+        with open(file.path, "r+b") as raw:
+            raw.write(image)
+        assert after > end
+        with store.snapshot() as snap, pytest.raises(octavo.Corruption):
+            snap.to_arrow(["value"]).read_all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"columns": ["price"]}, "price"), ({"columns": "key"}, "columns"),
+        ({"columns": []}, "columns"), ({"columns": ["key", "key"]}, "once"),
+        ({"columns": [7]}, "7"), ({"batch_rows": 0}, "batch_rows"),
+        ({"batch_rows": True}, "batch_rows"), ({"start": b"a"}, "one bucket"),
+        ({"tag": "person"}, "person"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused(
+    small: octavo.Store, arguments: dict[str, Any], named: str
+) -> None:
+    with small.snapshot() as snap, pytest.raises(octavo.Misuse, match=named):
+        snap.to_arrow(**arguments)
+
+
+def test_without_pyarrow_the_message_says_what_to_install(
+    small: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with small.snapshot() as snap:
+        with pytest.raises(octavo.Misuse, match=r"pip install octavo\[arrow\]"):
+            snap.to_arrow()
+        with pytest.raises(octavo.Misuse, match=r"pip install octavo\[arrow\]"):
+            snap.__arrow_c_stream__()
+
+
+def test_objects_of_another_type_have_their_own_stream(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", tags={"person": octavo.Tag()}) as store:
+        store.put(b"k", b"standard", index={"f": 1})
+        store.bucket("x", tag="person").put(b"p", b"person", index={"f": 2})
+        with store.snapshot() as snap:
+            assert snap.to_arrow(["value"]).read_all()["value"].to_pylist() == [b"standard"]
+            people = snap.to_arrow(["bucket", "value"], tag="person").read_all().to_pylist()
+            assert people == [{"bucket": b"x", "value": b"person"}]
+            assert snap.bucket("x", tag="person").to_arrow(["key"]).read_all().num_rows == 1
+
+
+def test_an_empty_snapshot_is_an_empty_stream(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store, store.snapshot() as snap:
+        assert snap.to_arrow().read_all().num_rows == 0
+        assert polars.DataFrame(snap.to_arrow()).shape == (0, 8)

@@ -1,0 +1,120 @@
+"""Values of many journal records at once: right, or None."""
+
+from __future__ import annotations
+
+import random
+
+import lz4.block
+import numpy as np
+import pytest
+from ledger_rows import column
+from whole_store import SEED
+
+from octavo.files import record
+from octavo.files.journal_values import values_of
+
+FILE_SEED = 0x1234_5678_9ABC
+TAG = 0x6F
+
+
+def journal(rng: random.Random, count: int) -> tuple[bytes, list[int], list[tuple[bytes, bytes]]]:
+    """(a file of puts of bucket "b", offsets, keys and values)."""
+    image, offsets = bytearray(b"front"), []
+    pairs = []
+    for at in range(count):
+        key, value = rng.randbytes(rng.randrange(1, 9)), rng.randbytes(rng.randrange(30))
+        more: dict = {}
+        if rng.random() < 0.5:
+            more = {
+                "expiry_ms": rng.choice([0, 7]), "metadata": rng.randbytes(rng.randrange(3)),
+                "index": rng.randbytes(rng.randrange(4)), "batch": rng.choice([None, (0, 1)]),
+                "sub_key": rng.choice([b"", b"s"]),
+            }  # fmt: skip
+        stored = value
+        if rng.random() < 0.3:
+            value *= 50
+            more["raw_bytes"] = len(value)
+            stored = lz4.block.compress(value, store_size=False)
+        offsets.append(len(image))
+        check = FILE_SEED ^ len(image)
+        image += record.encode(at, check, record.PUT, TAG, b"b", key, stored, 1, **more)
+        pairs.append((key, value))
+    return bytes(image), [*offsets, len(image)], pairs
+
+
+def read(
+    image: bytes,
+    offsets: list[int],
+    keys: list[bytes],
+    *,
+    seed: int = FILE_SEED,
+    tag: int = TAG,
+    bucket: bytes = b"b",
+) -> list[bytes | None]:
+    rows = np.arange(len(keys), dtype=np.int64)
+    ends = np.array(offsets, dtype=np.uint32)
+    found = values_of(image, ends, rows, seed, tag, bucket, column(keys))
+    return [None if value is None else bytes(value) for value in found]
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    print("seed", SEED)
+    return random.Random(SEED)
+
+
+def test_values_of_every_kind_of_put_come_back(rng: random.Random) -> None:
+    image, offsets, pairs = journal(rng, 400)
+    assert read(image, offsets, [key for key, _ in pairs]) == [value for _, value in pairs]
+
+
+def test_a_record_of_another_key_bucket_tag_or_file_is_none(rng: random.Random) -> None:
+    image, offsets, pairs = journal(rng, 40)
+    keys = [key for key, _ in pairs]
+    values = [value for _, value in pairs]
+    assert read(image, offsets, keys, bucket=b"c") == [None] * 40
+    assert read(image, offsets, keys, bucket=b"") == [None] * 40
+    assert read(image, offsets, keys, tag=TAG + 1) == [None] * 40
+    assert read(image, offsets, keys, seed=FILE_SEED + 1) == [None] * 40
+    other = [*keys[:7], bytes([keys[7][0] ^ 1]) + keys[7][1:], *keys[8:]]
+    assert read(image, offsets, other) == [*values[:7], None, *values[8:]]
+    longer = [*keys[:7], keys[7] + b"\x00", *keys[8:]]
+    assert read(image, offsets, longer) == [*values[:7], None, *values[8:]]
+
+
+def test_a_delete_is_none() -> None:
+    image = record.encode(0, FILE_SEED, record.DELETE, TAG, b"b", b"k", b"", 1)
+    assert read(image, [0, len(image)], [b"k"]) == [None]
+
+
+def test_a_record_that_is_not_there_is_none(rng: random.Random) -> None:
+    image, offsets, pairs = journal(rng, 3)
+    key = pairs[0][0]
+    far = np.array([0, 2, 3, -1, 1 << 40], dtype=np.int64)
+    ends = np.array(offsets, dtype=np.uint32)
+    found = values_of(image, ends, far, FILE_SEED, TAG, b"b", column([key] * 5))
+    assert [value is None for value in found] == [False, True, True, True, True]
+    hole = [offsets[0], offsets[0], *offsets[1:]]
+    assert read(image, hole, [key]) == [None]
+    assert read(b"", [5, 60], [key]) == [None]
+
+
+def test_whatever_byte_is_changed_no_wrong_value_comes(rng: random.Random) -> None:
+    image, offsets, pairs = journal(rng, 12)
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    for at in range(offsets[0], len(image)):
+        for bit in (0, rng.randrange(1, 8)):
+            bad = bytearray(image)
+            bad[at] ^= 1 << bit
+            found = read(bytes(bad), offsets, keys)
+            row = int(np.searchsorted(offsets, at, side="right")) - 1
+            assert found == [*values[:row], None, *values[row + 1 :]]
+
+
+def test_a_file_that_is_cut_gives_what_is_whole(rng: random.Random) -> None:
+    image, offsets, pairs = journal(rng, 12)
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    for length in range(len(image)):
+        found = read(image[:length], offsets, keys)
+        whole = sum(end <= length for end in offsets[1:])
+        assert found == values[:whole] + [None] * (12 - whole)
