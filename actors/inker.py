@@ -54,6 +54,7 @@ class Inker(TurnActor):
         *,
         roll_size_bytes: int,
         roll_count: int,
+        compresses: bool,
         on_roll: Callable[[JournalView], None],
     ) -> None:
         super().__init__()
@@ -68,6 +69,7 @@ class Inker(TurnActor):
         self.roll_size = roll_size_bytes
         self.roll_count = roll_count
         self.on_roll = on_roll
+        self.compress_from = COMPRESS_FROM_BYTES if compresses else cdb.MAX_FILE_BYTES
         self.active: JournalFile | None = None
         self.stop_sqn = 0  # the sqn at which the active file rolls or the ceiling is raised
         self.view = JournalView((), ())
@@ -97,7 +99,7 @@ class Inker(TurnActor):
             self.enter()
         try:
             active = self.active
-            if active is None or len(value) >= COMPRESS_FROM_BYTES:
+            if active is None or len(value) >= self.compress_from:
                 return self._append_group(
                     (Operation(kind, tag, bucket, key, value),), time_ms, False
                 )[0]
@@ -135,7 +137,7 @@ class Inker(TurnActor):
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether these puts want the long way: values to compress, or little room."""
         return (
-            max(len(value) for _, value in pairs) >= COMPRESS_FROM_BYTES
+            max(len(value) for _, value in pairs) >= self.compress_from
             or active.offsets[-1] > cdb.MAX_FILE_BYTES - (256 << 20)
             or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling
         )
@@ -210,7 +212,7 @@ class Inker(TurnActor):
     def _compressed(self, value: bytes) -> tuple[bytes, int | None]:
         """(bytes to store, original length if that is LZ4). Large values that shrink are worth
         it; while a stream of values does not shrink, only one in a few is tried."""
-        if len(value) < COMPRESS_FROM_BYTES:
+        if len(value) < self.compress_from:
             return value, None
         if self._incompressible > _PATIENCE and self._incompressible % _PATIENCE:
             self._incompressible += 1

@@ -74,7 +74,8 @@ class InkerClerk(TurnActor):
         worth: Worth,
         strategies: dict[int, str],
         every_seconds: float | None,
-        trims: bool = False,
+        trims: bool,
+        compresses: bool,
     ) -> None:
         super().__init__()
         self.inker = inker
@@ -86,6 +87,7 @@ class InkerClerk(TurnActor):
         self.strategies = strategies
         self.every_seconds = every_seconds
         self.trims = trims
+        self.compresses = compresses
         self.closing = False
         self.damaged: dict[str, str] = {}  # files that are left as they are, and why
         self.scores: dict[str, Score] = {}
@@ -170,8 +172,9 @@ class InkerClerk(TurnActor):
         if not done:
             return 0
         names = [entry.name for entry in done]
+        old = [file for file in self.inker.actor.view.files if file.name in names]
         self.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
-        self.retire([entry.file for entry in done])
+        self.retire(old)
         return sum(entry.bytes for entry in done)
 
     def trim_unasked(self) -> None:
@@ -259,6 +262,7 @@ class InkerClerk(TurnActor):
                 roll_size_bytes=inker.roll_size,
                 strategies={str(tag): name for tag, name in self.strategies.items()},
                 always=small > 1,
+                compresses=self.compresses,
             )
         if "damaged" in result:
             self._leave_out(result["damaged"], result["wrong"])
@@ -281,7 +285,8 @@ class InkerClerk(TurnActor):
             file = started_file(inker, row["name"], row["base_sqn"], row["seed"])
             file.opened_sealed()
             added.append(JournalEntry(**row, state="sealed", clean_sqn=clean, file=file))
-        old = [entry.file for entry in run]
+        names = {entry.name for entry in run}
+        old = [file for file in inker.view.files if file.name in names]
         # Should this fail, the new files stay where they are: a crash may bring the change to
         # light all the same. The next start removes them, if it did not.
         self.inker.call(

@@ -33,6 +33,9 @@ class Options:
     """Memory for recently read values; 0: no cache."""
     max_open_files: int = 512
     """Files that are mapped at once (8 .. 100,000); each map holds a descriptor."""
+    compression: Literal["lz4", "none"] = "lz4"
+    """What is done to values where it makes them smaller by an eighth: those from 2 KiB up as they
+    are put, those from 256 bytes up as the journal is compacted. Any setting reads all values."""
     worker: bool = True
     """Merge in a worker process; otherwise on a thread of this one."""
 
@@ -64,6 +67,8 @@ class Options:
                 f'sync={self.sync!r}: allowed are "none", "always", '
                 "or seconds above 0 and at most 3600"
             )
+        if self.compression not in ("lz4", "none"):
+            raise Misuse(f'compression={self.compression!r}: allowed are "lz4" and "none"')
         if self.mode not in (None, "standard", "head_only"):
             raise Misuse(f'mode={self.mode!r}: allowed are "standard" and "head_only"')
         for name in ("create", "worker", "lookup"):

@@ -240,6 +240,7 @@ class _Opening:
             self.clock_ms,
             roll_size_bytes=self.options.roll_size_bytes,
             roll_count=self.options.roll_count,
+            compresses=self.options.compression == "lz4",
             on_roll=self._rolled,
         )
         self.refs.append(ref)
@@ -357,6 +358,7 @@ class _Opening:
             strategies=dict(identity.tags.strategy_numbers()),
             every_seconds=None,
             trims=identity.head_only,
+            compresses=self.options.compression == "lz4",
         )
         self.refs.append(ref)
         bookie.actor.inker_clerk = ref

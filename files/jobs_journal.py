@@ -195,6 +195,7 @@ def compact(
     roll_size_bytes: int,
     strategies: Strategies,
     always: bool,
+    compresses: bool,
 ) -> dict[str, Any]:
     """Write the live records of a run of sealed journal files (``name``, ``seed``, ``base_sqn``,
     ``last_sqn``, in order) into new sealed files, durably; the old ones stay as they are.
@@ -220,9 +221,8 @@ def compact(
             origin = cdb.Origin(
                 rank, run[0]["base_sqn"], last, persisted_sqn if clean else 0, max(horizon, highest)
             )
-            files = _Output(disk, journal, epoch, now_ms, seed, roll_size_bytes, origin).write(
-                plans
-            )
+            output = _Output(disk, journal, epoch, now_ms, seed, roll_size_bytes, origin)
+            files = output.write(plans, compresses)
     except _Damaged as damaged:
         return {"damaged": damaged.args[0], "wrong": damaged.args[1]}
     return {
@@ -348,10 +348,10 @@ class _Output:
         self._origin = origin
         self._made: list[str] = []
 
-    def write(self, plans: Sequence[_Plan]) -> list[dict[str, Any]]:
+    def write(self, plans: Sequence[_Plan], compresses: bool) -> list[dict[str, Any]]:
         """All records, then the directory, durably. What was made is removed if that fails."""
         try:
-            files = list(self._files(plans))
+            files = list(self._files(plans, compresses))
             self._disk.sync_dir(self._directory)
         except BaseException:
             for path in self._made:
@@ -366,11 +366,11 @@ class _Output:
         self._made.append(f"{self._directory}/{base_sqn:016x}-{seed:016x}.cdb")
         return SealedWriter(self._disk, self._directory, base_sqn, seed, self._epoch, self._now_ms)
 
-    def _files(self, plans: Sequence[_Plan]) -> Iterator[dict[str, Any]]:
+    def _files(self, plans: Sequence[_Plan], compresses: bool) -> Iterator[dict[str, Any]]:
         writer = self._begin(self._origin.run_base)
         try:
             for plan in plans:
-                mover = Mover(plan.view, plan.file["seed"], plan.path)
+                mover = Mover(plan.view, plan.file["seed"], plan.path, compresses)
                 columns = (plan.sqns, plan.start, plan.head_end, plan.stored, plan.times,
                            plan.becomes, plan.kinds, plan.batched)  # fmt: skip
                 for sqn, start, head_end, stored, time_ms, becomes, kind, batched in zip(

@@ -30,10 +30,11 @@ _pack_sums = record.pack_sums
 class Mover:
     """Encodes records of one source file for their new places."""
 
-    def __init__(self, buffer: memoryview, seed: int, file: str) -> None:
+    def __init__(self, buffer: memoryview, seed: int, file: str, compresses: bool) -> None:
         self._buffer = buffer
         self._seed = seed
         self._file = file
+        self._from = COMPRESS_FROM_BYTES if compresses else 1 << 32
         self._incompressible = 0
 
     def plain(self, start: int, head_end: int, stored: int, number: int, check: int) -> bytes:
@@ -43,7 +44,7 @@ class Mover:
         head = bytes(buffer[start:head_end])
         value = buffer[head_end + 8 : head_end + 8 + stored]
         self._verify(head, value, start, head_end)
-        if stored >= COMPRESS_FROM_BYTES and not head[_FLAGS_AT]:
+        if stored >= self._from and not head[_FLAGS_AT]:
             packed = self._compressed(value)
             if packed is not None:
                 head = b"".join(
@@ -89,7 +90,7 @@ class Mover:
         raw_bytes = head.raw_bytes if same else None
         if not same:
             value = b""
-        elif raw_bytes is None and stored >= COMPRESS_FROM_BYTES:
+        elif raw_bytes is None and stored >= self._from:
             packed = self._compressed(value)
             if packed is not None:
                 raw_bytes, value = len(value), packed
