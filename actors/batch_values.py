@@ -21,16 +21,35 @@ Value = bytes | memoryview
 Open = tuple[mmap | bytes, npt.NDArray[np.uint32]]
 
 
-class BatchValues:
-    """Reads values for one reader, a batch at a time.
+class OpenJournal:
+    """Maps of journal files, for one reader.
 
     Keeps a map of its own of the file that is being written, which the store only maps once it
     is full: all that the reader may see of it is there already.
     """
 
+    def __init__(self) -> None:
+        self._growing: dict[JournalFile, Open] = {}
+
+    def open(self, file: JournalFile) -> Open:
+        """The file's map and its offsets. Raises Corruption."""
+        growing = self._growing.get(file)
+        if growing is None and file.state is State.WRITING:
+            # A copy: while somebody has a view of an array it cannot grow.
+            offsets = np.array(file.offsets[:], dtype=np.uint32)
+            growing = self._growing[file] = file.map_now(), offsets
+        if growing is not None:
+            return growing
+        mapped, known = file.ensure_open()
+        return mapped, np.asarray(known, dtype=np.uint32)
+
+
+class BatchValues:
+    """Reads values for one reader, a batch at a time."""
+
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._growing: dict[JournalFile, Open] = {}
+        self._journal = OpenJournal()
 
     def read(self, batch: Batch) -> list[Value]:
         """The value of each row, in their order, both checksums verified.
@@ -60,7 +79,7 @@ class BatchValues:
         for file, (at, end) in zip(files, pairwise([0, *cuts[1:], len(sqns)]), strict=True):
             if at < end:
                 wanted = _picked(keys, rows[at:end])
-                mapped, offsets = self._open(file)
+                mapped, offsets = self._journal.open(file)
                 relative = sqns[at:end] - file.base
                 found = values_of(mapped, offsets, relative, file.seed, tag, bucket, wanted)
                 if None in found:
@@ -77,18 +96,6 @@ class BatchValues:
             if value is None:
                 one = self._reader.values(bucket, [names[at]], [int(sqns[at])], _Mark(), tag)
                 found[at] = next(one)
-
-    def _open(self, file: JournalFile) -> Open:
-        """The file's map and its offsets. Raises Corruption."""
-        growing = self._growing.get(file)
-        if growing is None and file.state is State.WRITING:
-            # A copy: while somebody has a view of an array it cannot grow.
-            offsets = np.array(file.offsets[:], dtype=np.uint32)
-            growing = self._growing[file] = file.map_now(), offsets
-        if growing is not None:
-            return growing
-        mapped, known = file.ensure_open()
-        return mapped, np.asarray(known, dtype=np.uint32)
 
 
 def _picked(keys: ByteColumn, rows: Ints) -> ByteColumn:

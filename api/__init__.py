@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from octavo.index import Index
     from octavo.index_edit import IndexEdit
     from octavo.scans import Scan
-    from octavo.snapshot import Snapshot, SnapshotBucket
+    from octavo.snapshot import Item, Snapshot, SnapshotBucket
     from octavo.store import Store, open
     from octavo.verify import Report
 
@@ -48,7 +48,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "octavo.store": ("Store", "open"),
     "octavo.bucket": ("Bucket",),
-    "octavo.snapshot": ("Snapshot", "SnapshotBucket"),
+    "octavo.snapshot": ("Item", "Snapshot", "SnapshotBucket"),
     "octavo.batch": ("Batch",),
     "octavo.changes": ("Change",),
     "octavo.comparing": ("Difference", "compare"),
@@ -102,6 +102,7 @@ __all__ = [
     "HistoryCompacted",
     "Index",
     "IndexEdit",
+    "Item",
     "MerkleTree",
     "Misuse",
     "OctavoError",

@@ -55,6 +55,13 @@ def to_limit(limit: object) -> int | None:
     return limit
 
 
+def to_since(since: object) -> int:
+    """A sequence number that something begins behind. Raises Misuse."""
+    if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+        raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
+    return since
+
+
 def to_filter(
     match: object, modified_since: object, modified_before: object
 ) -> Callable[[Window], None] | None:

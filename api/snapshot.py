@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from octavo.actors import journal_order
 from octavo.actors.bookie import Bookie
 from octavo.actors.identity import Identity
 from octavo.actors.reader import Reader
@@ -17,6 +19,7 @@ from octavo.arguments import Key, to_bound, to_bucket, to_bytes, to_flag, to_lea
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
+from octavo.filters import to_limit, to_since
 from octavo.head_only import SnapshotHeadBucket
 from octavo.reading import REFUSED, Reading
 
@@ -24,6 +27,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 1 << 16
+
+
+class Item(NamedTuple):
+    """A live key and its value."""
+
+    sqn: int
+    bucket: bytes
+    key: Any
+    value: Any
 
 
 class _Shared(Reader):
@@ -67,6 +79,48 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
 
     def _index_of(self, key: bytes) -> bytes | None:
         return self._shared.index_of(self._prefix + key)
+
+    def items_by_sqn(self, since: int = 0, *, limit: int | None = None) -> Iterator[Item]:
+        """The live items in the order in which they were written, those above ``since``
+        (exclusive), at most ``limit``.
+
+        An overwritten, deleted or expired version is not among them (``store.changes`` has
+        those that the journal still holds). The journal is read from front to back: some 1 us an
+        item and its bytes, after some 0.1 us a key to find out which are live. Memory: 8 KiB for
+        65,536 consecutive sqns. Go on later with the last item's sqn as ``since``.
+
+        Raises Misuse, SnapshotExpired, Corruption.
+        """
+        bound = bounds(self._prefix, None, None, None, False)
+        return self._by_sqn(bound, since, limit)
+
+    def heads_by_sqn(
+        self, since: int = 0, *, limit: int | None = None
+    ) -> Iterator[tuple[bytes, Any, Head]]:
+        """(bucket, key, Head) in the order of ``items_by_sqn``. No value is read; 4 us each."""
+        bound = bounds(self._prefix, None, None, None, False)
+        return self._heads_by_sqn(bound, since, limit)
+
+    def _by_sqn(self, bound: Bounds, since: object, limit: object) -> Iterator[Item]:
+        above, most = to_since(since), to_limit(limit)
+        self._reader()
+        if self._refused is not None:
+            raise Misuse(self._refused)
+        found = map(Item._make, journal_order.items(self._shared, bound, above))
+        return islice(found if self._text is None else map(self._decoded, found), most)
+
+    def _decoded(self, item: Item) -> Item:
+        return item._replace(key=self._out(item.key), value=self._out(item.value))
+
+    def _heads_by_sqn(
+        self, bound: Bounds, since: object, limit: object
+    ) -> Iterator[tuple[bytes, Any, Head]]:
+        above, most = to_since(since), to_limit(limit)
+        self._reader()
+        if self._refused is not None:
+            raise Misuse(self._refused)
+        found = journal_order.heads(self._shared, bound, above)
+        return islice(((name, self._out(key), head) for name, key, head in found), most)
 
     def merkle(self, segments: int = 1 << 16, *, by: By = "sqn") -> MerkleTree:
         """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``."""
@@ -196,6 +250,24 @@ class Snapshot(SnapshotBucket):
     def _everything(self) -> Bounds:
         """The ledger keys of all objects of all types, or of all head-only entries."""
         return HEAD_ROWS if self._identity.head_only else OBJECTS
+
+    def items_by_sqn(
+        self, since: int = 0, *, limit: int | None = None, tag: str = STANDARD
+    ) -> Iterator[Item]:
+        """The live items of one type in all buckets, in the order in which they were written;
+        otherwise as ``SnapshotBucket.items_by_sqn``."""
+        return self._by_sqn(self._of_type(tag), since, limit)
+
+    def heads_by_sqn(
+        self, since: int = 0, *, limit: int | None = None, tag: str = STANDARD
+    ) -> Iterator[tuple[bytes, Any, Head]]:
+        """(bucket, key, Head) in the order of ``items_by_sqn``. No value is read; 4 us each."""
+        return self._heads_by_sqn(self._of_type(tag), since, limit)
+
+    def _of_type(self, tag: object) -> Bounds:
+        """The ledger keys of all objects of a type. Raises Misuse."""
+        number = bytes((self._identity.tags.number(tag),))
+        return Bounds(b"", number, ledger_key.after(number), False)
 
     def to_arrow(
         self,

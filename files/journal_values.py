@@ -91,6 +91,53 @@ def values_of(
     return out
 
 
+def puts_of(
+    mapped: mmap | bytes,
+    offsets: npt.NDArray[np.uint32],
+    relative: Ints,
+    seed: int,
+) -> list[tuple[bytes, bytes, bytes] | None]:
+    """(bucket, key, value) of the puts at some relative numbers in a journal file, in order.
+
+    None where the record is not whole, or not a put. Otherwise as ``values_of``; every value is
+    a copy.
+    """
+    out: list[tuple[bytes, bytes, bytes] | None] = [None] * len(relative)
+    if not len(mapped) or len(offsets) < 2:
+        return out
+    raw = np.frombuffer(mapped, dtype=np.uint8)
+    inside = np.flatnonzero((relative >= 0) & (relative < len(offsets) - 1))
+    starts = offsets[relative[inside]].astype(np.int64)
+    limits = offsets[relative[inside] + 1].astype(np.int64)
+    whole = (limits - starts >= _AT_LEAST) & (limits <= len(raw))
+    inside, starts, limits = inside[whole], starts[whole], limits[whole]
+    good, frames = _framed(raw, starts, limits, None)
+    rows = np.flatnonzero(good)
+    starts, keys_at, head_ends = frames.starts[rows], frames.keys_at[rows], frames.head_ends[rows]
+    parts = zip(
+        inside[rows].tolist(),
+        starts.tolist(),
+        (keys_at - _u16(raw, starts + 22)).tolist(),
+        keys_at.tolist(),
+        (keys_at + _u16(raw, starts + 24) + 1).tolist(),
+        head_ends.tolist(),
+        frames.ends[rows].tolist(),
+        _u32(raw, head_ends).tolist(),
+        _u32(raw, head_ends + 4).tolist(),
+        frames.raw_bytes[rows].tolist(),
+        strict=True,
+    )
+    for row, start, bucket_at, key_at, key_end, head_end, end, head_sum, value_sum, packed in parts:
+        h = xxh3(mapped[start:head_end], seed ^ start)
+        stored = mapped[head_end + SUMS_BYTES : end]
+        if h & LOW_32 != head_sum or xxh3(stored, h) & LOW_32 != value_sum:
+            continue
+        value = stored if packed < 0 else _decompressed(stored, packed)
+        if value is not None:
+            out[row] = mapped[bucket_at:key_at], mapped[key_at:key_end], value
+    return out
+
+
 def _decompressed(stored: bytes | memoryview, raw_bytes: int) -> bytes | None:
     try:
         return record.decompress(stored, raw_bytes)
@@ -106,13 +153,16 @@ def _u32(raw: Bytes, at: Ints) -> Ints:
     return _u16(raw, at) | _u16(raw, at + 2) << 16
 
 
-def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int) -> tuple[Mask, Frames]:
-    """Which records are puts of this tag that fit in [start, limit), and where their parts are.
+def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Mask, Frames]:
+    """Which records are puts that fit in [start, limit), of this tag if one is given, and where
+    their parts are.
 
     Nothing is read beyond a limit: where a length leads there, the record is not whole.
     """
     flags = raw[starts + 21].astype(np.int64)
-    good: Mask = (raw[starts + 19] == record.PUT) & (raw[starts + 20] == tag) & (flags < 64)
+    good: Mask = (raw[starts + 19] == record.PUT) & (flags < 64)
+    if tag is not None:
+        good &= raw[starts + 20] == tag
     flags &= 63
     fields = starts + FIXED_BYTES
     keys_at = fields + _OPTIONAL_BYTES[flags]

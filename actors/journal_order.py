@@ -1,0 +1,115 @@
+"""Live versions in the order in which they were written.
+
+The ledger says which sequence numbers are live, in one pass over its columns; they are kept as
+bits, a page for each 65,536 numbers. Then the journal is read from front to back, and tells
+bucket, key and value itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from octavo.actors.batch_values import OpenJournal
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.reader import STEP, Reader
+from octavo.actors.scan import Bounds
+from octavo.actors.view import Head
+from octavo.files import ledger_key
+from octavo.files.byte_strings import Ints
+from octavo.files.errors import Corruption
+from octavo.files.journal_values import puts_of
+from octavo.files.record import PUT
+
+_PAGE_BITS = 16
+_PAGE = 1 << _PAGE_BITS
+_STRETCH_ROWS = 1024
+_STRETCH_BYTES = 4 << 20
+
+
+def live_sqns(reader: Reader, bound: Bounds, since: int) -> Iterator[Ints]:
+    """Sequence numbers above ``since`` of the live rows of a range of ledger keys, ascending.
+
+    Some 0.1 us a row before the first is given. Memory: 8 KiB for each 65,536 consecutive
+    numbers of which any is live. Raises Corruption.
+    """
+    pages: dict[int, npt.NDArray[np.uint8]] = {}
+    for batch in reader.batches(bound, heads=False):
+        sqns = np.sort(batch.columns.sqns[batch.rows].astype(np.int64))
+        sqns = sqns[np.searchsorted(sqns, since, side="right") :]
+        numbers = sqns >> _PAGE_BITS
+        cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
+        for low, high in pairwise([0, *cuts, len(sqns)] if len(sqns) else []):
+            bits = np.zeros(_PAGE, dtype=np.bool_)
+            bits[sqns[low:high] & (_PAGE - 1)] = True
+            packed = np.packbits(bits)
+            page = pages.setdefault(int(numbers[low]), packed)
+            if page is not packed:
+                page |= packed
+    for number in sorted(pages):
+        reader.step()
+        yield np.flatnonzero(np.unpackbits(pages.pop(number))) + (number << _PAGE_BITS)
+
+
+def items(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+    """(sqn, bucket, key, value) of the live rows of a range of ledger keys, by sqn, ``since``
+    exclusive. See Snapshot.items_by_sqn."""
+    journal = OpenJournal()
+    bases, files = reader.view.journal
+    starts = np.array(bases, dtype=np.int64)
+    for sqns in live_sqns(reader, bound, since):
+        which = np.maximum(np.searchsorted(starts, sqns, side="right") - 1, 0)
+        at = 0
+        while at < len(sqns):
+            reader.step()
+            file = files[int(which[at])]
+            with reader.reading():
+                mapped, offsets = journal.open(file)
+                end = at + int(np.searchsorted(which[at : at + _STRETCH_ROWS], which[at], "right"))
+                end = _cut(offsets, sqns[at:end] - file.base) + at
+                found = puts_of(mapped, offsets, sqns[at:end] - file.base, file.seed)
+            for sqn, put in zip(sqns[at:end].tolist(), found, strict=True):
+                yield sqn, *(put or _with_care(reader, file, sqn))
+            at = end
+
+
+def _with_care(reader: Reader, file: JournalFile, sqn: int) -> tuple[bytes, bytes, bytes]:
+    """What did not come the short way; this says what is wrong, if so."""
+    with reader.reading():
+        whole = file.read(sqn)
+        if whole.kind != PUT:
+            raise Corruption(file.path, 0, f"sqn {sqn} is no put, as the ledger says it is")
+        return whole.bucket, whole.key, whole.value
+
+
+def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, bytes, Head]]:
+    """(bucket, key, Head) of the live rows of a range of ledger keys, by sqn, ``since``
+    exclusive. See Snapshot.heads_by_sqn."""
+    file_of = reader.view.journal.file_of
+    for page in live_sqns(reader, bound, since):
+        sqns = page.tolist()
+        for low in range(0, len(sqns), STEP):
+            reader.step()
+            with reader.reading():
+                found = [(sqn, file_of(sqn).header(sqn)) for sqn in sqns[low : low + STEP]]
+            for sqn, header in found:
+                head: Head | None = Head(
+                    sqn, header.size, header.metadata, header.time_ms, header.expiry_ms or None
+                )
+                if header.tag != ledger_key.STANDARD:
+                    # The ledger may have metadata that was worked out anew.
+                    head = reader.head(ledger_key.prefix(header.tag, header.bucket) + header.key)
+                if head is not None:
+                    yield header.bucket, header.key, head
+
+
+def _cut(offsets: npt.NDArray[np.uint32], relative: Ints) -> int:
+    """How many of the records, one at least, make up a stretch that is not too long."""
+    if not 0 <= int(relative[0]) < len(offsets) - 1:
+        return 1
+    last = np.minimum(relative + 1, len(offsets) - 1)
+    lengths = np.cumsum(offsets[last].astype(np.int64) - offsets[last - 1])
+    return max(int(np.searchsorted(lengths, _STRETCH_BYTES, side="right")), 1)
