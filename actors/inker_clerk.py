@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from octavo.actors import journal_install
+from octavo.actors.adoption import RANK_BITS
 from octavo.actors.inker import Inker, started_file
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.penciller import Penciller
@@ -93,6 +94,7 @@ class InkerClerk(TurnActor):
         self.scores: dict[str, Score] = {}
         self.delete_pending: list[tuple[int, JournalFile]] = []  # (gone since generation, file)
         self.dropped = 0  # records, in this life
+        self._ranks = 0
         self._busy = threading.Lock()
         self._looked = monotonic()
 
@@ -257,7 +259,7 @@ class InkerClerk(TurnActor):
                 clean_below=self.clean_below(run[0]),
                 horizon=inker.manifest.horizon,
                 epoch=inker.epoch,
-                rank=inker.manifest.version + 1,
+                rank=self._next_rank(),
                 seed=secrets.randbits(64),
                 roll_size_bytes=inker.roll_size,
                 strategies={str(tag): name for tag, name in self.strategies.items()},
@@ -277,6 +279,11 @@ class InkerClerk(TurnActor):
         dropped = result["records"] - result["kept"]
         self.dropped += dropped
         return Done(dropped, names)
+
+    def _next_rank(self) -> int:
+        """Above every rank before; two attempts never share one."""
+        self._ranks += 1
+        return (self.inker.actor.manifest.version + 1 << RANK_BITS) + self._ranks
 
     def _install(self, run: Sequence[JournalEntry], result: dict[str, Any], clean: int) -> None:
         inker = self.inker.actor

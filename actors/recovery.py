@@ -97,9 +97,8 @@ def _tail(disk: Disk, path: str, name: str, base: int, seed: int, above: int, fo
     view = memoryview(buffer)
     if name.endswith(SEALED):
         try:
-            trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), path)
-            stored = view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES]
-            return Tail(name, base, seed, True, array("I", cdb.read_offsets(stored, trailer, path)))
+            offsets = cdb.sealed_offsets(view, path)[1]
+            return Tail(name, base, seed, True, array("I", offsets[:]))
         except Corruption as wrong:
             found.notes.append(f"{wrong}: read record by record instead")
     if len(view) < cdb.RECORDS_AT:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from octavo.actors import recovery
+from octavo.actors import adoption, recovery
 from octavo.actors.bookie import Bookie
 from octavo.actors.identity import Identity, identify, registered
 from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker, started_file
@@ -140,26 +140,32 @@ class _Opening:
         epoch = max(found_journal.epoch, found_ledger.epoch) + 1
         ledger_manifest = self._ledger_manifest(found_ledger, ledger)
         journal_manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
+        files = adoption.adopted(
+            self.disk, journal, journal_manifest, damaged=found_journal.damaged
+        )
+        journal_manifest = files.manifest
+        self.notes += files.notes
         if identity.head_only and ledger_manifest.persisted_sqn < journal_manifest.horizon:
             raise Corruption(
                 ledger, 0,
                 "the ledger of a head-only store is damaged or missing, and the journal no longer "
                 "has what was in it: restore a backup",
             )  # fmt: skip
+        if adoption.outdated(ledger_manifest.persisted_sqn, journal_manifest):
+            self.notes.append(f"{ledger}: is older than the journal's last compaction; rebuilt")
+            ledger_manifest = LedgerManifest.empty()
         tails = recovery.find_tails(
             self.disk, journal, journal_manifest, above=ledger_manifest.persisted_sqn
         )
         self.notes += tails.notes
         for note in self.notes:
             log.warning("%s", note)
-        inker = self._start_inker(
-            journal, journal_manifest, tails, epoch, damaged=found_journal.damaged
-        )
+        inker = self._start_inker(journal, journal_manifest, tails, epoch, damaged=files.doubtful)
         penciller = self._start_penciller(ledger, ledger_manifest, epoch)
         penciller.actor.rebuildable = not identity.head_only
+        self._sweep_orphans(ledger, penciller)  # before a merge makes files that no manifest names
         bookie, clerk = self._start_bookie(inker, penciller, tails)
         inker_clerk = self._start_inker_clerk(inker, bookie, identity)
-        self._sweep_orphans(ledger, penciller)
         return Running(
             self.path,
             self.options,

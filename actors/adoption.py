@@ -1,0 +1,198 @@
+"""Sealed journal files that the manifest does not list: which belong to the journal all the same.
+
+Compaction makes files before the manifest names them, and deletes old ones after it no longer
+does. So a start finds left-overs of both kinds, which it removes, if the manifest is whole. If it
+is not, the files themselves say what they are: see cdb.Origin. Of files that hold the same sqns
+those of the highest rank count, provided that all files of their making are there, or what was
+made of them in turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+from octavo.actors import recovery
+from octavo.files import cdb
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.errors import Corruption
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+
+log = logging.getLogger("octavo.recovery")
+
+RANK_BITS = 20
+"""A rank is a version of the journal's manifest and, in so many low bits, a number of its own."""
+
+
+class _Sealed(NamedTuple):
+    """A sealed file as it tells of itself."""
+
+    origin: cdb.Origin  # of rank 0 if no compaction made it
+    entry: JournalEntry
+
+
+class Adopted(NamedTuple):
+    """The journal's manifest as its files bear it out."""
+
+    manifest: JournalManifest
+    notes: list[str]
+    doubtful: bool
+    """Sqns may have been given that neither the manifest nor a file knows of."""
+
+
+def adopted(disk: Disk, directory: str, manifest: JournalManifest, *, damaged: bool) -> Adopted:
+    """Compare the manifest with the directory; remove what compaction left over.
+
+    ``damaged``: an earlier state of the manifest may be what was read. One listing where nothing
+    is unlisted or missing, else the ends of the files concerned. Raises UnsupportedFormat.
+    """
+    names = set(disk.listdir(directory))
+    for name in sorted(names):
+        if name.endswith(TEMPORARY_SUFFIX) and recovery.identity(
+            name.removesuffix(TEMPORARY_SUFFIX)
+        ):
+            disk.unlink(f"{directory}/{name}")  # of a compaction that was cut short
+    known = {entry.name for entry in manifest.entries}
+    others = [name for name in sorted(names - known) if name.endswith(recovery.SEALED)]
+    lost = not manifest.entries and manifest.ceiling == 1
+    doubtful = damaged or lost or not known <= names
+    unlisted = [
+        found
+        for name in others
+        if (found := _read(disk, directory, name, thorough=doubtful)) is not None
+    ]
+    if not unlisted:
+        return Adopted(manifest, [], damaged)
+    if not doubtful:
+        for found in unlisted:
+            entry = found.entry
+            if manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn):
+                log.info("%s/%s is left over from a compaction: removed", directory, entry.name)
+                disk.unlink(f"{directory}/{entry.name}")
+        return Adopted(manifest, [], damaged)
+    return Adopted(*_chosen(disk, directory, manifest, names, unlisted), doubtful=True)
+
+
+def outdated(persisted_sqn: int, manifest: JournalManifest) -> bool:
+    """Whether a ledger that is persisted so far is from before a compaction: it may name records
+    that the journal has dropped."""
+    compacted = max([manifest.horizon, *(entry.clean_sqn for entry in manifest.entries)])
+    return 0 < persisted_sqn < compacted
+
+
+def _chosen(
+    disk: Disk,
+    directory: str,
+    manifest: JournalManifest,
+    names: set[str],
+    unlisted: list[_Sealed],
+) -> tuple[JournalManifest, list[str]]:
+    """The manifest with the newest whole set of files for all sqns."""
+    listed = []
+    for entry in manifest.entries:
+        if entry.name in names:
+            read = _read(disk, directory, entry.name, thorough=False)
+            origin = _by_itself(entry.base_sqn, entry.last_sqn) if read is None else read.origin
+            listed.append(_Sealed(origin, entry))
+    taken: list[_Sealed] = []
+    candidates = sorted([*listed, *unlisted], key=lambda each: each.origin[:3], reverse=True)
+    for origin, group in groupby(candidates, key=lambda each: each.origin[:3]):
+        free, clash = [], False
+        for each in sorted(group, key=lambda each: each.entry.base_sqn):
+            over = [t for t in taken if _overlap(t.entry, each.entry)]
+            if not over:
+                free.append(each)
+            elif not _covered(over, each.entry.base_sqn, each.entry.last_sqn):
+                clash = True
+        if not clash and _covered([*taken, *free], origin[1], origin[2]):
+            taken += free
+    # Where a set is not whole and what it was made of is gone, a part is better than nothing.
+    for each in candidates:
+        if not any(_overlap(t.entry, each.entry) for t in taken):
+            taken.append(each)
+    chosen = {each.entry.name for each in taken}
+    gone = [entry for entry in manifest.entries if entry.name not in names]
+    lost = [e for e in gone if not any(_overlap(e, each.entry) for each in taken)]
+    kept = {entry.name for entry in lost} | chosen
+    added = [each for each in unlisted if each.entry.name in chosen]
+    made = manifest.edit(
+        [each.entry for each in added],
+        [entry.name for entry in manifest.entries if entry.name not in kept],
+        horizon=max((each.origin.horizon for each in taken), default=0),
+    )
+    rank = max((each.origin.rank for each in taken), default=0)
+    notes = []
+    if added:
+        notes.append(
+            f"{directory}/manifest: an earlier state was found; {len(added)} files that it does "
+            f"not list were taken in ({added[0].entry.name}, ...)"
+        )
+    return replace(made, version=max(made.version, (rank >> RANK_BITS) + 1)), notes
+
+
+def _overlap(one: JournalEntry, other: JournalEntry) -> bool:
+    return one.base_sqn <= other.last_sqn and other.base_sqn <= one.last_sqn
+
+
+def _covered(files: list[_Sealed], first: int, last: int) -> bool:
+    """Whether the files hold every sqn of [first, last]."""
+    for entry in sorted((each.entry for each in files), key=lambda entry: entry.base_sqn):
+        if entry.base_sqn <= first <= entry.last_sqn:
+            first = entry.last_sqn + 1
+    return first > last
+
+
+def _by_itself(base_sqn: int, last_sqn: int) -> cdb.Origin:
+    return cdb.Origin(0, base_sqn, last_sqn, 0, 0)
+
+
+def _read(disk: Disk, directory: str, name: str, *, thorough: bool) -> _Sealed | None:
+    """A sealed file of ours; None: it is not, or cannot be told. ``thorough``: one that is
+    damaged at its end is read record by record."""
+    who = recovery.identity(name)
+    if who is None:
+        return None
+    path = f"{directory}/{name}"
+    try:
+        view = memoryview(disk.map(path))
+        if len(view) < cdb.RECORDS_AT:
+            return None
+        header = cdb.read_header(view[: cdb.RECORDS_AT], path)
+        if (header.base_sqn, header.seed) != who:
+            return None
+        trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), path)
+        origin = cdb.read_origin(view, trailer, path)
+    except Corruption:
+        return _scanned(disk, path, name, who) if thorough else None
+    if not trailer.count:
+        return None
+    base, seed = who
+    last = base + trailer.count - 1
+    entry = JournalEntry(
+        name=name,
+        base_sqn=base,
+        last_sqn=last,
+        count=trailer.live if trailer.compacted else trailer.count,
+        bytes=len(view),
+        seed=seed,
+        state="sealed",
+        clean_sqn=0 if origin is None else origin.clean_sqn,
+    )
+    return _Sealed(origin or _by_itself(base, last), entry)
+
+
+def _scanned(disk: Disk, path: str, name: str, who: tuple[int, int]) -> _Sealed | None:
+    """A file of which only the records tell; its name is believed."""
+    base, seed = who
+    buffer = disk.map(path)
+    try:
+        offsets, notes = recovery.rebuilt_offsets(buffer, path, seed)
+    except Corruption:
+        return None
+    for note in notes:
+        log.warning("%s", note)
+    count = len(offsets) - 1
+    entry = JournalEntry(name, base, base + count - 1, count, len(buffer), seed, "sealed")
+    return _Sealed(_by_itself(base, entry.last_sqn), entry)

@@ -1,0 +1,166 @@
+"""What the next start makes of a compacted journal whose manifest is old, damaged or gone."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from compacted_store import SMALL_FILES, check, overwritten
+from whole_store import SEED, killed, opened
+
+
+def manifests(path: Path) -> list[Path]:
+    return sorted((path / "journal" / "manifest").iterdir())
+
+
+def compacted(path: Path, seed: int, times: int) -> tuple[Path, dict[bytes, bytes]]:
+    """A store that was compacted so often in one life, as SIGKILL leaves it, and what it holds."""
+    rng = random.Random(seed)
+    with opened(path / "s", **SMALL_FILES) as store:
+        model: dict[bytes, bytes] = {}
+        for number in range(times):
+            model = overwritten(store, rng, keys=200 + 50 * number, rounds=6)
+            store.compact()
+        return killed(store, path / "image"), model
+
+
+def reopened(path: Path, model: dict[bytes, bytes]) -> list[str]:
+    """Open, compare, and again with a new ledger; the notes of the first start."""
+    with opened(path, **SMALL_FILES) as store:
+        notes = list(store.stats()["notes"])
+        check(store, model)
+        store.put(b"more", b"1")
+    shutil.rmtree(path / "ledger")
+    with opened(path, **SMALL_FILES) as store:
+        check(store, model | {b"more": b"1"})
+        assert not [note for note in store.stats()["notes"] if "journal" in note]
+    return notes
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_the_whole_manifest_of_the_journal_may_go(tmp_path: Path, times: int) -> None:
+    path, model = compacted(tmp_path, SEED + times, times)
+    shutil.rmtree(path / "journal" / "manifest")
+    notes = reopened(path, model)
+    assert any("earlier state" in note for note in notes)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_the_manifest_may_be_of_the_first_start(tmp_path: Path, times: int) -> None:
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        overwritten(store, rng)
+        old = killed(store, tmp_path / "old")
+        for _ in range(times):
+            model = overwritten(store, rng)
+            store.compact()
+        path = killed(store, tmp_path / "image")
+    shutil.rmtree(path / "journal" / "manifest")
+    shutil.copytree(old / "journal" / "manifest", path / "journal" / "manifest")
+    reopened(path, model)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_newest_file_of_the_manifest_may_be_lost_or_damaged(tmp_path: Path, times: int) -> None:
+    for number, wreck in enumerate((Path.unlink, lambda file: file.write_bytes(b""))):
+        path, model = compacted(tmp_path / str(number), SEED + times, times)
+        wreck(manifests(path)[-1])
+        reopened(path, model)
+
+
+def test_sqns_go_on_above_what_a_lost_manifest_may_have_reserved(tmp_path: Path) -> None:
+    path, model = compacted(tmp_path, SEED, 1)
+    with opened(path, **SMALL_FILES) as store:
+        last = store.last_sqn
+    shutil.rmtree(path / "journal" / "manifest")
+    with opened(path, **SMALL_FILES) as store:
+        assert store.put(b"k", b"v") > last + (1 << 20)
+        check(store, model | {b"k": b"v"})
+
+
+def test_files_that_compaction_left_over_are_removed(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        overwritten(store, rng)
+        with store.snapshot():
+            model = overwritten(store, rng)
+            store.compact()
+            path = killed(store, tmp_path / "image")
+    (path / "journal" / "notes.txt").write_text("not ours")
+    (path / "journal" / f"{1:016x}-{7:016x}.cdb").write_bytes(b"not a journal file")
+    (path / "journal" / f"{1:016x}-{7:016x}.cdb.tmp").write_bytes(b"half a file")
+    with opened(path, **SMALL_FILES) as store:
+        listed = {file.name for file in store._inker.view.files}
+        there = {each.name for each in (path / "journal").iterdir()}
+        assert there - listed == {"manifest", "notes.txt", f"{1:016x}-{7:016x}.cdb"}
+        check(store, model)
+
+
+def test_a_set_of_new_files_that_is_not_whole_does_not_count(tmp_path: Path) -> None:
+    # A compaction was cut short after the first of its files, and the manifest is lost.
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        for i in range(3000):
+            store.put(b"k%d" % (i // 2), rng.randbytes(2000))
+        old = killed(store, tmp_path / "old")
+        store.compact()
+        path = killed(store, tmp_path / "image")
+        model = dict(store.items())
+    new = {each.name for each in (path / "journal").glob("*.cdb")}
+    new -= {each.name for each in (old / "journal").glob("*.cdb")}
+    assert len(new) > 2
+    for name in sorted(new)[:-1]:
+        shutil.copy(path / "journal" / name, old / "journal" / name)
+        image = old.parent / f"with-{name}"
+        shutil.copytree(old, image)
+        shutil.rmtree(image / "journal" / "manifest")
+        reopened(image, model)
+
+
+def test_new_files_that_the_lost_manifest_named_count_before_those_they_replaced(
+    tmp_path: Path,
+) -> None:
+    # A snapshot still holds old files whose deletes a later compaction has dropped.
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        for i in range(600):
+            store.put(b"k%d" % i, b"old" * 30)
+        store.compact()
+        first = {file.name for file in store._inker.view.files}
+        for i in range(600):
+            store.delete(b"k%d" % i)
+        for i in range(300):
+            store.put(b"x%d" % i, b"x" * 100)
+        with store.snapshot():
+            store.compact()
+            store.compact()
+            path = killed(store, tmp_path / "image")
+            model = dict(store.items())
+        assert first & {each.name for each in (path / "journal").iterdir()}
+    shutil.rmtree(path / "journal" / "manifest")
+    shutil.rmtree(path / "ledger")
+    with opened(path, **SMALL_FILES) as store:
+        assert not list(store.keys(prefix=b"k"))
+        check(store, model)
+
+
+def test_a_ledger_from_before_a_compaction_is_rebuilt(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        overwritten(store, rng)
+    shutil.copytree(tmp_path / "s" / "ledger", tmp_path / "old")
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, rng, keys=300)
+        for i in range(400):
+            store.delete(b"key-%05d" % i)
+        model.clear()
+        store.put(b"last", b"1")
+        store.compact()
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    shutil.copytree(tmp_path / "old", tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        assert any("older than the journal" in note for note in store.stats()["notes"])
+        check(store, {b"last": b"1"})
+        with pytest.raises(KeyError):
+            store[b"key-00001"]
