@@ -1,4 +1,4 @@
-"""Start-up and shut-down of a store: which actor comes when, and what each finds.
+"""Start-up of a store: which actor comes when, and what each finds.
 
 lock, identity
 Inker        journal manifest, then journal files younger than it
@@ -34,7 +34,7 @@ from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key
 from octavo.files.disk import Disk, FileLock
-from octavo.files.errors import Closed, Corruption
+from octavo.files.errors import Corruption
 from octavo.manifest import change_log
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -45,7 +45,6 @@ from octavo.manifest.run_choice import Worth
 log = logging.getLogger("octavo")
 
 
-_SAVE_FROM_ROWS = 1 << 14
 NICENESS = 10
 """How much lower the priority of compaction is than that of the user's process."""
 
@@ -416,38 +415,3 @@ class _Opening:
         for name in self.disk.listdir(directory):
             if (name.endswith(".sst") and name not in named) or name == REBUILD:
                 self.disk.unlink(f"{directory}/{name}")
-
-
-def stop(running: Running) -> None:
-    """Shut down: nothing acknowledged is lost, and the next start is quick. Idempotent by its
-    caller. The lock is released whatever happens."""
-    bookie = running.bookie.actor
-    try:
-        running.inker_clerk.actor.close()
-        bookie.close(_SAVE_FROM_ROWS)
-    finally:
-        try:
-            running.runner.close()
-            running.penciller.call(Penciller.close)
-        finally:
-            for ref in (
-                running.inker_clerk, running.clerk, running.bookie, running.penciller,
-                running.inker,
-            ):  # fmt: skip
-                ref.stop()
-            running.lock.release()
-
-
-def forked(running: Running) -> None:
-    """This process is a forked child: its copy of the store refuses everything.
-
-    Takes no lock (another thread may have held it when the fork came) and closes no descriptor
-    that the parent shares in effect: only the child's lock, which is the parent's, is left alone.
-    """
-    running.runner.forked()
-    running.inker_clerk.actor.runner.forked()
-    bookie, inker = running.bookie.actor, running.inker.actor
-    bookie.closed = True
-    inker.closing = True
-    inker.failed = Closed("this process was forked from the store's owner: open the store anew")
-    inker.active = None

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from octavo import changes as feed
-from octavo.actors import compaction, startup
+from octavo.actors import compaction, shutdown, startup
 from octavo.actors.compaction import Compacted
 from octavo.actors.interval_sync import IntervalSync
 from octavo.actors.options import options as checked_options
@@ -198,7 +198,7 @@ class Store(Bucket):
             _open_stores.discard(self)
             if self._interval is not None:
                 self._interval.stop()
-            startup.stop(self._running)
+            shutdown.stop(self._running)
 
     def _refuse_if_closed(self) -> None:
         if self._bookie.closed:
@@ -234,7 +234,7 @@ def _forked() -> None:
     """In a forked child: its copies of open stores must never write."""
     for store in list(_open_stores):
         store._closed = True
-        startup.forked(store._running)
+        shutdown.forked(store._running)
     _open_stores.clear()
 
 

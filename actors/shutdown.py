@@ -1,0 +1,48 @@
+"""The end of an open store: its actors stop in order, or a forked child lets go of its copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.actors.penciller import Penciller
+from octavo.files.errors import Closed
+
+if TYPE_CHECKING:
+    from octavo.actors.startup import Running
+
+_SAVE_FROM_ROWS = 1 << 14
+
+
+def stop(running: Running) -> None:
+    """Shut down: nothing acknowledged is lost, and the next start is quick. Idempotent by its
+    caller. The lock is released whatever happens."""
+    bookie = running.bookie.actor
+    try:
+        running.inker_clerk.actor.close()
+        bookie.close(_SAVE_FROM_ROWS)
+    finally:
+        try:
+            running.runner.close()
+            running.penciller.call(Penciller.close)
+        finally:
+            for ref in (
+                running.inker_clerk, running.clerk, running.bookie, running.penciller,
+                running.inker,
+            ):  # fmt: skip
+                ref.stop()
+            running.lock.release()
+
+
+def forked(running: Running) -> None:
+    """This process is a forked child: its copy of the store refuses everything.
+
+    Takes no lock (another thread may have held it when the fork came) and closes no descriptor
+    that the parent shares in effect: only the child's lock, which is the parent's, is left alone.
+    """
+    running.runner.forked()
+    running.inker_clerk.actor.runner.forked()
+    bookie, inker = running.bookie.actor, running.inker.actor
+    bookie.closed = True
+    inker.closing = True
+    inker.failed = Closed("this process was forked from the store's owner: open the store anew")
+    inker.active = None
