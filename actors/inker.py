@@ -20,6 +20,7 @@ from octavo.files import cdb, record
 from octavo.files.disk import Disk
 from octavo.files.errors import Closed, OctavoError, StorageFailed, StorageFull
 from octavo.files.lifecycle import State
+from octavo.files.sparse_offsets import stretch
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
@@ -393,12 +394,14 @@ class Inker(TurnActor):
         for file in self.view.files[first:]:
             if file.base > upto:
                 break
-            last = file.base + len(file.offsets or file.ensure_open()[1]) - 2
+            offsets = file.offsets or file.ensure_open()[1]
+            last = min(file.base + len(offsets) - 2, upto)
             low = max(since + 1, file.base)
             if last < low:
                 continue
-            end = min(last, upto, low + room - 1)
-            room -= end - low + 1
+            number, held = stretch(offsets, low - file.base, last - file.base, room)
+            end = file.base + number
+            room -= held
             if room <= 0:
                 break
         return end

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from octavo.actors.inker import Inker
 from octavo.actors.penciller import LevelZero, Merge, Penciller
@@ -24,6 +23,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.journal_rows import concatenated
+from octavo.files.sparse_offsets import cut
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 log = logging.getLogger("octavo.clerk")
@@ -217,15 +217,16 @@ def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, 
         high = min(upto + 1 - file.base, len(offsets) - 1)
         if low >= high:
             continue
+        table, count, sparse = cut(offsets, low, high)
         parts.append(
             {
                 "name": file.name,
                 "seed": file.seed,
                 "base_sqn": file.base,
                 "first": low,
-                "count": high - low,
+                "count": count,
+                "sparse": sparse,
             }
         )
-        stretch = cast("array[int] | memoryview", offsets[low : high + 1])
-        blobs.append(stretch.tobytes())
+        blobs.append(table)
     return parts, b"".join(blobs)

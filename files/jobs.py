@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from mmap import mmap
 from typing import Any
 
@@ -122,17 +122,26 @@ def level_zero_rows(
 
     A part (``name``, ``seed``, ``base_sqn``, ``first``, ``count``) is ``count`` records of a file
     from the relative number ``first`` on; ``offsets`` has theirs, part after part: native u32,
-    one more than records. Objects whose tag is in ``without_tags`` are left out.
+    one more than records. Of a ``sparse`` part it has their relative numbers before that.
+    Objects whose tag is in ``without_tags`` are left out.
     """
     columns: list[Rows] = []
     damaged: list[str] = []
     tables = np.frombuffer(offsets, dtype=np.uint32)
     at = 0
     for part in parts:
+        numbers = tables[at : at + part["count"]] if part.get("sparse") else None
+        at += 0 if numbers is None else len(numbers)
         table = tables[at : at + part["count"] + 1]
         at += len(table)
         buffer = _journal_file(disk, f"{journal}/{part['name']}")
-        columns += _rows_of(memoryview(buffer), table, part, without_tags, damaged)
+        view = memoryview(buffer)
+        if numbers is None:
+            columns += _rows_of(view, table, part, without_tags, damaged)
+            continue
+        found = _rows_of(view, table, {**part, "first": 0, "base_sqn": 0}, without_tags, damaged)
+        sqns = numbers.astype(np.uint64) + np.uint64(part["base_sqn"])
+        columns += [replace(rows, sqns=sqns[rows.sqns.astype(np.int64)]) for rows in found]
     return journal_rows.concatenated(columns), damaged
 
 

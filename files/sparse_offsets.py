@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import overload
+from typing import cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -76,3 +76,26 @@ def numbers_of(offsets: Sequence[int], low: int, high: int) -> Iterator[int]:
     for number, (at, end) in enumerate(pairwise(offsets[low : high + 1]), low):
         if end > at:
             yield number
+
+
+def stretch(offsets: Sequence[int], low: int, high: int, room: int) -> tuple[int, int]:
+    """(last number, records) of the longest stretch of the numbers [low, high] that begins at
+    ``low`` and has at most ``room`` records; in a plain table every number counts as one."""
+    if not isinstance(offsets, SparseOffsets):
+        last = min(high, low + room - 1)
+        return last, last - low + 1
+    begin, end = offsets.between(low, high + 1)
+    if end - begin <= room:
+        return high, end - begin
+    return offsets.numbers[begin + room - 1], room
+
+
+def cut(offsets: Sequence[int], low: int, high: int) -> tuple[bytes, int, bool]:
+    """(native u32, records, whether sparse) of the numbers [low, high): a plain table of one
+    entry more than numbers, or the two columns of a sparse one."""
+    if isinstance(offsets, SparseOffsets):
+        begin, end = offsets.between(low, high)
+        numbers, starts = offsets.numbers[begin:end], offsets.starts[begin : end + 1]
+        return numbers.tobytes() + starts.tobytes(), end - begin, True
+    part = cast("array[int] | memoryview", offsets[low : high + 1])
+    return part.tobytes(), high - low, False
