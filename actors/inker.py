@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -20,7 +19,6 @@ from octavo.files import cdb, record
 from octavo.files.disk import Disk
 from octavo.files.errors import Closed, OctavoError, StorageFailed, StorageFull
 from octavo.files.lifecycle import State
-from octavo.files.sparse_offsets import stretch
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
@@ -385,26 +383,6 @@ class Inker(TurnActor):
         """The newest sqn given; 0 if there was none."""
         active = self.active
         return active.base + len(active.offsets) - 2 if active is not None else self._last
-
-    def stretch_end(self, since: int, upto: int, records: int) -> int | None:
-        """The sqn that ends a stretch of about ``records`` records above ``since``, at most
-        ``upto``; None if no record is there. O(log files)."""
-        first = max(bisect_right(self.view.bases, since + 1) - 1, 0)
-        room, end = records, None
-        for file in self.view.files[first:]:
-            if file.base > upto:
-                break
-            offsets = file.offsets or file.ensure_open()[1]
-            last = min(file.base + len(offsets) - 2, upto)
-            low = max(since + 1, file.base)
-            if last < low:
-                continue
-            number, held = stretch(offsets, low - file.base, last - file.base, room)
-            end = file.base + number
-            room -= held
-            if room <= 0:
-                break
-        return end
 
     # ------------------------------------------------------------ closing
 

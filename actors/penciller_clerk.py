@@ -23,7 +23,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.journal_rows import concatenated
-from octavo.files.sparse_offsets import cut
+from octavo.files.sparse_offsets import cut, stretch
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 log = logging.getLogger("octavo.clerk")
@@ -201,6 +201,27 @@ class PencillerClerk(TurnActor):
 
 def _names_of_levels(manifest: LedgerManifest) -> list[list[tuple[str, int]]]:
     return [[(entry.name, entry.sqn_base) for entry in level] for level in manifest.levels]
+
+
+def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int | None:
+    """The sqn that ends a stretch of about ``records`` records above ``since``, at most ``upto``;
+    None if no record is there. O(log files)."""
+    first = max(bisect_right(view.bases, since + 1) - 1, 0)
+    room, end = records, None
+    for file in view.files[first:]:
+        if file.base > upto:
+            break
+        offsets = file.offsets or file.ensure_open()[1]
+        last = min(file.base + len(offsets) - 2, upto)
+        low = max(since + 1, file.base)
+        if last < low:
+            continue
+        number, held = stretch(offsets, low - file.base, last - file.base, room)
+        end = file.base + number
+        room -= held
+        if room <= 0:
+            break
+    return end
 
 
 def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, Any]], bytes]:

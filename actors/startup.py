@@ -26,7 +26,7 @@ from octavo.actors.open_files import OpenFiles
 from octavo.actors.options import Options
 from octavo.actors.pace import Limits
 from octavo.actors.penciller import REBUILD, LevelZero, Penciller
-from octavo.actors.penciller_clerk import MAX_FILE_ROWS, PencillerClerk
+from octavo.actors.penciller_clerk import MAX_FILE_ROWS, PencillerClerk, stretch_end
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
 from octavo.actors.tags import Tag
@@ -401,7 +401,7 @@ class _Opening:
             recent.rows.clear()
             clerk.actor.recalculated = self.recalculated
         while since < upto:
-            stop = inker.stretch_end(since, upto, MAX_FILE_ROWS)
+            stop = stretch_end(inker.view, since, upto, MAX_FILE_ROWS)
             if stop is None:
                 break
             clerk.actor.do(LevelZero(MemoryTable(since), since, stop))

@@ -327,3 +327,44 @@ def test_a_view_from_before_its_journal_was_replaced_is_of_an_older_generation(
         before = store._bookie.view.generation
         store._running.bookie.call(journal_install.journal_replaced)
         assert store._bookie.view.generation == before + 1
+
+
+def test_a_journal_of_which_nothing_is_left(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        for key in overwritten(store, random.Random(SEED)):
+            store.delete(key)
+        done = store.compact()
+        assert done.bytes_after < 3000 * done.files_after
+        check(store, {})
+        snap = store.snapshot()
+        store.put(b"k", b"v")
+        assert len(snap) == 0
+        snap.close()
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        check(store, {b"k": b"v"})
+
+
+def test_a_rebuild_of_few_records_among_many_numbers_takes_few_steps(tmp_path: Path) -> None:
+    # A million numbers are skipped by each unclean stop; a compacted file covers them.
+    rng = random.Random(SEED)
+    path = tmp_path / "s0"
+    model = {}
+    for number in range(3):
+        with opened(path, **SMALL_FILES) as store:
+            for i in range(300):
+                model[b"%d-%d" % (number, i % 30)] = rng.randbytes(50)
+                store.put(b"%d-%d" % (number, i % 30), model[b"%d-%d" % (number, i % 30)])
+            path = killed(store, tmp_path / f"s{number + 1}")
+    with opened(path, **SMALL_FILES) as store:
+        store.compact()
+        store.compact()
+        assert (
+            max(entry.last_sqn - entry.base_sqn for entry in store._inker.manifest.entries)
+            > 2 << 20
+        )
+        assert journal_bytes(store) < 60_000
+    shutil.rmtree(path / "ledger")
+    with opened(path, **SMALL_FILES) as store:
+        check(store, model)
+        assert store.stats()["ledger"]["files"] < 5
