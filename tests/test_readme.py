@@ -7,7 +7,7 @@ import io
 import os
 import re
 import shlex
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import click
@@ -19,6 +19,7 @@ from octavo.cli import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+OPTIONS = (ROOT / "docs" / "options.md").read_text()
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -28,9 +29,9 @@ def block(language: str) -> str:
     return found[1]
 
 
-def cells(table: str) -> list[list[str]]:
+def cells(table: str, page: str = README) -> list[list[str]]:
     """Rows of the table whose first column is headed ``table``."""
-    lines = README.split(f"\n| {table} |", 1)[1].split("\n\n")[0].splitlines()[2:]
+    lines = page.split(f"\n| {table} |", 1)[1].split("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
@@ -63,9 +64,12 @@ def test_the_shell_tour_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_table_of_options_is_that_of_the_program() -> None:
-    rows = {row[0].strip("`"): row[1] for row in cells("option")}
+    rows = {row[0].strip("`"): row[1] for row in cells("option", OPTIONS)}
     assert list(rows) == [field.name for field in fields(Options)]
     for field in fields(Options):
+        if field.default is MISSING:
+            assert rows[field.name] == "none"
+            continue
         number, _, unit = rows[field.name].strip("`").partition(" ")
         if unit:
             assert int(number) * UNITS[unit] == field.default
