@@ -243,11 +243,14 @@ class Sst:
             return int(low if ledger_key < prefix else high)
         wanted = ledger_key[len(prefix) :]
         ends, at, buffer = self._key_ends, self._keys_at, self._buffer
-        careful = self._windows is not None
+        windows = self._windows
+        if windows is not None and windows.step():
+            self.ensure_whole()
+            windows = None
         while low < high:
             middle = (low + high) >> 1
-            if careful:
-                self._need_rows(middle, middle + 1)
+            if windows is not None:
+                _need_key(windows, self.layout, ends, middle)
             if buffer[at + ends[middle] : at + ends[middle + 1]] < wanted:
                 low = middle + 1
             else:
@@ -355,6 +358,18 @@ def _need_column(
     extra = 1 if kind in (Section.KEY_ENDS, Section.META_ENDS) else 0
     width = length // (layout.rows + extra)
     windows.need(offset + low * width, offset + (high + extra) * width)
+
+
+def _need_key(windows: Windows, layout: sst_layout.Layout, ends: memoryview, row: int) -> None:
+    """Verify what belongs to the key of a row."""
+    ends_at = layout.sections[Section.KEY_ENDS][0]
+    windows.need(ends_at + 4 * row, ends_at + 4 * row + 8)
+    offset, length = layout.sections[Section.KEYS]
+    low, high = ends[row], ends[row + 1]
+    if not 0 <= low <= high <= length:
+        raise Corruption(windows.name, offset, "ends of KEYS")
+    if low < high:
+        windows.need(offset + low, offset + high)
 
 
 def _need_rows(
