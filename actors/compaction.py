@@ -87,7 +87,7 @@ def settle(clerk: InkerClerk) -> None:
 
 def _pass(clerk: InkerClerk, progress: Progress | None) -> int:
     """All files once, oldest first; records dropped."""
-    scores = clerk.actor_ref.call(InkerClerk.survey)
+    scores = clerk.actor_ref.call(InkerClerk.survey, 1)
     entries = clerk.eligible()
     total = sum(entry.bytes for entry in entries) or 1
     hiding = sum(scores[e.name].hiding * e.bytes for e in entries if e.name in scores) / total

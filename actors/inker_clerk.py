@@ -18,6 +18,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import View
+from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.errors import (
     Busy,
@@ -73,6 +74,8 @@ class InkerClerk(TurnActor):
         monotonic: Callable[[], float],
         *,
         worth: Worth,
+        score_one_in: int,
+        waste: Waste,
         strategies: dict[int, str],
         every_seconds: float | None,
         trims: bool,
@@ -85,6 +88,8 @@ class InkerClerk(TurnActor):
         self.clock_ms = clock_ms
         self.monotonic = monotonic
         self.worth = worth
+        self.score_one_in = score_one_in
+        self.waste = waste
         self.strategies = strategies
         self.every_seconds = every_seconds
         self.trims = trims
@@ -97,6 +102,8 @@ class InkerClerk(TurnActor):
         self._ranks = 0
         self._busy = threading.Lock()
         self._looked = monotonic()
+        self._looks = 0
+        waste.sweep()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -140,7 +147,8 @@ class InkerClerk(TurnActor):
             self.actor_ref.send(InkerClerk.work)
 
     def _worthy_run(self) -> list[JournalEntry]:
-        scores = self.survey()
+        self._looks += 1
+        scores = self.survey(self.score_one_in)
         entries = self.sealed()
         found = best_run(
             [
@@ -205,11 +213,21 @@ class InkerClerk(TurnActor):
 
     def clean_below(self, entry: JournalEntry) -> int:
         """As of this sqn no file older than ``entry`` holds a superseded put."""
-        older = (e.clean_sqn for e in self.sealed() if e.base_sqn < entry.base_sqn)
-        return min(older, default=MAX_SQN)
+        older = {e.name: e.clean_sqn for e in self.sealed() if e.base_sqn < entry.base_sqn}
+        for file in self.inker.actor.view.files:
+            if file.base < entry.base_sqn and file.name not in older:
+                return 0  # one that is not yet sealed
+        return min(older.values(), default=MAX_SQN)
 
-    def survey(self) -> dict[str, Score]:
-        """Scores of the eligible files. In this turn. One job, O(files x samples)."""
+    def survey(self, one_in: int = 1) -> dict[str, Score]:
+        """Scores of the eligible files, anew for those without one and one in ``one_in`` of the
+        others. In this turn. One job, O(files x samples)."""
+        there = {entry.name for entry in self.eligible()}
+        self.scores = {
+            name: score
+            for number, (name, score) in enumerate(self.scores.items(), self._looks)
+            if name in there and number % one_in
+        }
         with self._held() as view:
             result = self._job(
                 "score",
@@ -222,11 +240,11 @@ class InkerClerk(TurnActor):
                         "clean_below": self.clean_below(entry),
                     }
                     for entry in self.eligible()
+                    if entry.name not in self.scores
                 ],
                 samples=SAMPLES,
                 salt=secrets.randbits(64),
             )
-        self.scores = {}
         for row in result["scores"]:
             if "wrong" in row:
                 self._leave_out(row["name"], row["wrong"])
@@ -381,11 +399,12 @@ class InkerClerk(TurnActor):
                 waiting.append((generation, file))
                 continue
             try:
-                file.actor_ref.call(JournalFile.delete)
+                file.actor_ref.call(JournalFile.delete, self.waste.remove)
             except FileNotFoundError:
                 log.warning("%s was already gone", file.path)
             file.actor_ref.stop()
         self.delete_pending = waiting
+        self.waste.sweep()
         return len(waiting)
 
     # ------------------------------------------------------------ closing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
 from mmap import mmap
 from typing import TYPE_CHECKING
@@ -433,12 +433,12 @@ class JournalFile(TurnActor):
         """A newer manifest does without this file: it goes when no snapshot needs it."""
         self.state = after(self.state, "replace", self.name)
 
-    def delete(self) -> None:
-        """The register is clear: unlink the file. Maps that are still read live on."""
+    def delete(self, remove: Callable[[str], None]) -> None:
+        """The register is clear: ``remove`` the file of this path. Maps still read live on."""
         self.state = after(self.state, "delete", self.name)
         self._open_files.dropped(self)
         self.reading = (None, _NONE)  # after the state: who opens it now is told
-        self.disk.unlink(self.path)
+        remove(self.path)
 
     def close(self) -> None:
         """Let go of every descriptor. Idempotent."""

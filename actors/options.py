@@ -36,6 +36,22 @@ class Options:
     compression: Literal["lz4", "none"] = "lz4"
     """What is done to values where it makes them smaller by an eighth: those from 2 KiB up as they
     are put, those from 256 bytes up as the journal is compacted. Any setting reads all values."""
+    compact_every_seconds: float | None = 600.0
+    """How often to look for journal files that are worth compacting, while there are writes; None:
+    only ``compact()`` does. A look is a job of a few milliseconds a file in a worker process of
+    low priority, so often enough that garbage does not pile up costs nothing to speak of."""
+    compact_single_percent: float = 30.0
+    """A journal file of which at most this share is still needed is worth rewriting."""
+    compact_run_percent: float = 70.0
+    """... and so is a run of ``compact_run_length`` files with this mean share; runs between are
+    judged by bounds between."""
+    compact_run_length: int = 8
+    """Files that are rewritten together at most (1 .. 32)."""
+    compact_score_one_in: int = 1
+    """A look samples one in so many of the files that were looked at before (1 .. 100)."""
+    waste_retention_seconds: float = 0.0
+    """How long journal files that compaction replaced are kept in the directory ``waste``; 0: they
+    are removed."""
     worker: bool = True
     """Merge in a worker process; otherwise on a thread of this one."""
 
@@ -59,6 +75,13 @@ class Options:
         _whole("push_bytes", self.push_bytes, 64 << 10, 3 << 30)
         _whole("read_cache_bytes", self.read_cache_bytes, 0, 1 << 40)
         _whole("max_open_files", self.max_open_files, 8, 100_000)
+        _whole("compact_run_length", self.compact_run_length, 1, 32)
+        _whole("compact_score_one_in", self.compact_score_one_in, 1, 100)
+        _number("compact_single_percent", self.compact_single_percent, 0, 100)
+        _number("compact_run_percent", self.compact_run_percent, 0, 100)
+        _number("waste_retention_seconds", self.waste_retention_seconds, 0, 1e9)
+        if self.compact_every_seconds is not None:
+            _number("compact_every_seconds", self.compact_every_seconds, 0.001, 1e9)
         if isinstance(self.sync, bool) or not (
             self.sync in ("none", "always")
             or (isinstance(self.sync, int | float) and 0 < self.sync <= 3600)
@@ -89,3 +112,8 @@ def options(given: dict[str, Any]) -> Options:
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise Misuse(f"{name}={value!r}: allowed is a whole number from {low} to {high}")
+
+
+def _number(name: str, value: object, low: float, high: float) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise Misuse(f"{name}={value!r}: allowed is a number from {low:g} to {high:g}")

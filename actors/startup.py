@@ -31,6 +31,7 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
 from octavo.actors.tags import Tag
 from octavo.actors.view import JournalView, View
+from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key
 from octavo.files.disk import Disk, FileLock
@@ -359,9 +360,20 @@ class _Opening:
             JobRunner(self.disk, in_process=not self.options.worker, niceness=NICENESS),
             self.clock_ms,
             self.monotonic,
-            worth=Worth(),
+            worth=Worth(
+                self.options.compact_single_percent,
+                self.options.compact_run_percent,
+                self.options.compact_run_length,
+            ),
+            score_one_in=self.options.compact_score_one_in,
+            waste=Waste(
+                self.disk,
+                f"{self.path}/waste",
+                self.options.waste_retention_seconds,
+                self.clock_ms,
+            ),
             strategies=dict(identity.tags.strategy_numbers()),
-            every_seconds=None,
+            every_seconds=self.options.compact_every_seconds,
             trims=identity.head_only,
             compresses=self.options.compression == "lz4",
         )

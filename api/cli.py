@@ -19,9 +19,9 @@ from octavo.cli_index import index
 from octavo.cli_output import OutputClosed, complain
 from octavo.cli_read import buckets, get, head, scan
 from octavo.cli_stats import stats, verify
-from octavo.cli_upkeep import destroy, trim
+from octavo.cli_upkeep import compact, destroy, trim
 from octavo.cli_write import delete, load, put
-from octavo.files.errors import Conflict, HistoryCompacted, Misuse, OctavoError, StoreLocked
+from octavo.files.errors import Busy, Conflict, HistoryCompacted, Misuse, OctavoError, StoreLocked
 
 ABSENT = 1
 USAGE = 2
@@ -34,6 +34,7 @@ OUTPUT_CLOSED = 141
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (Conflict, ABSENT),
     (HistoryCompacted, ABSENT),
+    (Busy, ABSENT),
     (Misuse, USAGE),
     (StoreLocked, LOCKED),
 )
@@ -106,6 +107,7 @@ for command in (
     diff,
     stats,
     verify,
+    compact,
     trim,
     destroy,
     demo,

@@ -368,3 +368,93 @@ def test_a_rebuild_of_few_records_among_many_numbers_takes_few_steps(tmp_path: P
     with opened(path, **SMALL_FILES) as store:
         check(store, model)
         assert store.stats()["ledger"]["files"] < 5
+
+
+# ---------------------------------------------------------------- on schedule, waste
+
+
+def work_through(store: octavo.Store) -> None:
+    """Serve what was sent to the clerk, and what it sends itself."""
+    clerk = store._running.inker_clerk.actor
+    for _ in range(50):
+        clerk.enter()
+        clerk.leave()
+
+
+def test_the_schedule_compacts_the_best_run_after_memory_was_saved(tmp_path: Path) -> None:
+    clock = Clock(0.0)
+    with opened(tmp_path / "s", monotonic=clock, compact_every_seconds=100, **SMALL_FILES) as store:
+        model = overwritten(store, random.Random(SEED))
+        flush(store)
+        work_through(store)
+        before = journal_bytes(store)
+        clerk = store._running.inker_clerk.actor
+        assert clerk.dropped == 0, "it was not yet time"
+        clock.now += 101
+        store.put(b"one more", b"1")
+        flush(store)
+        work_through(store)
+        assert clerk.dropped > 0
+        assert journal_bytes(store) < before / 3
+        check(store, model | {b"one more": b"1"})
+
+
+def test_without_a_schedule_nothing_happens_by_itself(tmp_path: Path) -> None:
+    clock = Clock(0.0)
+    with opened(
+        tmp_path / "s", monotonic=clock, compact_every_seconds=None, **SMALL_FILES
+    ) as store:
+        overwritten(store, random.Random(SEED))
+        clock.now += 1e9
+        store.put(b"one more", b"1")
+        flush(store)
+        work_through(store)
+        assert store._running.inker_clerk.actor.dropped == 0
+
+
+def test_only_one_in_so_many_files_is_scored_anew(tmp_path: Path) -> None:
+    options = {**SMALL_FILES, "compact_score_one_in": 4, "compact_every_seconds": None}
+    with opened(tmp_path / "s", **options) as store:
+        overwritten(store, random.Random(SEED))
+        flush(store)
+        clerk = store._running.inker_clerk.actor
+        asked: list[int] = []
+        job = clerk._job
+
+        def counted(name: str, view: object, **arguments: object) -> object:
+            asked.append(len(arguments["files"]))  # type: ignore[arg-type]
+            return job(name, view, **arguments)
+
+        clerk._job = counted
+        files = len(clerk.eligible())
+        for _ in range(5):
+            clerk._looks += 1
+            clerk.actor_ref.call(type(clerk).survey, clerk.score_one_in)
+        assert asked[0] == files
+        assert all(files // 4 <= each <= files // 4 + 1 for each in asked[1:])
+
+
+def test_replaced_files_are_kept_as_waste_for_a_while(tmp_path: Path) -> None:
+    clock = Clock(1_000_000.0)
+    waste = tmp_path / "s" / "waste"
+    options = {**SMALL_FILES, "clock_ms": lambda: int(clock.now), "waste_retention_seconds": 60}
+    with opened(tmp_path / "s", **options) as store:
+        model = overwritten(store, random.Random(SEED))
+        flush(store)
+        replaced = {entry.name for entry in store._inker.manifest.entries}
+        store.compact()
+        kept = {path.name.partition("-")[2] for path in waste.iterdir()}
+        assert kept >= replaced
+        (waste / "mine.txt").write_text("not ours")
+        clock.now += 59_999
+        store.compact()
+        assert {path.name.partition("-")[2] for path in waste.iterdir()} >= replaced
+        clock.now += 1
+        store.compact()
+        left = {path.name.partition("-")[2] for path in waste.iterdir()}
+        assert not left & replaced
+        check(store, model)
+        clock.now += 1_000_000
+    with opened(tmp_path / "s", **options) as store:
+        assert [path.name for path in waste.iterdir()] == ["mine.txt"]
+        check(store, model)
