@@ -257,3 +257,14 @@ def test_a_bucket_without_keys_is_not_listed(store: Path) -> None:
     octavo("put", store, "key", "value", "-b", "docs")
     octavo("del", store, "key", "-b", "docs")
     assert output("buckets", store) == b""
+
+
+def test_compact_tells_what_it_did(store: Path) -> None:
+    with library.open(store) as opened:
+        for number in range(3000):
+            opened.put(b"k%d" % (number % 10), b"v" * 500)
+    figures = document("compact", store, "--json")
+    assert figures["records_dropped"] == 2990
+    assert figures["bytes_after"] < figures["bytes_before"] / 50
+    assert figures["skipped"] == []
+    assert b"0 records dropped" in output("compact", store)
