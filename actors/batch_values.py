@@ -6,19 +6,18 @@ from itertools import pairwise
 from mmap import mmap
 
 import numpy as np
-import numpy.typing as npt
 
 from octavo.actors.batches import Batch, buckets_of, strings_of
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import Reader
 from octavo.files import ledger_key
 from octavo.files.byte_strings import Ints, as_list, gather, lengths_of
-from octavo.files.journal_values import values_of
+from octavo.files.journal_values import Offsets, values_of
 from octavo.files.lifecycle import State
 from octavo.files.rows import ByteColumn
 
 Value = bytes | memoryview
-Open = tuple[mmap | bytes, npt.NDArray[np.uint32]]
+Open = tuple[mmap | bytes, Offsets]
 
 
 class OpenJournal:
@@ -40,8 +39,7 @@ class OpenJournal:
             growing = self._growing[file] = file.map_now(), offsets
         if growing is not None:
             return growing
-        mapped, known = file.ensure_open()
-        return mapped, np.asarray(known, dtype=np.uint32)
+        return file.ensure_open()
 
 
 class BatchValues:

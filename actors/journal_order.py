@@ -21,7 +21,7 @@ from octavo.actors.view import Head
 from octavo.files import ledger_key
 from octavo.files.byte_strings import Ints
 from octavo.files.errors import Corruption
-from octavo.files.journal_values import puts_of
+from octavo.files.journal_values import Offsets, puts_of, spans
 from octavo.files.record import PUT
 
 _PAGE_BITS = 16
@@ -106,10 +106,8 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
                     yield header.bucket, header.key, head
 
 
-def _cut(offsets: npt.NDArray[np.uint32], relative: Ints) -> int:
+def _cut(offsets: Offsets, relative: Ints) -> int:
     """How many of the records, one at least, make up a stretch that is not too long."""
-    if not 0 <= int(relative[0]) < len(offsets) - 1:
-        return 1
-    last = np.minimum(relative + 1, len(offsets) - 1)
-    lengths = np.cumsum(offsets[last].astype(np.int64) - offsets[last - 1])
+    starts, limits = spans(offsets, relative)
+    lengths = np.cumsum(limits - starts)
     return max(int(np.searchsorted(lengths, _STRETCH_BYTES, side="right")), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from mmap import mmap
 from typing import NamedTuple
 
@@ -13,8 +14,11 @@ from octavo.files import record
 from octavo.files.byte_strings import Bytes, Ints, gather, windows
 from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.rows import ByteColumn
+from octavo.files.sparse_offsets import SparseOffsets
 
 Mask = npt.NDArray[np.bool_]
+Offsets = npt.NDArray[np.uint32] | Sequence[int]
+"""The table of a file's records, of either kind; what is no array is seen as one, not copied."""
 
 _OPTIONAL = (
     (record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4), (record.BATCH, 8),
@@ -38,9 +42,36 @@ class Frames(NamedTuple):
     """Bytes of the value before compression; -1 where it is stored as it is."""
 
 
+def spans(offsets: Offsets, relative: Ints) -> tuple[Ints, Ints]:
+    """Where the records of some relative numbers begin and end at the latest; 0 and 0 where
+    there is no such number."""
+    starts = np.zeros(len(relative), dtype=np.int64)
+    limits = np.zeros(len(relative), dtype=np.int64)
+    if isinstance(offsets, SparseOffsets):
+        numbers, table = np.asarray(offsets.numbers), np.asarray(offsets.starts)
+        at = np.searchsorted(numbers, relative)
+        there = np.flatnonzero(at < len(numbers))
+        there = there[numbers[at[there]] == relative[there]]
+        places = at[there]
+    else:
+        table = np.asarray(offsets, dtype=np.uint32)
+        there = np.flatnonzero((relative >= 0) & (relative < len(table) - 1))
+        places = relative[there]
+    starts[there] = table[places]
+    limits[there] = table[places + 1]
+    return starts, limits
+
+
+def _whole(raw: Bytes, offsets: Offsets, relative: Ints) -> tuple[Ints, Ints, Ints]:
+    """(which records may be whole, where they begin, where they end at the latest)."""
+    starts, limits = spans(offsets, relative)
+    inside = np.flatnonzero((limits - starts >= _AT_LEAST) & (limits <= len(raw)))
+    return inside, starts[inside], limits[inside]
+
+
 def values_of(
     mapped: mmap | bytes,
-    offsets: npt.NDArray[np.uint32],
+    offsets: Offsets,
     relative: Ints,
     seed: int,
     tag: int,
@@ -54,14 +85,10 @@ def values_of(
     which they keep alive. Some 0.6 us a record, and what its bytes take to hash.
     """
     out: list[bytes | memoryview | None] = [None] * len(relative)
-    if not len(mapped) or len(offsets) < 2:
+    if not len(mapped):
         return out
     raw = np.frombuffer(mapped, dtype=np.uint8)
-    inside = np.flatnonzero((relative >= 0) & (relative < len(offsets) - 1))
-    starts = offsets[relative[inside]].astype(np.int64)
-    limits = offsets[relative[inside] + 1].astype(np.int64)
-    whole = (limits - starts >= _AT_LEAST) & (limits <= len(raw))
-    inside, starts, limits = inside[whole], starts[whole], limits[whole]
+    inside, starts, limits = _whole(raw, offsets, relative)
     good, frames = _framed(raw, starts, limits, tag)
     same = _of_these_keys(raw, frames, bucket, keys, inside)
     rows = np.flatnonzero(good & same)
@@ -93,7 +120,7 @@ def values_of(
 
 def puts_of(
     mapped: mmap | bytes,
-    offsets: npt.NDArray[np.uint32],
+    offsets: Offsets,
     relative: Ints,
     seed: int,
 ) -> list[tuple[bytes, bytes, bytes] | None]:
@@ -103,14 +130,10 @@ def puts_of(
     a copy.
     """
     out: list[tuple[bytes, bytes, bytes] | None] = [None] * len(relative)
-    if not len(mapped) or len(offsets) < 2:
+    if not len(mapped):
         return out
     raw = np.frombuffer(mapped, dtype=np.uint8)
-    inside = np.flatnonzero((relative >= 0) & (relative < len(offsets) - 1))
-    starts = offsets[relative[inside]].astype(np.int64)
-    limits = offsets[relative[inside] + 1].astype(np.int64)
-    whole = (limits - starts >= _AT_LEAST) & (limits <= len(raw))
-    inside, starts, limits = inside[whole], starts[whole], limits[whole]
+    inside, starts, limits = _whole(raw, offsets, relative)
     good, frames = _framed(raw, starts, limits, None)
     rows = np.flatnonzero(good)
     starts, keys_at, head_ends = frames.starts[rows], frames.keys_at[rows], frames.head_ends[rows]

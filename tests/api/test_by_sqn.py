@@ -111,6 +111,22 @@ def test_objects_of_another_type_have_their_own_fold(tmp_path: Path) -> None:
             assert (name, key, head.metadata) == (b"x", b"p", b"pe")
 
 
+def test_a_compacted_journal_gives_the_same(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        rng = random.Random(SEED)
+        for _ in range(5):
+            churn(store, rng, 600)
+            flush(store)
+            store.compact()
+            with store.snapshot() as snap:
+                expected = sorted(row for name in NAMES for row in by_key(snap, name))
+                assert [tuple(item) for item in snap.items_by_sqn()] == expected
+                sqns = [head.sqn for _, _, head in snap.heads_by_sqn()]
+                assert sqns == [row[0] for row in expected]
+                stream = snap.to_arrow(["sqn", "bucket", "key", "value"]).read_all().to_pylist()
+                assert sorted(tuple(row.values()) for row in stream) == expected
+
+
 @pytest.mark.parametrize("since", [-1, True, "1", None])
 def test_a_start_that_is_no_sqn_is_refused(tmp_path: Path, since: int) -> None:
     with opened(tmp_path / "s") as store, store.snapshot() as snap:

@@ -11,7 +11,8 @@ from ledger_rows import column
 from whole_store import SEED
 
 from octavo.files import record
-from octavo.files.journal_values import values_of
+from octavo.files.journal_values import spans, values_of
+from octavo.files.sparse_offsets import SparseOffsets
 
 FILE_SEED = 0x1234_5678_9ABC
 TAG = 0x6F
@@ -118,3 +119,17 @@ def test_a_file_that_is_cut_gives_what_is_whole(rng: random.Random) -> None:
         found = read(image[:length], offsets, keys)
         whole = sum(end <= length for end in offsets[1:])
         assert found == values[:whole] + [None] * (12 - whole)
+
+
+def test_a_sparse_table_gives_what_a_plain_one_gives(rng: random.Random) -> None:
+    numbers = sorted(rng.sample(range(1000), 100))
+    starts = np.cumsum([5, *(rng.randrange(1, 90) for _ in numbers)]).astype(np.uint32)
+    sparse = SparseOffsets(memoryview(np.array(numbers, dtype=np.uint32)), memoryview(starts), 1000)
+    plain = np.array([sparse[at] for at in range(1001)], dtype=np.uint32)
+    wanted = np.array([*range(-2, 1003), 1 << 33], dtype=np.int64)
+    for at, (start, limit) in enumerate(zip(*spans(sparse, wanted), strict=True)):
+        there = int(wanted[at]) in numbers
+        assert (start, limit) == (spans(plain, wanted)[0][at], spans(plain, wanted)[1][at]) or (
+            not there and start == limit == 0
+        )
+        assert there == (limit > start)
