@@ -14,7 +14,8 @@ import click
 from octavo import __version__
 from octavo.cli_compare import diff
 from octavo.cli_demo import demo
-from octavo.cli_history import changes, dump, snapshot
+from octavo.cli_dump import dump
+from octavo.cli_history import changes, snapshot
 from octavo.cli_index import index
 from octavo.cli_output import OutputClosed, complain
 from octavo.cli_read import buckets, get, head, scan

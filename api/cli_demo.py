@@ -17,7 +17,17 @@ import click
 from octavo import __version__
 from octavo.cli_options import json_option
 from octavo.cli_output import Output, count
-from octavo.cli_source import FORMATS, Csv, Directory, Entry, Jsonl, Rejected, Source, format_of
+from octavo.cli_source import (
+    TEXT_FORMATS,
+    Csv,
+    Directory,
+    Entry,
+    Jsonl,
+    Rejected,
+    Source,
+    format_of,
+    unpacked,
+)
 from octavo.demo_tour import Tour
 from octavo.files.errors import Misuse
 
@@ -32,7 +42,7 @@ _NAME_COLUMNS = 11
     help="Make the store here and keep it; must be new or empty. Else it is removed at the end.",
 )  # fmt: skip
 @click.option(
-    "--format", "kind", type=click.Choice(FORMATS),
+    "--format", "kind", type=click.Choice(TEXT_FORMATS),
     help="What SOURCE is; without it, told by its name.",
 )  # fmt: skip
 @click.option("--key-field", metavar="NAME", help="CSV column or JSON field that is the key.")
@@ -134,7 +144,7 @@ def _source(
         )
         return
     kind = kind or format_of(path)
-    if kind is None:
+    if kind not in TEXT_FORMATS:
         raise click.UsageError(f"cannot tell what {path!r} is; say it with --format")
     if kind == "directory":
         if not os.path.isdir(path):
@@ -143,8 +153,9 @@ def _source(
         return
     if kind == "jsonl" and value_field is not None and key_field is None:
         raise click.UsageError("--value-field needs --key-field")
-    with Path(path).open("rb") as stream:
-        length = os.fstat(stream.fileno()).st_size
+    with Path(path).open("rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        stream = unpacked(path, file)
         if kind == "csv":
             between = "\t" if path.lower().endswith(".tsv") else ","
             lines: Source = Csv(

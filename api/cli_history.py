@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from xxhash import xxh3_128
 
 from octavo.cli_notation import put_field, to_text
 from octavo.cli_options import (
-    STDIN,
     hex_key_option,
     json_option,
     notation_options,
@@ -27,78 +25,16 @@ from octavo.cli_output import (
     complain,
     count,
     moment,
-    plural,
     progress,
     size,
-    whole_file,
 )
 from octavo.cli_read import printed
-from octavo.files.errors import Misuse
 
 if TYPE_CHECKING:
     from octavo.snapshot import Snapshot, SnapshotBucket
 
 _LEASE_SECONDS = 3600.0
 _RENEW_EVERY = 4096
-
-
-# ---------------------------------------------------------------- dump
-
-
-@click.command()
-@path_argument
-@click.option("--output", "-o", default="-", metavar="FILE", help="Appears only when it is whole.")
-@click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
-def dump(path: str, output: str, bucket: str | None) -> None:
-    """Write all live keys as JSON lines.
-
-    `load` reads them back to the same state.
-
-    \b
-    {"bucket": "docs", "key": "a.txt", "value": "...", "metadata": "...",
-     "expires_at": 1767225600000, "sqn": 7, "written_at": 1767139200000}
-
-    Bytes that are not UTF-8 stand as base64 in key64, value64, bucket64 and metadata64. Parts
-    that are empty are left out. It is the state of one moment, in byte order of bucket and key.
-    """
-    wanted = None if bucket is None else [to_bytes("--bucket", bucket)]
-    target = nullcontext(None) if output == STDIN else whole_file(output)
-    done = 0
-    with (
-        open_store(path) as store,
-        store.snapshot(_LEASE_SECONDS) as snap,
-        target as stream,
-        Output(stream) as out,
-        progress("dumping", None) as advance,
-    ):
-        for name in snap.buckets() if wanted is None else wanted:
-            for line in _lines(snap, name):
-                out.json(line)
-                done += 1
-                if done % _RENEW_EVERY == 0:
-                    snap.renew()
-                    advance(done)
-    if output != STDIN:
-        complain(f"{plural(done, 'key')} in {output}")
-
-
-def _lines(snap: Snapshot, name: bytes) -> Iterator[dict[str, Any]]:
-    source = snap.bucket(name)
-    for (key, value), (same, head) in zip(source.items(), source.heads(), strict=True):
-        if key != same:
-            raise Misuse(f"keys {key!r:.80} and {same!r:.80} do not agree")
-        document: dict[str, Any] = {}
-        if name:
-            put_field(document, "bucket", name)
-        put_field(document, "key", key)
-        put_field(document, "value", value)
-        if head.metadata:
-            put_field(document, "metadata", head.metadata)
-        if head.expires_at is not None:
-            document["expires_at"] = head.expires_at
-        document["sqn"] = head.sqn
-        document["written_at"] = head.written_at
-        yield document
 
 
 # ---------------------------------------------------------------- changes

@@ -65,7 +65,8 @@ class Loading:
                     advance(source.done_bytes, source.total_bytes)
             self._flush()
         finally:
-            self.skipped = source.skipped
+            for what, number in source.skipped.items():
+                self.skipped[what] = self.skipped.get(what, 0) + number
 
     def _reject(self, rejected: Rejected) -> None:
         if self._stop:
@@ -84,12 +85,16 @@ class Loading:
         key = to_key(entry.key, bucket)
         if self._note is not None:
             self._note(key, entry.value)
-        if entry.metadata or entry.expires_at is not None:
+        if entry.metadata or entry.expires_at is not None or entry.index:
             to_metadata(entry.metadata)
             to_expiry(None, entry.expires_at, 0)
             self._flush()
             self.last_sqn = self._store.bucket(bucket).put(
-                key, entry.value, metadata=entry.metadata, expires_at=entry.expires_at
+                key,
+                entry.value,
+                metadata=entry.metadata,
+                expires_at=entry.expires_at,
+                index=entry.index,
             )
             self._done(1, len(key) + len(entry.value))
             return

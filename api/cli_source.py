@@ -8,21 +8,29 @@ what cannot; it is for the caller to stop or to go on.
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 from octavo.arguments import MAX_VALUE_BYTES
-from octavo.cli_notation import take_field
+from octavo.cli_notation import from_text, take_field
+from octavo.cli_rows import FIELDS, Entries, entries_of_json, entries_of_text
 from octavo.files.errors import Misuse
 
-FORMATS = ("directory", "csv", "jsonl")
-_BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+TEXT_FORMATS = ("directory", "csv", "jsonl")
+FORMATS = (*TEXT_FORMATS, "parquet")
+_BY_SUFFIX = {
+    ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
+}  # fmt: skip
+_BLOCK_BYTES = 1 << 20
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -36,6 +44,7 @@ class Entry:
     bucket: bytes = b""
     metadata: bytes = b""
     expires_at: int | None = None
+    index: Entries | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,26 @@ def format_of(path: str) -> str | None:
     """One of FORMATS by what ``path`` is or how its name ends; None: cannot be told."""
     if os.path.isdir(path):
         return "directory"
-    return _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
+    return _BY_SUFFIX.get(os.path.splitext(unpacked_name(path))[1])
+
+
+def unpacked_name(path: str) -> str:
+    """The name in lower case, without .gz or .zst."""
+    base, suffix = os.path.splitext(path.lower())
+    return base if suffix in (".gz", ".zst") else path.lower()
+
+
+def unpacked(path: str, stream: BinaryIO) -> BinaryIO:
+    """What the file holds: decompressed where its name ends in .gz or .zst. Raises Misuse where
+    that needs pyarrow."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix == ".gz":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream, mode="rb"))
+    if suffix == ".zst":
+        from octavo.files.arrow import pyarrow
+
+        return cast(BinaryIO, _Blocks(pyarrow().CompressedInputStream(stream, "zstd").read))
+    return stream
 
 
 # ---------------------------------------------------------------- a directory
@@ -177,9 +205,12 @@ class _Lines:
     def __iter__(self) -> Iterator[Entry | Rejected]:
         raise NotImplementedError  # pragma: no cover - both kinds define it
 
+    file: BinaryIO | None = None
+    """Where it is told how much has been read; ``stream`` itself where that is not compressed."""
+
     def _numbered(self) -> Iterator[tuple[int, bytes]]:
-        for number, line in enumerate(self.stream, 1):
-            self.done_bytes += len(line)
+        for number, line in enumerate(_lines_of(self.name, self.stream), 1):
+            self.done_bytes = self.done_bytes + len(line) if self.file is None else self.file.tell()
             yield number, line
 
     def _at(self, number: int) -> str:
@@ -229,6 +260,7 @@ class Jsonl(_Lines):
             take_field(document, "bucket") or b"",
             take_field(document, "metadata") or b"",
             expires_at,
+            entries_of_json(document.get("index")),
         )
 
     def _of_fields(self, where: str, document: dict[str, Any], line: bytes) -> Entry:
@@ -245,7 +277,8 @@ class Csv(_Lines):
     """A header row, then a value a row.
 
     The column ``key_field`` (default: the first one) is the key; the value is the column
-    ``value_field``, or the whole row as a JSON object where there is none.
+    ``value_field``, or the whole row as a JSON object where there is none. Without either, a
+    header as ``octavo dump`` writes it says that the rows are, too.
     """
 
     key_field: str | None = None
@@ -256,7 +289,7 @@ class Csv(_Lines):
         csv.field_size_limit(min(sys.maxsize, (1 << 63) - 1))
         rows = csv.reader(self._text(), delimiter=self.delimiter, strict=True)
         header: list[str] | None = None
-        make: Callable[[list[str]], tuple[str, str]] | None = None
+        make: Callable[[str, list[str]], Entry] | None = None
         while True:
             where = self._at(rows.line_num + 1)
             try:
@@ -271,8 +304,7 @@ class Csv(_Lines):
                     continue
                 if len(row) != len(header):
                     raise Misuse(f"{len(row)} columns; the header has {len(header)}")
-                key, value = make(row)
-                yield Entry(where, key.encode(), value.encode())
+                yield make(where, row)
             except (Misuse, csv.Error) as wrong:
                 yield Rejected(where, _why(wrong))
                 if make is None:
@@ -285,21 +317,64 @@ class Csv(_Lines):
         for number, line in self._numbered():
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
 
-    def _columns(self, header: list[str]) -> Callable[[list[str]], tuple[str, str]]:
-        """What takes (key, value) from a row. Raises Misuse for a header that cannot be used."""
+    def _columns(self, header: list[str]) -> Callable[[str, list[str]], Entry]:
+        """What makes an entry of a row. Raises Misuse for a header that cannot be used."""
         if len(set(header)) != len(header):
             raise Misuse(f"two columns have one name: {header!r:.200}")
         for name in (self.key_field, self.value_field):
             if name is not None and name not in header:
                 raise Misuse(f"there is no column {name!r}; there are {', '.join(header):.200}")
+        if self.key_field is self.value_field is None and tuple(header) == FIELDS:
+            return _of_dumped_row
         key_at = 0 if self.key_field is None else header.index(self.key_field)
         if self.value_field is not None:
             value_at = header.index(self.value_field)
-            return lambda row: (row[key_at], row[value_at])
-        return lambda row: (
-            row[key_at],
-            json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False),
+            return lambda where, row: Entry(where, row[key_at].encode(), row[value_at].encode())
+        return lambda where, row: Entry(
+            where,
+            row[key_at].encode(),
+            json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False).encode(),
         )
+
+
+def _of_dumped_row(where: str, row: list[str]) -> Entry:
+    """An entry of a row as ``octavo dump`` writes it: the columns of FIELDS."""
+    bucket, key, value, metadata = (from_text(cell.encode()) for cell in row[:4])
+    if row[4] and not (row[4].isascii() and row[4].isdigit()):
+        raise Misuse(f"'expires_at' is {row[4]!r:.60}: allowed are ms since 1970 UTC")
+    expires_at = int(row[4]) if row[4] else None
+    return Entry(where, key, value, bucket, metadata, expires_at, entries_of_text(row[5]))
+
+
+def _lines_of(name: str, stream: BinaryIO) -> Iterator[bytes]:
+    """Lines with their ends. Raises Misuse where they cannot be decompressed."""
+    number = 0
+    try:
+        # What decompresses may not know lines.
+        for line in stream if isinstance(stream, io.BufferedIOBase) else _split(stream):
+            number += 1
+            yield line
+    except (EOFError, zlib.error, ValueError, OSError) as wrong:
+        if isinstance(wrong, OSError) and wrong.errno is not None:
+            raise
+        raise Misuse(f"{name}, behind line {number}: cannot be decompressed: {wrong}") from None
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """What can be read, but does not know lines."""
+
+    read: Callable[[int], bytes]
+
+
+def _split(stream: BinaryIO) -> Iterator[bytes]:
+    rest = b""
+    while block := stream.read(_BLOCK_BYTES):
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+    if rest:
+        yield rest
 
 
 def _object(line: bytes) -> dict[str, Any]:

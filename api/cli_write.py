@@ -26,7 +26,17 @@ from octavo.cli_options import (
     to_bytes,
 )
 from octavo.cli_output import Output, complain, count, progress
-from octavo.cli_source import FORMATS, Csv, Directory, Jsonl, Source, format_of
+from octavo.cli_parquet import Parquet
+from octavo.cli_source import (
+    FORMATS,
+    Csv,
+    Directory,
+    Jsonl,
+    Source,
+    format_of,
+    unpacked,
+    unpacked_name,
+)
 
 
 @click.command()
@@ -148,7 +158,7 @@ def delete(
 
 @click.command()
 @path_argument
-@click.argument("source", type=click.Path(path_type=str))
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=str))
 @click.option("--bucket", "-b", metavar="NAME", help="Bucket that everything goes to.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS),
@@ -168,7 +178,7 @@ def delete(
 def load(
     ctx: click.Context,
     path: str,
-    source: str,
+    sources: tuple[str, ...],
     bucket: str | None,
     kind: str | None,
     key_field: str | None,
@@ -179,9 +189,9 @@ def load(
     skip_bad: bool,
     as_json: bool,
 ) -> None:
-    """Load a directory, CSV or JSONL.
+    """Load directories, CSV, JSONL or Parquet.
 
-    Writes what SOURCE holds into the store, and makes the store if PATH holds none.
+    Writes what SOURCES hold into the store, and makes the store if PATH holds none.
 
     \b
     A directory: every file below it is a value, its relative path, with `/`,
@@ -189,13 +199,44 @@ def load(
       are reported, the rest is loaded, and the command ends with 1.
     CSV (UTF-8, with a header): the first column, or --key-field, is the key,
       the row as a JSON object, or --value-field, is the value.
-    JSONL: as `dump` writes it, all of it: buckets, metadata, expiry. Or any
-      objects, with --key-field and perhaps --value-field.
+    JSONL, Parquet: any, with --key-field and perhaps --value-field.
+    All three as `dump` writes them: buckets, metadata, expiry, index entries.
 
-    SOURCE `-` is standard input, with --format. A later value of a key replaces an earlier one.
-    Not atomic: what was loaded before an error stays. Durable when the command ends.
+    Files may be compressed: their names end in .gz or .zst then. A SOURCE of `-` is standard
+    input, with --format. A later value of a key replaces an earlier one. Not atomic: what was
+    loaded before an error stays. Durable when the command ends.
     """
-    kind = kind or (None if source == STDIN else format_of(source))
+    if sources.count(STDIN) > 1:
+        raise click.UsageError("standard input can be read once")
+    kinds = [_kind_of(source, kind) for source in sources]
+    if "directory" in kinds:
+        _refuse_for_directory(key_field, value_field, delimiter)
+    if exclude and set(kinds) != {"directory"}:
+        raise click.UsageError("--exclude is for a directory")
+    whole = None if bucket is None else to_bytes("--bucket", bucket)
+    stop = not skip_bad and "directory" not in kinds
+    with ExitStack() as stack:
+        found: list[Source] = [
+            Directory(source, exclude, path)
+            if kind == "directory"
+            else _file(stack, kind, source, key_field, value_field, delimiter)
+            for source, kind in zip(sources, kinds, strict=True)
+        ]
+        store = stack.enter_context(open_store(path, create=True))
+        result = Loading(store, whole, batch, stop=stop)
+        for one, source in zip(found, sources, strict=True):
+            what = "loading" if len(found) == 1 else f"loading {source}"
+            with progress(what, one.total_bytes, of_bytes=True) as advance:
+                result.run(one, advance)
+    result.ended()
+    result.report(as_json)
+    if result.rejected:
+        ctx.exit(1)
+
+
+def _kind_of(source: str, given: str | None) -> str:
+    """What a source is, checked as far as that goes without reading it."""
+    kind = given or (None if source == STDIN else format_of(source))
     if kind is None:
         raise click.UsageError(f"cannot tell what {source!r} is; say it with --format")
     if source != STDIN and not os.path.exists(source):
@@ -203,23 +244,11 @@ def load(
     if kind == "directory":
         if source == STDIN or not os.path.isdir(source):
             raise click.UsageError(f"SOURCE {source!r} is no directory")
-        _refuse_for_directory(key_field, value_field, delimiter)
-        found: Source = Directory(source, exclude, path)
-        result = _loaded(path, found, bucket, batch, stop=False)
-    else:
-        if exclude:
-            raise click.UsageError("--exclude is for a directory")
-        if os.path.isdir(source):
-            raise click.UsageError(f"SOURCE {source!r} is a directory")
-        with ExitStack() as stack:
-            stream: BinaryIO = sys.stdin.buffer
-            if source != STDIN:
-                stream = stack.enter_context(Path(source).open("rb"))
-            found = _lines(kind, source, stream, key_field, value_field, delimiter)
-            result = _loaded(path, found, bucket, batch, stop=not skip_bad)
-    result.report(as_json)
-    if result.rejected:
-        ctx.exit(1)
+    elif os.path.isdir(source):
+        raise click.UsageError(f"SOURCE {source!r} is a directory")
+    if kind == "parquet" and source == STDIN:
+        raise click.UsageError("Parquet is read from a file, not from standard input")
+    return kind
 
 
 def _refuse_for_directory(*options: str | None) -> None:
@@ -227,37 +256,33 @@ def _refuse_for_directory(*options: str | None) -> None:
         raise click.UsageError("--key-field, --value-field and --delimiter are for CSV and JSONL")
 
 
-def _lines(
+def _file(
+    stack: ExitStack,
     kind: str,
     source: str,
-    stream: BinaryIO,
     key_field: str | None,
     value_field: str | None,
     delimiter: str | None,
 ) -> Source:
+    """A file, opened, or standard input, as a source."""
     name = "standard input" if source == STDIN else source
+    if value_field is not None and key_field is None and kind != "csv":
+        raise click.UsageError("--value-field needs --key-field")
+    if delimiter is not None and kind != "csv":
+        raise click.UsageError("--delimiter is for CSV")
+    stream: BinaryIO = sys.stdin.buffer
     total = None
     if source != STDIN:
+        stream = stack.enter_context(open(source, "rb"))  # noqa: SIM115 - the stack closes it
         total = os.path.getsize(source) or None
-    if kind == "csv":
-        between = delimiter or ("\t" if source.lower().endswith(".tsv") else ",")
-        if len(between) != 1:
-            raise click.UsageError(f"--delimiter {between!r}: allowed is one character")
-        return Csv(
-            name, stream, total, key_field=key_field, value_field=value_field, delimiter=between
-        )
-    if delimiter is not None:
-        raise click.UsageError("--delimiter is for CSV")
-    if value_field is not None and key_field is None:
-        raise click.UsageError("--value-field needs --key-field")
-    return Jsonl(name, stream, total, key_field=key_field, value_field=value_field)
-
-
-def _loaded(path: str, source: Source, bucket: str | None, batch: int, *, stop: bool) -> Loading:
-    whole = None if bucket is None else to_bytes("--bucket", bucket)
-    with open_store(path, create=True) as store:
-        loading = Loading(store, whole, batch, stop=stop)
-        with progress("loading", source.total_bytes, of_bytes=True) as advance:
-            loading.run(source, advance)
-    loading.ended()
-    return loading
+        if unpacked_name(source) != source.lower() and kind != "parquet":
+            stream = unpacked(source, stream)
+            total = None  # how much there is in it is not known
+    if kind == "parquet":
+        return Parquet(name, stream, total, key_field=key_field, value_field=value_field)
+    if kind == "jsonl":
+        return Jsonl(name, stream, total, key_field=key_field, value_field=value_field)
+    between = delimiter or ("\t" if unpacked_name(source).endswith(".tsv") else ",")
+    if len(between) != 1:
+        raise click.UsageError(f"--delimiter {between!r}: allowed is one character")
+    return Csv(name, stream, total, key_field=key_field, value_field=value_field, delimiter=between)

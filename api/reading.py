@@ -127,6 +127,14 @@ class Reading:
         found = self._index_of(self._whole(key))
         return None if found is None else terms_by_field(unpacked(found))
 
+    def has_index(self) -> bool:
+        """Whether any key of the bucket may have index entries. No value is read."""
+        reader = self._reader()
+        bound = bounds(ledger_key.prefix(ledger_key.INDEX, self._name), None, None, None, False)
+        found = next(reader.windows(bound), None) is not None
+        reader.close()
+        return found
+
     def get_many(self, keys: Iterable[Key]) -> list[Any]:
         """The values of ``keys``, in their order, None for an absent one. Each is as of the
         moment it is read; take a snapshot for one moment."""

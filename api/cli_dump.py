@@ -1,0 +1,299 @@
+"""The command that writes a store to a file for others: dump."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import click
+
+from octavo.cli_notation import put_field, to_text
+from octavo.cli_options import (
+    STDIN,
+    bound,
+    hex_key_option,
+    open_store,
+    path_argument,
+    to_bytes,
+)
+from octavo.cli_output import Output, complain, plural, progress, whole_file
+from octavo.cli_rows import Row, entries_to_json, to_fields
+from octavo.files.errors import Misuse
+
+if TYPE_CHECKING:
+    from octavo.snapshot import Snapshot, SnapshotBucket
+
+FORMATS = ("jsonl", "csv", "parquet")
+_BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_LEASE_SECONDS = 3600.0
+_TOLD_ROWS = 4096
+_Bounds = tuple[bytes | None, bytes | None, bytes | None]
+"""Start, end and prefix."""
+
+
+@click.command()
+@path_argument
+@click.option("--output", "-o", default="-", metavar="FILE", help="Appears only when it is whole.")
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS),
+    help="Of FILE; without it, told by its name, else jsonl.",
+)  # fmt: skip
+@click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
+@click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
+@click.option("--start", metavar="KEY", help="First key, inclusive.")
+@click.option("--end", metavar="KEY", help="Last key, exclusive.")
+@click.option("--columns", metavar="NAMES", help="Only these, comma-separated; size is one more.")
+@hex_key_option
+def dump(
+    path: str,
+    output: str,
+    kind: str | None,
+    bucket: str | None,
+    prefix: str | None,
+    start: str | None,
+    end: str | None,
+    columns: str | None,
+    hex_key: bool,
+) -> None:
+    """Write all live keys as JSON lines, CSV or Parquet.
+
+    `load` reads them back to the same state: buckets, values, metadata, expiry, index entries.
+
+    \b
+    {"bucket": "docs", "key": "a.txt", "value": "...", "metadata": "...",
+     "expires_at": 1767225600000, "sqn": 7, "written_at": 1767139200000}
+
+    JSON lines: bytes that are not UTF-8 stand as base64 in key64, value64, bucket64 and
+    metadata64; parts that are empty are left out. CSV: bytes are text on one line, \\xHH for what
+    cannot be printed and \\\\ for a backslash. Parquet: binary columns; needs pyarrow. FILE may
+    end in .gz or .zst, but for Parquet, which is compressed by itself.
+
+    It is the state of one moment, in byte order of bucket and key.
+    """
+    wanted = None if bucket is None else [to_bytes("--bucket", bucket)]
+    names = to_fields(columns)
+    kind = kind or _format_of(output) or "jsonl"
+    bounds = (
+        bound("--start", start, hexadecimal=hex_key),
+        bound("--end", end, hexadecimal=hex_key),
+        bound("--prefix", prefix, hexadecimal=hex_key),
+    )
+    packed = os.path.splitext(output)[1].lower()
+    if kind == "parquet" and output == STDIN:
+        raise click.UsageError("Parquet goes to a file: give --output")
+    if kind == "parquet" and packed in (".gz", ".zst"):
+        raise click.UsageError("Parquet is compressed by itself: name FILE without .gz or .zst")
+    done = 0
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(path))
+        snap = stack.enter_context(store.snapshot(_LEASE_SECONDS))
+        if output == STDIN:
+            out = stack.enter_context(Output())
+        else:
+            stream = stack.enter_context(whole_file(output))
+            out = stack.enter_context(Output(stack.enter_context(_compressed(stream, packed))))
+        advance = stack.enter_context(progress("dumping", None))
+        writer = stack.enter_context(_WRITERS[kind](out, names))
+        for name in snap.buckets() if wanted is None else wanted:
+            for number in writer.write(snap.bucket(name), bounds):
+                done += number
+                snap.renew()
+                advance(done)
+        _tell_of_other_types(snap)
+    if output != STDIN:
+        complain(f"{plural(done, 'key')} in {output}")
+
+
+def _tell_of_other_types(snap: Snapshot) -> None:
+    for name in snap._identity.tags.numbers:
+        if name != "standard" and next(snap.buckets(tag=name), None) is not None:
+            complain(f"left out: objects of type {name!r}, which only a program can load")
+
+
+def _format_of(output: str) -> str | None:
+    base, suffix = os.path.splitext(output.lower())
+    if suffix in (".gz", ".zst"):
+        suffix = os.path.splitext(base)[1]
+    return _BY_SUFFIX.get(suffix)
+
+
+def _rows(source: SnapshotBucket, bounds: _Bounds, names: tuple[str, ...]) -> Iterator[Row]:
+    """The live keys of a range; values and index entries only if they are wanted."""
+    low, high, begins = bounds
+    heads = source.heads(low, high, prefix=begins)
+    indexed = "index" in names and source.has_index()
+    if "value" not in names:
+        for key, head in heads:
+            yield Row(source.name, key, b"", head, source.index_of(key) if indexed else None)
+        return
+    for (key, value), (same, head) in zip(
+        source.items(low, high, prefix=begins), heads, strict=True
+    ):
+        if key != same:
+            raise Misuse(f"keys {key!r:.80} and {same!r:.80} do not agree")
+        yield Row(source.name, key, value, head, source.index_of(key) if indexed else None)
+
+
+@contextlib.contextmanager
+def _compressed(stream: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
+    """What writes to ``stream`` compressed, as the file's name says."""
+    if suffix == ".gz":
+        with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as packed:
+            yield cast(BinaryIO, packed)
+    elif suffix == ".zst":
+        from octavo.files.arrow import pyarrow
+
+        # It closes what it writes to, which is still wanted.
+        sink = pyarrow().PythonFile(_Sink(Output(stream)), mode="w")
+        with pyarrow().CompressedOutputStream(sink, "zstd") as packed:
+            yield packed
+    else:
+        yield stream
+
+
+# ---------------------------------------------------------------- formats
+
+
+class _Writer(contextlib.AbstractContextManager["_Writer"]):
+    """Writes rows; whole when its ``with`` block ends."""
+
+    def __init__(self, out: Output, names: tuple[str, ...]) -> None:
+        self.out = out
+        self.names = names
+
+    def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
+        """Write a range of a bucket; says from time to time how many rows that were."""
+        done = 0
+        for row in _rows(source, bounds, self.names):
+            self.row(row)
+            done += 1
+            if done == _TOLD_ROWS:
+                yield done
+                done = 0
+        yield done
+
+    def row(self, row: Row) -> None:
+        raise NotImplementedError  # pragma: no cover - every kind defines it
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class _Jsonl(_Writer):
+    """A JSON object a line; what is empty is left out."""
+
+    def row(self, row: Row) -> None:
+        fields = row.fields()
+        document: dict[str, Any] = {}
+        for name in self.names:
+            value = fields[name]
+            if isinstance(value, bytes):
+                if value or name in ("key", "value"):
+                    put_field(document, name, value)
+            elif value is not None:
+                document[name] = value
+        self.out.json(document)
+
+
+class _Csv(_Writer):
+    """A header, then a row a line, in the text notation; moments in ms UTC."""
+
+    def __init__(self, out: Output, names: tuple[str, ...]) -> None:
+        super().__init__(out, names)
+        self._line = io.StringIO()
+        self._rows = csv.writer(self._line, lineterminator="\n")
+        self._give(names)
+
+    def row(self, row: Row) -> None:
+        fields = row.fields()
+        self._give([_cell(fields[name]) for name in self.names])
+
+    def _give(self, cells: Iterable[str]) -> None:
+        self._rows.writerow(cells)
+        self.out.write(self._line.getvalue().encode("utf-8"))
+        self._line.seek(0)
+        self._line.truncate()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return to_text(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
+
+
+class _Parquet(_Writer):
+    """Row groups of 65,536 rows or 64 MiB of values, compressed with zstd."""
+
+    def __init__(self, out: Output, names: tuple[str, ...]) -> None:
+        from octavo.files.arrow import pyarrow, schema
+
+        super().__init__(out, names)
+        pa = self._pa = pyarrow()
+        import pyarrow.parquet as parquet
+
+        self._stored = [name for name in names if name != "index"]
+        known = schema(self._stored)
+        fields = [
+            pa.field(name, pa.string()) if name == "index" else known.field(name) for name in names
+        ]
+        self._schema = pa.schema(fields)
+        self._writer = parquet.ParquetWriter(_Sink(out), self._schema, compression="zstd")
+
+    def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
+        low, high, begins = bounds
+        indexed = "index" in self.names and source.has_index()
+        # The keys tell the index entries.
+        columns = [*self._stored, *(["key"] if indexed and "key" not in self._stored else [])]
+        for batch in source.to_arrow(columns or ["key"], low, high, prefix=begins):
+            cells: list[str | None] = [None] * batch.num_rows
+            if indexed:
+                cells = [_entries(source, key) for key in batch.column("key").to_pylist()]
+            arrays = [
+                self._pa.array(cells, self._pa.string()) if name == "index" else batch.column(name)
+                for name in self.names
+            ]
+            self._writer.write_batch(self._pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+            yield batch.num_rows
+
+    def __exit__(self, kind: object = None, *error: object) -> None:
+        if kind is None:
+            self._writer.close()
+
+
+def _entries(source: SnapshotBucket, key: bytes) -> str | None:
+    """Index entries as JSON."""
+    found = source.index_of(key)
+    return json.dumps(entries_to_json(found), ensure_ascii=False) if found else None
+
+
+class _Sink(io.RawIOBase):
+    """An Output as a file that pyarrow writes to."""
+
+    def __init__(self, out: Output) -> None:
+        super().__init__()
+        self._out = out
+        self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, raw: Any) -> int:
+        length = memoryview(raw).nbytes
+        self._out.write(bytes(raw))
+        self._at += length
+        return length
+
+    def tell(self) -> int:
+        return self._at
+
+
+_WRITERS: dict[str, type[_Writer]] = {"jsonl": _Jsonl, "csv": _Csv, "parquet": _Parquet}

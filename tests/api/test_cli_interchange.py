@@ -1,0 +1,286 @@
+"""Stores as files of others, there and back: JSON lines, CSV, Parquet, compressed or not."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+import sys
+import time
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from cli_runs import octavo, output
+from whole_store import SEED
+
+import octavo as library
+
+ENDINGS = [".jsonl", ".csv", ".parquet", ".jsonl.gz", ".csv.gz", ".jsonl.zst", ".csv.zst"]
+TERMS: list[Any] = [0, -7, 1 << 80, "", "a", "ä\n", b"", b"a", b"\xff\x00"]
+
+
+def filled(path: Path, rng: random.Random) -> None:
+    """All that a dump has to carry."""
+    soon = int(time.time() * 1000) + 3_600_000
+    with library.open(path) as store:
+        for _ in range(400):
+            bucket = store.bucket(rng.choice([b"", b"docs", b"\xff\x00", "é".encode()]))
+            key = rng.randbytes(rng.randrange(1, 3)) + rng.choice([b"", b'"', b",", b"\n", b"\\"])
+            value = rng.choice([b"", b"text", rng.randbytes(300), "\u2028é\r\n,\"'".encode()])
+            index = {
+                rng.choice([b"f", b"\xff", "ö"]): rng.sample(TERMS, rng.randrange(1, 4))
+                for _ in range(rng.randrange(3))
+            }
+            bucket.put(
+                key,
+                value,
+                metadata=rng.choice([b"", b"", b"m", b"\xff", b"\n"]),
+                expires_at=rng.choice([None, None, soon + rng.randrange(1000)]),
+                index=index or None,
+            )
+            if rng.random() < 0.2:
+                bucket.delete(key)
+
+
+def state(path: Path) -> dict[tuple[bytes, bytes], Any]:
+    """Everything but sqns and moments of writing."""
+    with library.open(path, create=False) as store:
+        return {
+            (name, key): (
+                store.bucket(name)[key],
+                head.metadata,
+                head.expires_at,
+                store.bucket(name).index_of(key),
+            )
+            for name in store.buckets()
+            for key, head in store.bucket(name).heads()
+        }
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_is_dumped_and_loaded_is_the_same(tmp_path: Path, ending: str) -> None:
+    print("seed", SEED)
+    filled(tmp_path / "one", random.Random(SEED))
+    file = tmp_path / f"dump{ending}"
+    octavo("dump", tmp_path / "one", "-o", file)
+    octavo("load", tmp_path / "two", file)
+    found = state(tmp_path / "two")
+    assert found == state(tmp_path / "one")
+    assert any(terms for *_, terms in found.values())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    with library.open(path) as opened:
+        opened.put_many((b"k%02d" % at, b"v%d" % at) for at in range(30))
+        opened.bucket("docs").put("a", "A", metadata="m", index={"f": ["t", 7]})
+    return path
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    table: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    return table
+
+
+def test_a_parquet_dump_has_columns_with_types(store: Path, tmp_path: Path) -> None:
+    octavo("dump", store, "-o", tmp_path / "d.parquet")
+    schema = parquet.read_schema(tmp_path / "d.parquet")
+    assert schema.names == [
+        "bucket", "key", "value", "metadata", "expires_at", "index", "sqn", "written_at",
+    ]  # fmt: skip
+    assert schema.field("key").type == pa.binary()
+    assert schema.field("written_at").type == pa.timestamp("ms", tz="UTC")
+    found = rows(tmp_path / "d.parquet")
+    assert len(found) == 31
+    assert found[30]["metadata"] == b"m"
+    assert json.loads(found[30]["index"]) == [
+        {"field": "f", "term": 7}, {"field": "f", "term": "t"},
+    ]  # fmt: skip
+    assert found[0]["index"] is None
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_a_range_and_some_columns_can_be_dumped(store: Path, tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"d{ending}"
+    arguments = ["--start", "k05", "--end", "k07", "-b", "", "--columns", "size, key"]
+    octavo("dump", store, "-o", file, *arguments)
+    if ending == ".parquet":
+        found = [(row["key"].decode(), row["size"]) for row in rows(file)]
+        assert list(rows(file)[0]) == ["size", "key"]
+    elif ending == ".csv":
+        with file.open(newline="") as stream:
+            found = [(row["key"], int(row["size"])) for row in csv.DictReader(stream)]
+    else:
+        lines = map(json.loads, file.read_text().splitlines())
+        found = [(row["key"], row["size"]) for row in lines]
+    assert found == [("k05", 2), ("k06", 2)]
+    octavo("dump", store, "-o", file, "--prefix", "k1", "--columns", "index")
+
+
+def test_csv_on_standard_output_is_csv(store: Path) -> None:
+    lines = output("dump", store, "--format", "csv", "--columns", "key,value", "-b", "docs")
+    assert lines == b"key,value\na,A\n"
+
+
+def test_several_files_are_loaded_in_their_order(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k,v\na,1\nb,1\n")
+    with gzip.open(tmp_path / "b.csv.gz", "wt") as stream:
+        stream.write("k,v\nb,2\n")
+    table = pa.table({"k": ["c"], "v": [3]})
+    parquet.write_table(table, tmp_path / "c.parquet")
+    files = [tmp_path / name for name in ("a.csv", "b.csv.gz", "c.parquet")]
+    octavo("load", store, *files, "--key-field", "k", "--value-field", "v", "-b", "new")
+    with library.open(store) as opened:
+        found = dict(opened.bucket("new").items())
+    assert found == {b"a": b"1", b"b": b"2", b"c": b"3"}
+
+
+def test_any_parquet_file_can_be_loaded_by_its_columns(store: Path, tmp_path: Path) -> None:
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    table = pa.table(
+        {
+            "id": [1, 2], "name": ["ä", None], "raw": [b"\xff", b"x"], "at": [day, day],
+            "price": [Decimal("1.5"), None], "many": [[1], []],
+        }
+    )  # fmt: skip
+    parquet.write_table(table, tmp_path / "t.parquet")
+    octavo("load", store, tmp_path / "t.parquet", "--key-field", "id", "-b", "t")
+    octavo("load", store, tmp_path / "t.parquet", "--key-field", "raw", "--value-field", "name",
+           "-b", "u", "--skip-bad")  # fmt: skip
+    with library.open(store) as opened:
+        found = {key: json.loads(value) for key, value in opened.bucket("t").items()}
+        assert found[b"1"] == {
+            "id": 1, "name": "ä", "raw": "ff", "at": day.isoformat(), "price": "1.5", "many": [1],
+        }  # fmt: skip
+        assert found[b"2"]["name"] is None
+        assert dict(opened.bucket("u").items()) == {b"\xff": "ä".encode(), b"x": b"null"}
+
+
+def test_moments_and_text_in_a_parquet_file_are_taken(store: Path, tmp_path: Path) -> None:
+    later = datetime(2100, 1, 1, tzinfo=UTC)
+    table = pa.table({"key": ["a"], "value": ["text"], "expires_at": [later]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    octavo("load", store, tmp_path / "t.parquet")
+    with library.open(store) as opened:
+        assert opened[b"a"] == b"text"
+        head = opened.head(b"a")
+        assert head.expires_at == later.timestamp() * 1000
+
+
+# ---------------------------------------------------------------- what is wrong with it
+
+
+def test_bad_rows_of_a_parquet_file_are_told_by_number(store: Path, tmp_path: Path) -> None:
+    table = pa.table({"key": [b"a", b"", b"c"], "value": [b"1", b"2", b"3"]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    found = octavo("load", store, tmp_path / "t.parquet", code=2)
+    assert "t.parquet, row 2: key is empty" in found.stderr
+    found = octavo("load", store, tmp_path / "t.parquet", "--skip-bad", "--json", code=1)
+    assert json.loads(found.stdout)["loaded"] == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"k": [1]}, "--key-field"),
+        ({"key": [1], "value": [b""]}, "row 1: 'key' is 1"),
+        ({"key": [b"a"], "value": [None]}, "row 1: 'value' is None"),
+        ({"key": [b"a"], "value": [b""], "expires_at": ["soon"]}, "row 1: 'expires_at'"),
+        ({"key": [b"a"], "value": [b""], "index": ["{"]}, "row 1: 'index' is not JSON"),
+        ({"key": [b"a"], "value": [b""], "index": ["[7]"]}, "row 1: 'index' holds 7"),
+        ({"key": [b"a"], "value": [b""], "index": ['{"f": 1}']}, "row 1: 'index' is"),
+    ],
+)
+def test_a_parquet_file_of_another_kind_is_refused(
+    store: Path, tmp_path: Path, columns: dict[str, Any], said: str
+) -> None:
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    assert said in octavo("load", store, tmp_path / "t.parquet", code=2).stderr
+
+
+def test_what_is_no_parquet_file_is_refused(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 is not enough PAR1")
+    assert "t.parquet" in octavo("load", store, tmp_path / "t.parquet", code=2).stderr
+    octavo("dump", store, "-o", tmp_path / "d.parquet")
+    image = bytearray((tmp_path / "d.parquet").read_bytes())
+    image[40:80] = bytes(40)
+    (tmp_path / "d.parquet").write_bytes(image)
+    assert "d.parquet" in octavo("load", store, tmp_path / "d.parquet", code=2).stderr
+
+
+@pytest.mark.parametrize("ending", [".jsonl.gz", ".csv.gz", ".jsonl.zst", ".csv.zst"])
+@pytest.mark.parametrize("how", ["cut", "flip", "plain"])
+def test_a_damaged_compressed_file_is_refused(
+    store: Path, tmp_path: Path, ending: str, how: str
+) -> None:
+    file = tmp_path / f"d{ending}"
+    octavo("dump", store, "-o", file)
+    image = bytearray(file.read_bytes())
+    if how == "cut":
+        del image[len(image) // 2 :]
+    elif how == "flip":
+        image[len(image) // 2] ^= 0xFF
+    else:
+        image = bytearray(b'{"key": "a", "value": "b"}\n')
+    file.write_bytes(image)
+    found = octavo("load", tmp_path / "two", file, code=2)
+    assert file.name in found.stderr
+
+
+@pytest.mark.parametrize(
+    "line", ['"f": 1', "[1]", '[{"field": "f"}]', '[{"field": "f", "term": true}]']
+)
+def test_a_bad_index_in_a_json_line_is_named(store: Path, line: str) -> None:
+    document = (
+        f'{{"key": "a", "value": "b", "index": {line if line[0] == "[" else "{" + line + "}"}}}'
+    )
+    found = octavo("load", store, "-", "--format", "jsonl", stdin=document.encode(), code=2)
+    assert "line 1: 'index'" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("dump", "STORE", "--format", "parquet"), "--output"),
+        (("dump", "STORE", "-o", "d.parquet.gz"), "compressed by itself"),
+        (("dump", "STORE", "--columns", "key,price"), "price"),
+        (("dump", "STORE", "--columns", "key,key"), "twice"),
+        (("load", "STORE", "-", "--format", "parquet"), "from a file"),
+        (("load", "STORE", "-", "-", "--format", "csv"), "once"),
+        (("load", "STORE"), "SOURCES"),
+    ],
+)
+def test_what_cannot_be_is_refused(store: Path, arguments: tuple[str, ...], said: str) -> None:
+    words = [store if word == "STORE" else word for word in arguments]
+    assert said in octavo(*words, code=2).stderr
+
+
+def test_without_pyarrow_only_what_needs_it_is_refused(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for arguments in (
+        ("dump", store, "-o", tmp_path / "d.parquet"),
+        ("dump", store, "-o", tmp_path / "d.csv.zst"),
+        ("load", store, tmp_path / "t.parquet"),
+    ):  # fmt: skip
+        assert "pip install octavo[arrow]" in octavo(*arguments, code=2).stderr
+    octavo("dump", store, "-o", tmp_path / "d.csv.gz")
+    octavo("load", tmp_path / "two", tmp_path / "d.csv.gz")
+
+
+def test_objects_that_only_a_program_can_load_are_told_of(tmp_path: Path) -> None:
+    with library.open(tmp_path / "s", tags={"person": library.Tag()}) as store:
+        store.bucket("x", tag="person").put("k", "v")
+        store.put("a", "b")
+    found = octavo("dump", tmp_path / "s", "-o", tmp_path / "d.jsonl")
+    assert "'person'" in found.stderr
+    assert "1 key in" in found.stderr
