@@ -61,7 +61,8 @@ class Bookie(LiveReads, TurnActor):
         self.closed = False
         self.ended: deque[int] = deque()  # snapshots that were dropped without being closed
         self.pause_seconds = 0.0
-        self._table_began = self._journal_position()
+        self._table_began = self.journal_position()
+        self.inker.measures.began(self.inker.last_sqn, self._table_began)
         self._pinned_tables: dict[int, MemoryTable] = {}
         self._applied = self.inker.last_sqn  # the newest sqn that memory knows of
         self._attention = self._applied + LOOK_EVERY
@@ -213,7 +214,8 @@ class Bookie(LiveReads, TurnActor):
 
     # ------------------------------------------------------------ pushing and pausing
 
-    def _journal_position(self) -> int:
+    def journal_position(self) -> int:
+        """Bytes of the journal in this life, and of the file that was gone on with."""
         active = self.inker.active
         return self.inker.bytes_written + (active.offsets[-1] if active is not None else 0)
 
@@ -222,7 +224,7 @@ class Bookie(LiveReads, TurnActor):
         table = self.view.recent
         if (
             len(table.rows) >= self.limits.push_rows
-            or self._journal_position() - self._table_began >= self.limits.push_bytes
+            or self.journal_position() - self._table_began >= self.limits.push_bytes
         ):
             self.push()
         self._release_ended()
@@ -235,6 +237,7 @@ class Bookie(LiveReads, TurnActor):
     def _wait_a_little(self) -> None:
         seconds, self.pause_seconds = self.pause_seconds, 0.0
         time.sleep(seconds)
+        self.inker.measures.pauses.record(int(seconds * 1e9))
 
     def push(self) -> None:
         """Hand the recent changes to the Penciller and begin a new table. O(1)."""
@@ -245,7 +248,7 @@ class Bookie(LiveReads, TurnActor):
             return
         table.frozen = True
         self.view = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
-        self._table_began = self._journal_position()
+        self._table_began = self.journal_position()
         self.penciller.send(Penciller.push, table, table.since, upto)
         if self.clerk is not None:
             self.clerk.send(PencillerClerk.work)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from octavo.actors.latency import Latency
 from octavo.files.errors import AskTimeout, StorageFailed
 
 _LOOK_SECONDS = 1.0
@@ -27,6 +28,8 @@ class GroupCommit:
         """Position up to which (exclusive end) the file is known to be durable."""
         self.syncs = 0
         """Syncs that were tried."""
+        self.latency: Latency | None = None
+        """Where their duration is recorded."""
         self._sync = sync
         self._failure: Exception | None = None
         self._lock = threading.Lock()
@@ -70,12 +73,15 @@ class GroupCommit:
                 # Whoever knows of a position knows that it was written.
                 target = max(self.appended, position)
                 self.syncs += 1
+                began = time.perf_counter_ns()
                 try:
                     self._sync()
                 except Exception as error:  # noqa: BLE001 - raised below, to everyone
                     self._failure = error  # first of all, before an interrupt could come
                 else:
                     reached = target
+                if self.latency is not None:
+                    self.latency.record(time.perf_counter_ns() - began)
         finally:
             if leading:
                 if reached > self.durable:

@@ -10,6 +10,8 @@ from dataclasses import replace
 import lz4.block
 
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import started_file
+from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import Operation
 from octavo.actors.runtime import TurnActor
@@ -76,6 +78,7 @@ class Inker(TurnActor):
         self.failed: OctavoError | None = None
         self.bytes_written = 0  # by files that were rolled
         self.closing = False
+        self.measures = Measures(jobs=runner.history)
         self._incompressible = 0
         self._sealing = False
         self._last = 0
@@ -221,6 +224,7 @@ class Inker(TurnActor):
             self._incompressible += 1
             return value, None
         self._incompressible = 0
+        self.measures.saved_by_compression += len(value) - len(packed)
         return packed, len(value)
 
     # ------------------------------------------------------------ rolling
@@ -344,6 +348,7 @@ class Inker(TurnActor):
     def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
         """A file was turned into stock CDB, durably: enter it in the manifest."""
         self._sealing = False
+        self.measures.sealing_bytes += entry.bytes - file.commit.appended
         if self.closing:
             return  # the next start finds the file under its sealed name
         try:
@@ -422,10 +427,3 @@ class Inker(TurnActor):
         for file in self.view.files:
             file.actor_ref.call(JournalFile.close)
             file.actor_ref.stop()
-
-
-def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFile:
-    """A started journal-file actor, its file not yet touched."""
-    ref = JournalFile.start(inker.disk, inker.directory, name, base_sqn, seed, inker.open_files)
-    file: JournalFile = ref.actor
-    return file

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors import journal_install
 from octavo.actors.adoption import RANK_BITS
-from octavo.actors.inker import Inker, started_file
+from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import started_file
 from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import View
@@ -85,6 +86,7 @@ class InkerClerk(TurnActor):
         self.inker = inker
         self.bookie = bookie
         self.runner = runner
+        runner.history = inker.actor.measures.jobs
         self.clock_ms = clock_ms
         self.monotonic = monotonic
         self.worth = worth

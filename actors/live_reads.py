@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.measures import CACHE, MEMORY, REST
 from octavo.actors.penciller import Penciller
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
@@ -56,6 +57,13 @@ class LiveReads:
             if value is not None:
                 return value
         return self._get_with_care(ledger_key)
+
+    def where(self, ledger_key: bytes) -> str:
+        """Where ``get`` would find a key just now: one of measures.SOURCES."""
+        view = self.view
+        if ledger_key in view.recent.rows or any(ledger_key in t.rows for t in view.frozen):
+            return MEMORY
+        return CACHE if ledger_key in self.cache.entries else REST
 
     def _get_from_ledger(
         self, view: View, ledger_key: bytes, bucket_and_key: bytes, bucket_bytes: int

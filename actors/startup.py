@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from octavo.actors import adoption, recovery
 from octavo.actors.bookie import Bookie
 from octavo.actors.identity import Identity, identify, registered
-from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker, started_file
+from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import started_file
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.options import Options

@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import Any
 
+from octavo.actors.measures import JobHistory
 from octavo.files import errors, worker
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.open_file import lead_nowhere
@@ -33,19 +34,23 @@ class JobRunner:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._job: str | None = None
+        self.history = JobHistory()
 
     def run(self, job: str, *blobs: bytes, **arguments: Any) -> dict[str, Any]:
         """The job's result. Raises what the job raised: OctavoError or OSError."""
         with self._lock:
             if self._closed:
                 raise errors.Closed("the store is closing: no further background job starts")
-            if not self._in_process:
-                process = self._started()
-                if process is not None:
-                    return self._ask(process, job, blobs, arguments)
+            process = None if self._in_process else self._started()
+            if process is not None:
+                with self.history.timed(job, arguments) as run:
+                    run.result = self._ask(process, job, blobs, arguments)
+                return run.result
         from octavo.files.jobs import JOBS
 
-        return JOBS[job](self._disk, *blobs, **arguments)
+        with self.history.timed(job, arguments) as run:
+            run.result = JOBS[job](self._disk, *blobs, **arguments)
+        return run.result
 
     def abandon(self, job: str) -> None:
         """If ``job`` is being run, end it: its asker gets WorkerDied. For a quick close."""

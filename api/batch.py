@@ -109,6 +109,10 @@ class Batch:
         nothing is written."""
         if self._done:
             raise Closed("the batch was already written or discarded")
+        meter = self._running.inker.actor.measures.batch
+        if meter.left <= 0:
+            return meter.timed(self.commit)
+        meter.left -= 1
         self._done = True
         if self._operations:
             _, self.last_sqn = self._running.bookie.actor.write(

@@ -54,6 +54,10 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         self._inker = running.inker.actor
         self._always = running.options.sync == "always"
         self._name_bytes = len(name)
+        measures = running.inker.actor.measures
+        self._put_meter = measures.put
+        self._get_meter = measures.get
+        self._head_meter = measures.head
 
     # ------------------------------------------------------------ writing
 
@@ -81,6 +85,14 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
 
         Raises Misuse, Conflict, StorageFull (nothing is kept), StorageFailed, Closed.
         """
+        meter = self._put_meter
+        left = meter.left
+        if left <= 0:
+            return meter.timed(
+                self.put, key, value, metadata=metadata, ttl=ttl, expires_at=expires_at,
+                index=index, sync=sync, if_sqn=if_sqn,
+            )  # fmt: skip
+        meter.left = left - 1
         if sync is not None:
             sync = to_sync(sync)
         if (
@@ -137,6 +149,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             pairs = pairs.items()
         durable = to_sync(sync)
         prefix, limit, grouped = self._prefix, self._key_limit, self._grouped_bytes
+        meter = self._inker.measures.put_many
         last = 0
         source = iter(pairs)
         while group := list(islice(source, _GROUP)):
@@ -151,7 +164,13 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             except (TypeError, ValueError):
                 ledger_keys = []
             if len(ledger_keys) == len(group):
-                last = self._bookie.put_many(ledger_keys, self._tag, self._name, group)
+                put_group = self._bookie.put_many
+                if meter.left <= 0:
+                    meter.left = 1
+                    last = meter.timed(put_group, ledger_keys, self._tag, self._name, group)
+                else:
+                    last = put_group(ledger_keys, self._tag, self._name, group)
+                meter.left -= 1
             else:
                 last = self._put_checked(group)
         if last and (self._always or durable):
@@ -198,6 +217,13 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         return Reader(self._bookie, LEASE_SECONDS, renewing=True)
 
     def _get(self, key: bytes) -> bytes | None:
+        meter = self._get_meter
+        left = meter.left
+        if left <= 0:
+            return self._inker.measures.timed_get(
+                self._get, key, self._bookie.where(self._prefix + key)
+            )
+        meter.left = left - 1
         bookie = self._bookie
         if bookie.closed:
             raise Closed("the store is closed")
@@ -205,6 +231,10 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         return bookie.get(self._prefix + key, self._name + key if size else key, size)
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        meter = self._inker.measures.get_many
+        if meter.left <= 0:
+            return meter.timed(self._get_many, keys)
+        meter.left -= 1
         bookie = self._bookie
         if bookie.closed:
             raise Closed("the store is closed")
@@ -219,6 +249,11 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         return self._bookie.index_of(self._prefix + key)
 
     def _head(self, key: bytes) -> Head | None:
+        meter = self._head_meter
+        left = meter.left
+        if left <= 0:
+            return meter.timed(self._head, key)
+        meter.left = left - 1
         if self._bookie.closed:
             raise Closed("the store is closed")
         return self._bookie.head(self._prefix + key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
@@ -23,12 +24,12 @@ def stats(path: str, as_json: bool) -> None:
         if as_json:
             out.json(figures)
             return
-        out.columns(list(flat(figures)))
-        levels = figures["ledger"]["levels"]
+        out.columns(list(flat(dict(figures))))
+        levels: list[Any] = list(figures["ledger"]["levels"])
         if levels:
             out.line("")
             names = list(levels[0])
-            rows = [[count(level[name]) for name in names] for level in levels]
+            rows = [[count(level[name] or 0) for name in names] for level in levels]
             out.columns([names, *rows], right=range(len(names)))
 
 

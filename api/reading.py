@@ -96,10 +96,12 @@ class Reading:
 
         At most one read of the journal. Raises Misuse, Corruption, Closed, SnapshotExpired.
         """
-        if type(key) is not bytes or not 0 < len(key) < self._key_limit:
+        if type(key) is not bytes:
             key = self._whole(key)
         value = self._get(key)
         if value is None:
+            if not 0 < len(key) < self._key_limit:
+                self._whole(key)  # found nowhere, and says why
             return default
         return value if self._text is None else self._text.out(value)
 
@@ -110,9 +112,11 @@ class Reading:
 
         Raises Misuse, Corruption, Closed, SnapshotExpired.
         """
-        if type(key) is not bytes or not 0 < len(key) < self._key_limit:
+        if type(key) is not bytes:
             key = self._whole(key)
         found = self._head(key)
+        if found is None and not 0 < len(key) < self._key_limit:
+            self._whole(key)
         if found is not None and self._kind is not None and self._kind.head is not None:
             return self._kind.head(key, found)
         return found

@@ -2,66 +2,292 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from dataclasses import asdict
+from typing import cast
 
+from octavo.actors.bookie import Bookie
 from octavo.actors.identity import FORMAT_VERSION
+from octavo.actors.inker import Inker
+from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.latency import Latency
+from octavo.actors.measures import CACHE, MEMORY, REST, Measures
+from octavo.actors.penciller import GROWTH, LEVEL_ONE_ROWS, Penciller
 from octavo.actors.startup import Running
+from octavo.files import record
+from octavo.files.disk import Disk
+from octavo.files.errors import Busy, Closed, Corruption, StorageFull
+from octavo.files.lifecycle import State
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.stats_types import (
+    JobsStats,
+    JobStats,
+    JobTotalsStats,
+    JournalFileStats,
+    JournalStats,
+    LatenciesStats,
+    LatencyStats,
+    LedgerStats,
+    LevelStats,
+    ReadCacheStats,
+    SnapshotStats,
+    Stats,
+    WriteStats,
+)
+
+_RECORD_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
-def stats(running: Running) -> dict[str, Any]:
-    """Levels, files, memory, snapshots, backlog. O(files)."""
-    bookie = running.bookie.actor
-    inker = running.inker.actor
-    penciller = running.penciller.actor
+def stats(running: Running) -> Stats:
+    """Everything that the store knows of itself. O(files); no file is read."""
+    bookie, inker = running.bookie.actor, running.inker.actor
+    penciller, clerk = running.penciller.actor, running.inker_clerk.actor
+    measures = inker.measures
     view = bookie.view
-    active = inker.active
     waiting, level_zero = penciller.backlog()
+    levels = _levels(view.ledger)
+    pending = _pending(running.disk, penciller, clerk)
+    ledger_pending = len(penciller.delete_pending)
     return {
         "path": running.path,
         "id": running.identity.id,
         "format": FORMAT_VERSION,
         "epoch": inker.epoch,
+        "opened_ms": measures.opened_ms,
+        "now_ms": bookie.clock_ms(),
         "last_sqn": inker.last_sqn,
         "persisted_sqn": view.ledger.persisted_sqn,
-        "journal": {
-            "files": len(view.journal.files),
-            "sealed_files": len(inker.manifest.entries),
-            "sealed_bytes": sum(entry.bytes for entry in inker.manifest.entries),
-            "active_file": active.name if active is not None else None,
-            "active_bytes": active.offsets[-1] if active is not None else 0,
-            "records": sum(entry.count for entry in inker.manifest.entries)
-            + sum(max(len(file.offsets) - 1, 0) for file in view.journal.files),
-        },
-        "ledger": {
-            "files": sum(len(level) for level in view.ledger.levels),
-            "bytes": sum(e.bytes for level in view.ledger.levels for e in level),
-            "levels": [
-                {
-                    "level": number,
-                    "files": len(level),
-                    "rows": sum(entry.rows for entry in level),
-                    "bytes": sum(entry.bytes for entry in level),
-                    "tombstones": sum(entry.tombstones for entry in level),
-                }
-                for number, level in enumerate(view.ledger.levels)
-            ],
-            "bytes_written": penciller.bytes_written,
-            "rows_merged": penciller.rows_merged,
-        },
+        "journal": _journal(inker, bookie, clerk),
+        "ledger": _ledger(view.ledger, levels, penciller),
         "memory": {
             "recent_keys": len(view.recent.rows),
             "waiting_tables": waiting,
             "waiting_keys": sum(len(table.rows) for table in view.frozen),
+            "kept_versions": sum(
+                sum(map(len, list(table.older.values()))) for table in (view.recent, *view.frozen)
+            ),
             "read_cache_bytes": bookie.cache.bytes,
             "read_cache_entries": len(bookie.cache.entries),
         },
+        "read_cache": _read_cache(bookie, measures),
         "merging": {
             "waiting_tables": waiting,
             "level_zero_files": level_zero,
-            "delete_pending": len(penciller.delete_pending),
+            "rows_over_target": sum(
+                max(level["rows"] - level["target_rows"], 0)
+                for level in levels
+                if level["target_rows"] is not None
+            ),
+            "delete_pending": ledger_pending,
+            "delete_pending_bytes": sum(size for _, size in pending[:ledger_pending]),
+            "pauses": measures.pauses.count,
+            "pause_seconds": measures.pauses.total_ns / 1e9,
+        },
+        "compaction": {
+            "dropped_records": clerk.dropped,
+            "delete_pending": len(pending) - ledger_pending,
+            "delete_pending_bytes": sum(size for _, size in pending[ledger_pending:]),
+            "scored_files": len(clerk.scores),
+            "damaged_files": sorted(clerk.damaged),
         },
         "snapshots": len(running.register),
+        "live_snapshots": _snapshots(running, pending),
+        "writes": _writes(running),
+        "latencies": _latencies(measures),
+        "jobs": _jobs(measures),
         "open_files": len(running.open_files),
         "replayed_at_open": running.replayed,
         "notes": list(running.notes),
     }
+
+
+def score(running: Running) -> bool:
+    """Look for garbage in the journal's files anew: samples of each, in the worker process.
+    False: not now, since a compaction is going on, or the ledger has to be rebuilt first.
+
+    O(files x 192 records).
+    """
+    clerk = running.inker_clerk
+    with suppress(Busy, Closed, Corruption, StorageFull), clerk.actor.alone():
+        clerk.call(InkerClerk.survey)
+        return True
+    return False
+
+
+# ---------------------------------------------------------------- files
+
+
+def _journal(inker: Inker, bookie: Bookie, clerk: InkerClerk) -> JournalStats:
+    entries = inker.manifest.entries
+    active = inker.active
+    known = {entry.name for entry in entries}
+    files: list[JournalFileStats] = [
+        _journal_file(clerk, e.name, e.state, e.base_sqn, e.last_sqn, e.count, e.bytes)
+        for e in entries
+    ]
+    for file in bookie.view.journal.files:
+        ends = file.offsets  # empty once it is sealed
+        if file.name not in known and len(ends):
+            state = "writing" if file.state is State.WRITING else "rolled"
+            count = len(ends) - 1
+            files.append(
+                _journal_file(
+                    clerk, file.name, state, file.base, file.base + count - 1, count, ends[-1]
+                )
+            )
+    return {
+        "files": len(bookie.view.journal.files),
+        "sealed_files": len(entries),
+        "sealed_bytes": sum(entry.bytes for entry in entries),
+        "unsealed_files": len(inker.unsealed),
+        "active_file": active.name if active is not None else None,
+        "active_bytes": active.offsets[-1] if active is not None else 0,
+        "records": sum(file["records"] for file in files),
+        "file_list": sorted(files, key=lambda file: file["base_sqn"]),
+    }
+
+
+def _journal_file(
+    clerk: InkerClerk, name: str, state: str, base: int, last: int, records: int, size: int
+) -> JournalFileStats:
+    found = clerk.scores.get(name)
+    return {
+        "name": name,
+        "state": state,
+        "base_sqn": base,
+        "last_sqn": last,
+        "records": records,
+        "bytes": size,
+        "garbage_share": None if found is None else found.garbage / 100,
+        "score": None if found is None else 100.0 - found.garbage,
+    }
+
+
+def _ledger(
+    manifest: LedgerManifest, levels: list[LevelStats], penciller: Penciller
+) -> LedgerStats:
+    return {
+        "files": sum(level["files"] for level in levels),
+        "bytes": sum(level["bytes"] for level in levels),
+        "levels": levels,
+        "bytes_written": penciller.bytes_written,
+        "rows_merged": penciller.rows_merged,
+    }
+
+
+def _levels(manifest: LedgerManifest) -> list[LevelStats]:
+    return [
+        {
+            "level": number,
+            "files": len(level),
+            "rows": sum(entry.rows for entry in level),
+            "bytes": sum(entry.bytes for entry in level),
+            "tombstones": sum(entry.tombstones for entry in level),
+            "target_rows": LEVEL_ONE_ROWS * GROWTH ** (number - 1) if number else None,
+        }
+        for number, level in enumerate(manifest.levels)
+    ]
+
+
+# ---------------------------------------------------------------- snapshots
+
+
+def _pending(disk: Disk, penciller: Penciller, clerk: InkerClerk) -> list[tuple[int, int]]:
+    """(gone since generation, bytes) of each file that waits: the ledger's, then the journal's."""
+    waiting = [(generation, file.path) for generation, file in penciller.delete_pending]
+    waiting += [(generation, file.path) for generation, file in clerk.delete_pending]
+    found = []
+    for generation, path in waiting:
+        size = 0
+        with suppress(OSError):  # it has gone meanwhile
+            size = disk.size(path)
+        found.append((generation, size))
+    return found
+
+
+def _snapshots(running: Running, pending: list[tuple[int, int]]) -> list[SnapshotStats]:
+    out: list[SnapshotStats] = []
+    for live in running.register.live:
+        held = [size for generation, size in pending if live.version < generation]
+        out.append(
+            {
+                "number": live.number,
+                "age_seconds": live.age_seconds,
+                "lease_left_seconds": live.left_seconds,
+                "holds_files": len(held),
+                "holds_bytes": sum(held),
+            }
+        )
+    return out
+
+
+# ---------------------------------------------------------------- work done
+
+
+def _writes(running: Running) -> WriteStats:
+    inker = running.inker.actor
+    measures = inker.measures
+    records = max(inker.last_sqn - measures.first_sqn, 0)
+    appended = max(running.bookie.actor.journal_position() - measures.journal_began, 0)
+    put = max(appended - records * _RECORD_BYTES + measures.saved_by_compression, 0)
+    compacted = measures.jobs.totals.get("compact")
+    penciller = running.penciller.actor
+    journal = appended + measures.sealing_bytes
+    compaction = compacted.bytes_written if compacted is not None else 0
+    manifest = inker.change_log.bytes_written + penciller.change_log.bytes_written
+    written = journal + compaction + penciller.bytes_written + manifest
+    return {
+        "records": records,
+        "bytes_put": put,
+        "journal_bytes": journal,
+        "compaction_bytes": compaction,
+        "ledger_bytes": penciller.bytes_written,
+        "manifest_bytes": manifest,
+        "amplification": written / put if records and put else None,
+    }
+
+
+def _read_cache(bookie: Bookie, measures: Measures) -> ReadCacheStats:
+    known = sum(measures.sources.values())
+    scale = measures.get.calls / known if known else 0.0  # for those since the last timed one
+    return {
+        "entries": len(bookie.cache.entries),
+        "bytes": bookie.cache.bytes,
+        "limit_bytes": bookie.cache.limit,
+        "hits": round(measures.sources[CACHE] * scale),
+        "misses": round(measures.sources[REST] * scale),
+        "not_asked": round(measures.sources[MEMORY] * scale),
+    }
+
+
+def _latencies(measures: Measures) -> LatenciesStats:
+    return {
+        "put": _latency(measures.put.latency, measures.put.calls),
+        "put_many": _latency(measures.put_many.latency, measures.put_many.calls),
+        "batch": _latency(measures.batch.latency, measures.batch.calls),
+        "get": _latency(measures.get.latency, measures.get.calls),
+        "get_many": _latency(measures.get_many.latency, measures.get_many.calls),
+        "head": _latency(measures.head.latency, measures.head.calls),
+        "fsync": _latency(measures.fsync, measures.fsync.count),
+    }
+
+
+def _latency(latency: Latency, calls: int) -> LatencyStats:
+    def seconds(ns: float | None) -> float | None:
+        return None if ns is None or not latency.count else ns / 1e9
+
+    return {
+        "count": calls,
+        "mean_seconds": seconds(latency.total_ns / max(latency.count, 1)),
+        "p50_seconds": seconds(latency.quantile_ns(0.5)),
+        "p90_seconds": seconds(latency.quantile_ns(0.9)),
+        "p99_seconds": seconds(latency.quantile_ns(0.99)),
+        "p999_seconds": seconds(latency.quantile_ns(0.999)),
+        "max_seconds": seconds(latency.longest_ns),
+    }
+
+
+def _jobs(measures: Measures) -> JobsStats:
+    totals = {k: cast(JobTotalsStats, asdict(v)) for k, v in sorted(measures.jobs.totals.items())}
+    recent = [cast(JobStats, asdict(run)) for run in list(measures.jobs.recent)]
+    return {"totals": totals, "recent": recent}

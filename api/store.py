@@ -29,6 +29,7 @@ from octavo.files.ledger_key import HEAD_ONLY
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.reading import REFUSED
 from octavo.snapshot import Snapshot
+from octavo.stats_types import Stats
 from octavo.verify import Report, verify
 
 _SYNC_TIMEOUT_SECONDS = 600.0
@@ -146,12 +147,18 @@ class Store(Bucket):
         self._refuse_if_closed()
         self._inker.make_durable(self._inker.last_sqn, _SYNC_TIMEOUT_SECONDS)
 
-    def stats(self) -> dict[str, Any]:
-        """Figures of the store as plain values. O(files)."""
-        self._refuse_if_closed()
-        from octavo.stats import stats
+    def stats(self, *, score: bool = False) -> Stats:
+        """Figures of the store as plain values, all of them JSON: see Stats. O(files).
 
-        return stats(self._running)
+        With ``score`` the sealed journal files are sampled anew for their garbage, unless a
+        compaction is going on; that is a job of O(files) in the worker process.
+        """
+        self._refuse_if_closed()
+        from octavo import stats
+
+        if to_flag("score", score):
+            stats.score(self._running)
+        return stats.stats(self._running)
 
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:
         """Read everything and check every checksum and invariant, journal against ledger.

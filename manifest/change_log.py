@@ -124,6 +124,8 @@ class ChangeLog:
         self.sequence = 0
         """Of the last change that is in."""
         self.limits = limits
+        self.bytes_written = 0
+        """By this object, snapshots included."""
         self._disk = disk
         self._parent = parent
         self._previous = list(previous)  # names of the generation before
@@ -282,6 +284,7 @@ class ChangeLog:
         else:
             self._unsettled.append((number, payload))
         self._size += len(framed)
+        self.bytes_written += len(framed)
         self.sequence = number
         self._file = file
 
@@ -345,6 +348,7 @@ class ChangeLog:
         self._current.append(who.name)
         try:
             file.write_all(content)
+            self.bytes_written += len(content)
             file.sync()
             self._disk.sync_dir(self.directory)
         except BaseException as error:

@@ -1,0 +1,18 @@
+"""How the actor of a journal file is started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.actors.journal_file import JournalFile
+
+if TYPE_CHECKING:
+    from octavo.actors.inker import Inker
+
+
+def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFile:
+    """A started journal-file actor, its file not yet touched."""
+    ref = JournalFile.start(inker.disk, inker.directory, name, base_sqn, seed, inker.open_files)
+    file: JournalFile = ref.actor
+    file.commit.latency = inker.measures.fsync
+    return file

@@ -1,0 +1,145 @@
+"""What an open store knows of its own work: latencies, background jobs, where gets were answered.
+
+Nothing here takes a lock or is written to a file; it begins anew with each opening. Counts are
+right to a few where several threads do the same thing at the same moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from octavo.actors.latency import Latency, Meter
+
+R = TypeVar("R")
+
+MOST_JOBS = 512
+"""Background jobs that are remembered; older ones are only counted."""
+
+MEMORY, CACHE, REST = "memory", "cache", "journal_or_absent"
+"""Where a get found what it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """A background job that ended."""
+
+    kind: str
+    """"level_zero", "merge", "seal", "score", "compact", ..."""
+    began_ms: int
+    """ms UTC."""
+    seconds: float
+    inputs: int
+    """Files that it read."""
+    outputs: int
+    """Files that it made, or finished."""
+    bytes_written: int
+    ok: bool
+    """False: it raised, or its worker was ended."""
+
+
+@dataclass(slots=True)
+class JobTotals:
+    """All jobs of a kind since the store was opened."""
+
+    runs: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    inputs: int = 0
+    outputs: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(slots=True)
+class JobResult:
+    """What a job gave; empty until it did."""
+
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+class JobHistory:
+    """The jobs of a store. Written by the thread that had one done."""
+
+    def __init__(self) -> None:
+        self.recent: deque[JobRun] = deque(maxlen=MOST_JOBS)
+        """The newest MOST_JOBS, oldest first."""
+        self.totals: dict[str, JobTotals] = {}
+
+    def add(self, run: JobRun) -> None:
+        """Remember a job. O(1)."""
+        self.recent.append(run)
+        totals = self.totals.setdefault(run.kind, JobTotals())
+        totals.runs += 1
+        totals.failures += not run.ok
+        totals.seconds += run.seconds
+        totals.inputs += run.inputs
+        totals.outputs += run.outputs
+        totals.bytes_written += run.bytes_written
+
+    @contextmanager
+    def timed(self, kind: str, arguments: Mapping[str, Any]) -> Iterator[JobResult]:
+        """Around a job, which leaves its result; one that raises failed."""
+        began_ms, began = time.time_ns() // 1_000_000, time.perf_counter_ns()
+        job = JobResult()
+        ok = False
+        try:
+            yield job
+            ok = True
+        finally:
+            seconds = (time.perf_counter_ns() - began) / 1e9
+            given = next((arguments[name] for name in _INPUTS if name in arguments), ("",))
+            files = job.result.get("files", ())
+            outputs, bytes_written = len(files), sum(file.get("bytes", 0) for file in files)
+            if "bytes" in job.result:  # a file that was finished
+                outputs, bytes_written = 1, job.result["bytes"]
+            self.add(JobRun(kind, began_ms, seconds, len(given), outputs, bytes_written, ok))
+
+
+_INPUTS = ("inputs", "parts", "run", "files")
+
+
+def _often() -> Meter:
+    return Meter(often=True)
+
+
+@dataclass(slots=True)
+class Measures:
+    """One for each open store."""
+
+    opened_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    put: Meter = field(default_factory=Meter)
+    put_many: Meter = field(default_factory=_often)
+    """A group of at most 512 pairs, which share a system call."""
+    batch: Meter = field(default_factory=_often)
+    get: Meter = field(default_factory=Meter)
+    get_many: Meter = field(default_factory=_often)
+    head: Meter = field(default_factory=Meter)
+    fsync: Latency = field(default_factory=Latency)
+    """Of journal files, for those who wait; every one is timed."""
+    pauses: Latency = field(default_factory=Latency)
+    """By which writers were slowed down while merging lagged; every one is timed."""
+    sources: dict[str, int] = field(default_factory=lambda: {MEMORY: 0, CACHE: 0, REST: 0})
+    """Where the gets that were timed found what they were asked for, by weight."""
+    jobs: JobHistory = field(default_factory=JobHistory)
+    first_sqn: int = 0
+    """The last sqn given before the store was opened."""
+    journal_began: int = 0
+    """Bookie.journal_position() at that moment."""
+    sealing_bytes: int = 0
+    """What sealing added to journal files: their tables."""
+    saved_by_compression: int = 0
+    """Bytes of values that compression on writing took away."""
+
+    def began(self, sqn: int, position: int) -> None:
+        """The store is open as of this sqn and position of the journal."""
+        self.first_sqn, self.journal_began = sqn, position
+
+    def timed_get(self, get: Callable[[bytes], R], key: bytes, where: str) -> R:
+        """A get that is timed, and that stands for others in where it finds its answer."""
+        if self.get.due:
+            self.sources[where] += self.get.weight
+        return self.get.timed(get, key)
