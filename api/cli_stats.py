@@ -9,18 +9,27 @@ import click
 
 from octavo.cli_options import json_option, open_store, path_argument
 from octavo.cli_output import Output, count, duration, flat, plural, progress, size
+from octavo.files.errors import Misuse
 
 
 @click.command()
 @path_argument
 @json_option
-def stats(path: str, as_json: bool) -> None:
+@click.option("--prometheus", is_flag=True, help="Print Prometheus' text format.")
+@click.option("--score", is_flag=True, help="Sample the journal's files for garbage first.")
+def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
     """Print figures of the store.
 
-    Files, levels, memory, sequence numbers.
+    Files, levels, memory, sequence numbers. What is counted since opening is that of this command;
+    a program asks its own store: store.stats(), store.stats_prometheus().
     """
+    if as_json and prometheus:
+        raise Misuse("--json and --prometheus: allowed is one of them")
     with Output() as out, open_store(path) as store:
-        figures = store.stats()
+        figures = store.stats(score=score)
+        if prometheus:
+            out.write(store.stats_prometheus().encode())
+            return
         if as_json:
             out.json(figures)
             return
