@@ -1,4 +1,4 @@
-"""docs/guide.md is true: its code runs as it stands, and prints what its comments say."""
+"""The guides in docs/ are true: their code runs as it stands, and prints what its comments say."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
-GUIDE = (Path(__file__).parent.parent / "docs" / "guide.md").read_text()
+DOCS = Path(__file__).parent.parent / "docs"
 
 
-def test_the_guide_runs_and_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("guide", ["guide.md", "reading.md"])
+def test_a_guide_runs_and_prints_what_it_says(
+    guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for block in re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL):
+    text = (DOCS / guide).read_text()
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
-            exec(compile(block, "guide.md", "exec"), names)
+            exec(compile(block, guide, "exec"), names)
         told = re.findall(r"^ *print\(.*?\)  +# (.*)$", block, re.MULTILINE)
         assert shown.getvalue().splitlines() == told
