@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from octavo.actors import journal_install
+from octavo.actors import journal_install, trimming
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import SMALL, InkerClerk, Score
 from octavo.actors.penciller_clerk import PencillerClerk
@@ -65,7 +65,7 @@ def trim(clerk: InkerClerk) -> int:
     """See Store.trim. Not in a turn. Raises as ``compact``."""
     with clerk.alone():
         settle(clerk)
-        return clerk.actor_ref.call(InkerClerk.trim)
+        return clerk.actor_ref.call(trimming.trim)
 
 
 def settle(clerk: InkerClerk) -> None:
@@ -89,6 +89,20 @@ def _pass(clerk: InkerClerk, progress: Progress | None) -> int:
     """All files once, oldest first; records dropped."""
     scores = clerk.actor_ref.call(InkerClerk.survey, 1)
     entries = clerk.eligible()
+    with clerk.deltas(entries) as (deltas, stale):
+        for entry in entries:
+            if entry.name in scores and entry.name in stale:
+                scores[entry.name].garbage += 100.0 * stale[entry.name] / max(entry.bytes, 1)
+        return _rewritten(clerk, progress, scores, entries, deltas)
+
+
+def _rewritten(
+    clerk: InkerClerk,
+    progress: Progress | None,
+    scores: dict[str, Score],
+    entries: Sequence[JournalEntry],
+    deltas: str | None,
+) -> int:
     total = sum(entry.bytes for entry in entries) or 1
     hiding = sum(scores[e.name].hiding * e.bytes for e in entries if e.name in scores) / total
     bound = 0.0 if hiding > HIDING_PERCENT else REWRITE_PERCENT
@@ -98,7 +112,7 @@ def _pass(clerk: InkerClerk, progress: Progress | None) -> int:
             progress(left[0].name, min(done, total), total)
         run = next_run(clerk, left, scores, bound)
         if run:
-            found = clerk.actor_ref.call(InkerClerk.rewrite, run)
+            found = clerk.actor_ref.call(InkerClerk.rewrite, run, deltas)
             if found.damaged:
                 continue  # again, without that file
             dropped += found.dropped

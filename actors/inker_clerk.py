@@ -7,11 +7,11 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from octavo.actors import journal_install
+from octavo.actors import journal_install, trimming
 from octavo.actors.adoption import RANK_BITS
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
@@ -21,6 +21,7 @@ from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import View
 from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner, WorkerDied
+from octavo.files.disk import TEMPORARY_SUFFIX
 from octavo.files.errors import (
     Busy,
     Closed,
@@ -125,7 +126,7 @@ class InkerClerk(TurnActor):
         """Memory was saved: garbage comes from writes only, so this is the moment to see whether
         it is time to look for some, or in a head-only store to let go of the journal. O(1)."""
         if self.trims:
-            self.actor_ref.send(InkerClerk.trim_unasked)
+            self.actor_ref.send(trimming.trim_unasked)
             return
         every = self.every_seconds
         if every is not None and self.monotonic() - self._looked >= every:
@@ -164,40 +165,6 @@ class InkerClerk(TurnActor):
         log.info("compacting %d files, %.0f points below the bound", found.length, found.worth)
         return list(entries[found.start : found.start + found.length])
 
-    # ------------------------------------------------------------ head-only stores
-
-    def trim(self) -> int:
-        """In this turn: let go of the sealed files that the ledger has all of; their bytes.
-
-        Raises Closed, StorageFull, StorageFailed, Corruption (of the ledger).
-        """
-        bookie = self.bookie.actor
-        if bookie.closed:
-            raise Closed("the store is closing")
-        if bookie.penciller.actor.condemned:
-            raise Corruption(
-                bookie.penciller.actor.directory, 0,
-                "a ledger file is damaged: nothing is trimmed, so that no more is lost",
-            )  # fmt: skip
-        persisted = bookie.view.ledger.persisted_sqn
-        done = [entry for entry in self.sealed() if entry.last_sqn <= persisted]
-        if not done:
-            return 0
-        names = [entry.name for entry in done]
-        old = [file for file in self.inker.actor.view.files if file.name in names]
-        self.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
-        self.retire(old)
-        return sum(entry.bytes for entry in done)
-
-    def trim_unasked(self) -> None:
-        """As ``trim``, after memory was saved. On the pool."""
-        try:
-            self.trim()
-        except Closed:
-            return
-        except (OctavoError, OSError) as error:
-            log.warning("the journal was not trimmed: %s", error)
-
     # ------------------------------------------------------------ steps, in turns
 
     def sealed(self) -> tuple[JournalEntry, ...]:
@@ -235,17 +202,13 @@ class InkerClerk(TurnActor):
                 "score",
                 view,
                 files=[
-                    {
-                        "name": entry.name,
-                        "seed": entry.seed,
-                        "base_sqn": entry.base_sqn,
-                        "clean_below": self.clean_below(entry),
-                    }
+                    {**_named(entry), "clean_below": self.clean_below(entry)}
                     for entry in self.eligible()
                     if entry.name not in self.scores
                 ],
                 samples=SAMPLES,
                 salt=secrets.randbits(64),
+                strategies=self._strategies(),
             )
         for row in result["scores"]:
             if "wrong" in row:
@@ -257,8 +220,41 @@ class InkerClerk(TurnActor):
             )
         return self.scores
 
-    def rewrite(self, run: Sequence[JournalEntry]) -> Done:
-        """Replace a run of files by what is live of them. In this turn."""
+    @contextmanager
+    def deltas(self, files: Sequence[JournalEntry]) -> Iterator[tuple[str | None, dict[str, int]]]:
+        """(name of a scratch file on the key deltas of these files, or None where no type retains
+        any; bytes of stale ones by file). See key_deltas.survey."""
+        if "retain" not in self.strategies.values():
+            yield None, {}
+            return
+        inker = self.inker.actor
+        scratch = f"{0:016x}-{secrets.randbits(64):016x}.cdb{TEMPORARY_SUFFIX}"
+        try:
+            with self._held() as view:
+                found = self._job(
+                    "survey_deltas",
+                    view,
+                    files=[_named(entry) for entry in files],
+                    strategies=self._strategies(),
+                    scratch=scratch,
+                )
+            yield scratch, found["stale"]
+        finally:
+            with suppress(FileNotFoundError):
+                inker.disk.unlink(f"{inker.directory}/{scratch}")
+
+    def _strategies(self) -> dict[str, str]:
+        return {str(tag): name for tag, name in self.strategies.items()}
+
+    def rewrite(self, run: Sequence[JournalEntry], deltas: str | None = None) -> Done:
+        """Replace a run of files by what is live of them. In this turn. ``deltas``: a scratch
+        file on their key deltas; None: one is made for these files."""
+        if deltas is None:
+            with self.deltas(run) as (scratch, _):
+                return self._rewrite(run, scratch)
+        return self._rewrite(run, deltas)
+
+    def _rewrite(self, run: Sequence[JournalEntry], deltas: str | None) -> Done:
         inker = self.inker.actor
         small = sum(entry.bytes < inker.roll_size // SMALL for entry in run)
         with self._held() as view:
@@ -266,15 +262,7 @@ class InkerClerk(TurnActor):
             result = self._job(
                 "compact",
                 view,
-                run=[
-                    {
-                        "name": entry.name,
-                        "seed": entry.seed,
-                        "base_sqn": entry.base_sqn,
-                        "last_sqn": entry.last_sqn,
-                    }
-                    for entry in run
-                ],
+                run=[_named(entry) for entry in run],
                 persisted_sqn=persisted,
                 clean_below=self.clean_below(run[0]),
                 horizon=inker.manifest.horizon,
@@ -282,7 +270,8 @@ class InkerClerk(TurnActor):
                 rank=self._next_rank(),
                 seed=secrets.randbits(64),
                 roll_size_bytes=inker.roll_size,
-                strategies={str(tag): name for tag, name in self.strategies.items()},
+                strategies=self._strategies(),
+                deltas=deltas,
                 always=small > 1,
                 compresses=self.compresses,
             )
@@ -423,3 +412,13 @@ class InkerClerk(TurnActor):
         for _, file in self.delete_pending:
             file.actor_ref.call(JournalFile.close)
             file.actor_ref.stop()
+
+
+def _named(entry: JournalEntry) -> dict[str, Any]:
+    """What a job wants to know of a file."""
+    return {
+        "name": entry.name,
+        "seed": entry.seed,
+        "base_sqn": entry.base_sqn,
+        "last_sqn": entry.last_sqn,
+    }

@@ -15,21 +15,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from octavo.files import cdb, journal_rows, ledger_key, live_records, record
+from octavo.files import cdb, key_deltas, ledger_key, live_records, record
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
 from octavo.files.find_many import Level
 from octavo.files.hashing import hash_of
 from octavo.files.journal_rows import Headers
 from octavo.files.journal_writer import Mover, SealedWriter
+from octavo.files.key_deltas import is_newest
 from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
 from octavo.files.rows import TOMBSTONE
-from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.sealed_records import records_of, table_of
 
 TO_DELTA = 5
 """A superseded put that is retained without its value."""
-RETAIN = "retain"
-
 Levels = Sequence[Sequence[Sequence[Any]]]
 Strategies = Mapping[str, str]
 
@@ -47,6 +46,7 @@ def score(
     samples: int,
     now_ms: int,
     salt: int,
+    strategies: Strategies,
 ) -> dict[str, Any]:
     """The share of each journal file that compaction would keep, from a sample of its records.
 
@@ -56,9 +56,10 @@ def score(
     """
     known = live_records.opened(disk, ledger, levels)
     scores = []
+    tags = key_deltas.retained(strategies)
     for file in files:
         try:
-            scores.append(_score(disk, journal, known, file, samples, now_ms, salt))
+            scores.append(_score(disk, journal, known, file, samples, now_ms, salt, tags))
         except (Corruption, FileNotFoundError) as wrong:
             if isinstance(wrong, Corruption) and wrong.file.startswith(f"{ledger}/"):
                 raise
@@ -74,11 +75,12 @@ def _score(
     samples: int,
     now_ms: int,
     salt: int,
+    retained: Sequence[int],
 ) -> dict[str, Any]:
     path = f"{journal}/{file['name']}"
     buffer = disk.map(path)
     view = memoryview(buffer)
-    numbers, starts, _ = _table(view, path)
+    numbers, starts, _ = table_of(view, path)
     count = len(numbers)
     rng = random.Random(salt ^ file["seed"])  # reproducible, and not in step with the keys
     step = max(count / samples, 1.0) if samples else 1.0
@@ -86,7 +88,9 @@ def _score(
     found = [_newest(levels, view, starts, at, file["seed"], path) for at in picked if at < count]
     if not found:
         return {"name": file["name"], "kept": 0, "hiding": 0, "total": 0}
-    kinds, expiries, known, deleted, at = (np.array(each) for each in zip(*found, strict=True))
+    kinds, expiries, known, deleted, at, tags, values = (
+        np.array(each) for each in zip(*found, strict=True)
+    )
     verdict = live_records.verdicts(
         kinds.astype(np.uint8),
         numbers[at].astype(np.uint64) + np.uint64(file["base_sqn"]),
@@ -99,9 +103,10 @@ def _score(
     put = kinds == record.PUT
     hides = ((verdict == KEEP) & ~put) | (verdict == TO_DELETE)
     kept = (verdict == KEEP) | (verdict == UNSURE) | hides
+    delta = (verdict == SUPERSEDED) & (kinds != record.DELETE) & np.isin(tags, retained)
     return {
         "name": file["name"],
-        "kept": int(sizes[kept].sum()),
+        "kept": int(sizes[kept].sum()) + int((sizes - values)[delta].sum()),
         "hiding": int(sizes[hides].sum()),
         "total": int(sizes.sum()),
     }
@@ -114,9 +119,9 @@ def _newest(
     at: int,
     seed: int,
     path: str,
-) -> tuple[int, int, int, bool, int]:
-    """(kind, expiry, sqn of the newest version of its key, whether that is a delete, ``at``) of
-    one record."""
+) -> tuple[int, int, int, bool, int, int, int]:
+    """(kind, expiry, sqn of the newest version of its key, whether that is a delete, ``at``, tag,
+    bytes of the value) of one record."""
     start, end = int(starts[at]), int(starts[at + 1])
     try:
         head = record.parse_header(view[start:end], seed ^ start, end - start)
@@ -133,22 +138,9 @@ def _newest(
             row = sst.find(key, h32)
             if row >= 0:
                 deleted = bool(sst.flags[row] & TOMBSTONE)
-                return head.kind, head.expiry_ms, sst.sqns[row] + base, deleted, at
-    return head.kind, head.expiry_ms, 0, False, at
-
-
-def _table(
-    view: memoryview, path: str
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], cdb.Trailer]:
-    """(relative numbers of a sealed file's records, where they begin and the last one ends, its
-    trailer). Raises Corruption."""
-    trailer, offsets = cdb.sealed_offsets(view, path)
-    if isinstance(offsets, SparseOffsets):
-        numbers = np.asarray(offsets.numbers).astype(np.int64)
-        return numbers, np.asarray(offsets.starts).astype(np.int64), trailer
-    table = np.asarray(offsets).astype(np.int64)
-    numbers = np.flatnonzero(table[1:] > table[:-1])
-    return numbers, np.append(table[numbers], table[-1]), trailer
+                sqn = sst.sqns[row] + base
+                return head.kind, head.expiry_ms, sqn, deleted, at, head.tag, head.value_bytes
+    return head.kind, head.expiry_ms, 0, False, at, head.tag, head.value_bytes
 
 
 # ---------------------------------------------------------------- a run of files anew
@@ -194,6 +186,7 @@ def compact(
     seed: int,
     roll_size_bytes: int,
     strategies: Strategies,
+    deltas: str | None,
     always: bool,
     compresses: bool,
 ) -> dict[str, Any]:
@@ -201,17 +194,23 @@ def compact(
     ``last_sqn``, in order) into new sealed files, durably; the old ones stay as they are.
 
     The new files cover every sqn of the run. If nothing would be dropped, nothing is written,
-    unless ``always``. The result: ``files`` (what a manifest wants to know of each), ``records``,
-    ``kept``, ``highest_dropped``, ``clean`` (no file holds a superseded put any more as of
-    ``persisted_sqn``); or ``damaged`` and ``wrong``: a file that has to be left out, and why.
+    unless ``always``. ``deltas``: the scratch file of key_deltas.survey. The result: ``files``
+    (what a manifest wants to know of each), ``records``, ``kept``, ``highest_dropped``, ``clean``
+    (no file holds a superseded put any more as of ``persisted_sqn``); or ``damaged`` and
+    ``wrong``: a file that has to be left out, and why.
     """
     known = live_records.opened(disk, ledger, levels)
     last = run[-1]["last_sqn"]
     if any(file["last_sqn"] > persisted_sqn for file in run):
         raise ValueError("a run above the sqn that the ledger has persisted")
     try:
-        plans = [_plan(disk, journal, known, file, clean_below, now_ms, strategies) for file in run]
-        _fold_deltas(plans, known)
+        newest = None
+        if deltas is not None:
+            newest = key_deltas.read(disk, f"{journal}/{deltas}")
+        plans = [
+            _plan(disk, journal, known, file, clean_below, now_ms, strategies, newest)
+            for file in run
+        ]
         records = sum(plan.records for plan in plans)
         kept = sum(len(plan.sqns) for plan in plans)
         clean = not any(plan.unsure for plan in plans)
@@ -242,17 +241,10 @@ def _plan(
     clean_below: int,
     now_ms: int,
     strategies: Strategies,
+    newest: key_deltas.Newest | None,
 ) -> _Plan:
-    path = f"{journal}/{file['name']}"
-    base = file["base_sqn"]
     try:
-        view = memoryview(disk.map(path))
-        numbers, starts, trailer = _table(view, path)
-        if trailer.count != file["last_sqn"] - base + 1:
-            raise Corruption(path, 0, "covers other sqns than the manifest says")
-        head = journal_rows.headers_of(view, starts.astype(np.uint32), 0, file["seed"], path)
-        head.relative = numbers
-        rows = journal_rows.object_rows(head, base)
+        view, table, head, rows = records_of(disk, journal, file)
     except (Corruption, FileNotFoundError) as wrong:
         raise _Damaged(file["name"], str(wrong)) from wrong
     known = live_records.newest_of(levels, rows.keys, rows.hashes)
@@ -265,16 +257,20 @@ def _plan(
         now_ms=now_ms,
     )
     becomes = _becomes(head, verdict, strategies)
+    if newest is not None:
+        deltas = np.flatnonzero((becomes == TO_DELTA) | (head.kinds == record.KEY_DELTA))
+        ours = is_newest(known.sqns[deltas], rows.sqns[deltas], newest)
+        becomes[deltas[~ours]] = DROP
     stays = np.flatnonzero(becomes != DROP)
     dropped = np.flatnonzero(becomes != KEEP)
     return _Plan(
         file=file,
-        path=path,
+        path=f"{journal}/{file['name']}",
         view=view,
         records=len(head),
-        highest_dropped=int(numbers[dropped[-1]]) + base if len(dropped) else 0,
+        highest_dropped=int(rows.sqns[dropped[-1]]) if len(dropped) else 0,
         unsure=bool((verdict == UNSURE).any()),
-        sqns=numbers[stays] + base,
+        sqns=table.numbers[stays] + file["base_sqn"],
         start=head.start[stays],
         head_end=head.head_end[stays],
         stored=head.stored[stays],
@@ -290,7 +286,7 @@ def _becomes(
 ) -> npt.NDArray[np.uint8]:
     becomes = verdict.copy()
     becomes[verdict == UNSURE] = KEEP
-    retained = [int(tag) for tag, strategy in strategies.items() if strategy == RETAIN]
+    retained = key_deltas.retained(strategies)
     over = verdict == SUPERSEDED
     becomes[over] = DROP
     if retained:
@@ -298,10 +294,6 @@ def _becomes(
         becomes[held] = TO_DELTA
         becomes[held & (head.kinds == record.KEY_DELTA)] = KEEP
     return becomes
-
-
-def _fold_deltas(plans: Sequence[_Plan], levels: Sequence[Level]) -> None:
-    """Of the key deltas of one key only the newest one stays."""
 
 
 def _batched(head: Headers, becomes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

@@ -13,6 +13,7 @@ from whole_store import SEED, Clock, flush, killed, opened
 
 import octavo
 from octavo.actors import journal_install
+from octavo.files import record
 
 
 @pytest.mark.parametrize("size", [20, 200, 3000])
@@ -457,4 +458,91 @@ def test_replaced_files_are_kept_as_waste_for_a_while(tmp_path: Path) -> None:
         clock.now += 1_000_000
     with opened(tmp_path / "s", **options) as store:
         assert [path.name for path in waste.iterdir()] == ["mine.txt"]
+        check(store, model)
+
+
+# ---------------------------------------------------------------- retain
+
+
+def deltas_of(store: octavo.Store) -> dict[bytes, list[int]]:
+    """Sqns of the key deltas in the journal, by key."""
+    found: dict[bytes, list[int]] = {}
+    for file in store._inker.view.files:
+        for sqn in file.sqns(1, store.last_sqn):
+            head = file.header(sqn)
+            if head.kind == record.KEY_DELTA:
+                found.setdefault(head.key, []).append(sqn)
+    return found
+
+
+def test_retain_keeps_one_delta_a_live_key_and_converges(tmp_path: Path) -> None:
+    options = {**SMALL_FILES, "strategies": {"standard": "retain"}}
+    rng = random.Random(SEED + 10)
+    with opened(tmp_path / "s", **options) as store:
+        for _ in range(3):
+            model = overwritten(store, rng)
+            store.compact()
+            found = deltas_of(store)
+            assert set(found) == set(model)
+            assert {len(sqns) for sqns in found.values()} == {1}
+            assert all(sqns[0] < store.head(key).sqn for key, sqns in found.items())
+            check(store, model)
+        retained = journal_bytes(store)
+    with opened(tmp_path / "fresh", **SMALL_FILES) as fresh:
+        for key, each in model.items():
+            fresh.put(key, each)
+        fresh.compact()
+        live = journal_bytes(fresh)
+    allowed = 1.3 * live + len(model) * (34 + 9 + 8 + 32)
+    assert retained <= allowed
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", **options) as store:
+        check(store, model)
+
+
+def test_a_delta_is_the_newest_version_that_was_replaced_without_its_value(tmp_path: Path) -> None:
+    options = {**SMALL_FILES, "strategies": {"standard": "retain"}}
+    with opened(tmp_path / "s", **options) as store:
+        for number in range(5):
+            sqn = store.put(b"k", b"v" * 100, metadata=b"m%d" % number, index={"f": [number]})
+            if number == 3:
+                replaced = sqn
+            for other in range(300):
+                store.put(b"o%d" % (other % 7), b"f" * 50)
+        at = store.head(b"k")
+        store.compact()
+        store.compact()
+        assert deltas_of(store)[b"k"] == [replaced]
+        head = store._inker.view.file_of(replaced).header(replaced)
+        assert (head.metadata, head.size) == (b"m3", 0)
+        assert head.index_changes
+        assert store.head(b"k") == at
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", **options) as store:
+        assert store.head(b"k") == at
+        assert store.verify().ok
+
+
+def test_the_deltas_of_a_deleted_key_go_with_its_delete(tmp_path: Path) -> None:
+    options = {**SMALL_FILES, "strategies": {"standard": "retain"}}
+    with opened(tmp_path / "s", **options) as store:
+        model = overwritten(store, random.Random(SEED))
+        store.compact()
+        for key in model:
+            store.delete(key)
+        for _ in range(2):
+            store.compact()
+        assert deltas_of(store) == {}
+        assert not list((tmp_path / "s" / "journal").glob("*.tmp"))
+
+
+def test_from_retain_to_recovr_the_deltas_go(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES, strategies={"standard": "retain"}) as store:
+        overwritten(store, random.Random(SEED))
+        store.compact()
+        assert deltas_of(store)
+    with opened(tmp_path / "s", **SMALL_FILES, strategies={"standard": "recovr"}) as store:
+        model = overwritten(store, random.Random(SEED + 1), rounds=3)
+        store.compact()
+        assert deltas_of(store) == {}
         check(store, model)

@@ -1,0 +1,51 @@
+"""The journal of a head-only store: what the ledger has of it goes, unread.
+
+Functions that run in the turn of the Inker's clerk.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from octavo.actors import journal_install
+from octavo.files.errors import Closed, Corruption, OctavoError
+
+if TYPE_CHECKING:
+    from octavo.actors.inker_clerk import InkerClerk
+
+log = logging.getLogger("octavo.compaction")
+
+
+def trim(clerk: InkerClerk) -> int:
+    """Let go of the sealed files that the ledger has all of; their bytes.
+
+    Raises Closed, StorageFull, StorageFailed, Corruption (of the ledger).
+    """
+    bookie = clerk.bookie.actor
+    if bookie.closed:
+        raise Closed("the store is closing")
+    if bookie.penciller.actor.condemned:
+        raise Corruption(
+            bookie.penciller.actor.directory, 0,
+            "a ledger file is damaged: nothing is trimmed, so that no more is lost",
+        )  # fmt: skip
+    persisted = bookie.view.ledger.persisted_sqn
+    done = [entry for entry in clerk.sealed() if entry.last_sqn <= persisted]
+    if not done:
+        return 0
+    names = [entry.name for entry in done]
+    old = [file for file in clerk.inker.actor.view.files if file.name in names]
+    clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
+    clerk.retire(old)
+    return sum(entry.bytes for entry in done)
+
+
+def trim_unasked(clerk: InkerClerk) -> None:
+    """As ``trim``, after memory was saved. On the pool."""
+    try:
+        trim(clerk)
+    except Closed:
+        return
+    except (OctavoError, OSError) as error:
+        log.warning("the journal was not trimmed: %s", error)

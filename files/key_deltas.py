@@ -1,0 +1,115 @@
+"""Which key deltas are the newest of their keys: under the strategy retain, compaction keeps of
+the versions of a key that were replaced one, without its value.
+
+A key is named by the sqn of its newest version, which no other key has. The scratch file of a
+survey, which lives as long as one compaction:
+
+    magic 8s, number of keys u64, xxh3-64 of the rest u64
+    u64 x n   sqn of the newest version of each key that has older ones, ascending
+    u64 x n   sqn of the newest of those
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import live_records, record
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.files.sealed_records import records_of
+
+Sqns = npt.NDArray[np.uint64]
+Newest = tuple[Sqns, Sqns]
+"""(sqns that name keys, ascending; sqn of the newest replaced version of each)."""
+
+RETAIN = "retain"
+_FRONT = Struct("<8sQQ")
+_MAGIC = b"OCTAVOD\n"
+NONE: Newest = (np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+
+def retained(strategies: Mapping[str, str]) -> list[int]:
+    """Tags whose replaced versions leave key deltas."""
+    return [int(tag) for tag, strategy in strategies.items() if strategy == RETAIN]
+
+
+def newest_of(names: Sqns, sqns: Sqns) -> Newest:
+    """The highest of the sqns of each name. O(n log n)."""
+    order = np.lexsort((sqns, names))
+    names, sqns = names[order], sqns[order]
+    last = np.append(names[1:] != names[:-1], np.ones(min(len(names), 1), dtype=np.bool_))
+    return names[last], sqns[last]
+
+
+def is_newest(names: Sqns, sqns: Sqns, known: Newest) -> npt.NDArray[np.bool_]:
+    """Which of these are, as far as is known, the newest of their key."""
+    if not len(known[0]):
+        return np.ones(len(names), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(known[0], names), len(known[0]) - 1)
+    older: npt.NDArray[np.bool_] = (known[0][at] == names) & (sqns < known[1][at])
+    return ~older
+
+
+def survey(
+    disk: Disk,
+    *,
+    journal: str,
+    ledger: str,
+    levels: Sequence[Sequence[Sequence[Any]]],
+    files: Sequence[dict[str, Any]],
+    now_ms: int,
+    strategies: Mapping[str, str],
+    scratch: str,
+) -> dict[str, Any]:
+    """Find the newest replaced version of each key and write the scratch file.
+
+    The result's ``stale``: by the name of a file, bytes of key deltas that have a newer one. A
+    file that cannot be read is left out. Reads all headers: O(records).
+    """
+    known = live_records.opened(disk, ledger, levels)
+    tags = retained(strategies)
+    columns: list[tuple[Sqns, Sqns]] = []
+    deltas: list[tuple[str, Sqns, Sqns, npt.NDArray[np.int64]]] = []
+    for file in files:
+        try:
+            _, table, head, rows = records_of(disk, journal, file)
+        except (Corruption, FileNotFoundError):
+            continue  # compaction itself says so
+        newest = live_records.newest_of(known, rows.keys, rows.hashes)
+        replaced = np.flatnonzero(
+            (newest.sqns > rows.sqns) & np.isin(head.tags, tags) & (head.kinds != record.DELETE)
+        )
+        columns.append((newest.sqns[replaced], rows.sqns[replaced]))
+        delta = replaced[head.kinds[replaced] == record.KEY_DELTA]
+        sizes = (table.starts[1:] - table.starts[:-1])[delta]
+        deltas.append((file["name"], newest.sqns[delta], rows.sqns[delta], sizes))
+    names = np.concatenate([each[0] for each in columns]) if columns else NONE[0]
+    sqns = np.concatenate([each[1] for each in columns]) if columns else NONE[1]
+    found = newest_of(names, sqns)
+    body = found[0].tobytes() + found[1].tobytes()
+    made = disk.create(f"{journal}/{scratch}")
+    try:
+        made.write_all(_FRONT.pack(_MAGIC, len(found[0]), xxh3(body)) + body)
+    finally:
+        made.close()
+    stale = {name: int(sizes[~is_newest(n, s, found)].sum()) for name, n, s, sizes in deltas}
+    return {"stale": stale}
+
+
+def read(disk: Disk, path: str) -> Newest:
+    """What a survey found. Raises Corruption."""
+    buffer = disk.map(path)
+    if len(buffer) < _FRONT.size:
+        raise Corruption(path, 0, "scratch file of key deltas cut short")
+    magic, count, expected = _FRONT.unpack_from(buffer)
+    body = memoryview(buffer)[_FRONT.size :]
+    if magic != _MAGIC or len(body) != 16 * count or xxh3(body) != expected:
+        raise Corruption(path, 0, "scratch file of key deltas")
+    table = np.frombuffer(body, dtype=np.uint64)
+    return table[:count], table[count:]

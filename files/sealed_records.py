@@ -1,0 +1,55 @@
+"""The records of a sealed journal file as columns, whichever table of offsets it has."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from octavo.files import cdb, journal_rows
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.files.journal_rows import Headers
+from octavo.files.rows import Rows
+from octavo.files.sparse_offsets import SparseOffsets
+
+
+class Table(NamedTuple):
+    """Where the records of a file stand."""
+
+    numbers: npt.NDArray[np.int64]
+    """Their relative numbers, ascending."""
+    starts: npt.NDArray[np.int64]
+    """Where each begins; one more, for the end of the last."""
+    size: int
+    """Numbers that the file covers, there or not."""
+
+
+def table_of(view: memoryview, path: str) -> Table:
+    """The table of a sealed file, which is the whole buffer. Raises Corruption."""
+    trailer, offsets = cdb.sealed_offsets(view, path)
+    if isinstance(offsets, SparseOffsets):
+        numbers = np.asarray(offsets.numbers).astype(np.int64)
+        return Table(numbers, np.asarray(offsets.starts).astype(np.int64), trailer.count)
+    table = np.asarray(offsets).astype(np.int64)
+    numbers = np.flatnonzero(table[1:] > table[:-1])
+    return Table(numbers, np.append(table[numbers], table[-1]), trailer.count)
+
+
+def records_of(
+    disk: Disk, journal: str, file: dict[str, Any]
+) -> tuple[memoryview, Table, Headers, Rows]:
+    """(bytes, table, headers, ledger rows of the keys) of a file (``name``, ``seed``,
+    ``base_sqn``, ``last_sqn``), an element for each record, deletes and key deltas included.
+
+    Header checksums are verified, values are not read. Raises Corruption, FileNotFoundError.
+    """
+    path = f"{journal}/{file['name']}"
+    view = memoryview(disk.map(path))
+    table = table_of(view, path)
+    if table.size != file["last_sqn"] - file["base_sqn"] + 1:
+        raise Corruption(path, 0, "covers other sqns than the manifest says")
+    head = journal_rows.headers_of(view, table.starts.astype(np.uint32), 0, file["seed"], path)
+    head.relative = table.numbers
+    return view, table, head, journal_rows.object_rows(head, file["base_sqn"])
