@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from octavo.head_only import HeadBatch, HeadBucket, HeadRow
     from octavo.index import Index
     from octavo.index_edit import IndexEdit
+    from octavo.repairing import Repair, repair
     from octavo.scans import Scan
     from octavo.snapshot import Item, Snapshot, SnapshotBucket
     from octavo.store import Store, open
@@ -55,6 +56,7 @@ _HOMES = {
     "octavo.files.merkle": ("MerkleTree",),
     "octavo.scans": ("Scan",),
     "octavo.ending": ("destroy",),
+    "octavo.repairing": ("Repair", "repair"),
     "octavo.verify": ("Report",),
     "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow"),
     "octavo.index": ("Index",),
@@ -106,6 +108,7 @@ __all__ = [
     "MerkleTree",
     "Misuse",
     "OctavoError",
+    "Repair",
     "Report",
     "Scan",
     "Snapshot",
@@ -121,6 +124,7 @@ __all__ = [
     "compare",
     "destroy",
     "open",
+    "repair",
 ]
 
 

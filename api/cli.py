@@ -19,6 +19,7 @@ from octavo.cli_history import changes, snapshot
 from octavo.cli_index import index
 from octavo.cli_output import OutputClosed, complain
 from octavo.cli_read import buckets, get, head, scan
+from octavo.cli_repair import repair
 from octavo.cli_stats import stats, verify
 from octavo.cli_upkeep import compact, destroy, trim
 from octavo.cli_write import delete, load, put
@@ -110,6 +111,7 @@ for command in (
     verify,
     compact,
     trim,
+    repair,
     destroy,
     demo,
 ):

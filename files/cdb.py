@@ -283,7 +283,7 @@ class Damage:
     what: str
 
 
-def _search(buffer: memoryview, at: int, end: int, seed: int) -> int:
+def search(buffer: memoryview, at: int, end: int, seed: int) -> int:
     """Position of the next whole record header at or after ``at``; ``end`` if there is none."""
     step = 1 << 20
     while at < end:
@@ -388,7 +388,7 @@ def _scan_one(
             raise record.NotARecord("value checksum")
     except record.NotARecord as wrong:
         # A whole header tells how far to step; without one, look for the next mark.
-        follows = stop if stop > at else _search(view, at + 1, end, seed)
+        follows = stop if stop > at else search(view, at + 1, end, seed)
         damages.append(Damage(at, follows, str(wrong)))
         return None, follows
     return Scanned(

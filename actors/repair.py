@@ -1,0 +1,339 @@
+"""Repair of a closed store: damaged files are written anew from what is whole.
+
+Nothing is changed in place, since a backup may have the same file under another name, and nothing
+goes: what was damaged stays in the folder ``damaged``. A repair that is cut short is done again by
+the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from octavo.actors import recovery
+from octavo.actors.identity import IDENTITY, Identity, read, write
+from octavo.actors.penciller import REBUILD
+from octavo.files import cdb, ledger_key, record
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.errors import Corruption, Misuse
+from octavo.files.journal_writer import Mover, SealedWriter
+from octavo.files.sst import Sst
+from octavo.manifest import change_log
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+
+log = logging.getLogger("octavo.repair")
+
+DAMAGED = "damaged"
+"""Folder of a store for files that a repair replaced."""
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A record that no file holds whole any more."""
+
+    sqn: int
+    file: str
+    why: str
+    bucket: bytes | None = None
+    """None: what is left of the record does not tell."""
+    key: bytes | None = None
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What a repair found and did."""
+
+    rewritten: list[str] = field(default_factory=list)
+    """Journal files that were written anew."""
+    ledger: list[str] = field(default_factory=list)
+    """What was wrong with the ledger, which is rebuilt from the journal then."""
+    lost: list[Lost] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    """Where the damaged originals are now."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def nothing(self) -> bool:
+        """There was nothing to repair."""
+        return not (self.rewritten or self.ledger or self.moved or self.notes)
+
+
+def repair_files(disk: Disk, path: str, progress: Progress | None = None) -> Repaired:
+    """Repair the files of a closed store; the lock is the caller's. What can be told only from
+    all of them together, the next opening does. O(bytes). Raises Misuse, StorageFull, OSError."""
+    done = Repaired()
+    journal = f"{path}/journal"
+    if not disk.exists(journal):
+        raise Misuse(f"path={path!r} holds no store")
+    names = [n for n in disk.listdir(journal) if n.endswith(recovery.SEALED)]
+    names = [name for name in names if recovery.identity(name)]
+    identity = _identity(disk, path, names, done)
+    manifest, epoch = _journal_manifest(disk, path, done)
+    entries = {entry.name: entry for entry in manifest.entries}
+    for number, name in enumerate(names):
+        if progress is not None:
+            progress(f"journal {name}", number, len(names))
+        made = _journal_file(disk, path, name, entries.get(name), done)
+        if made is not None and name in entries:
+            entries[name] = made
+    if done.rewritten and manifest.entries:
+        changed = manifest.edit([entries[n] for n in done.rewritten if n in entries])
+        ChangeLog.begin(disk, f"{journal}/manifest", epoch + 1, changed.encode()).close()
+    _ledger(disk, path, identity, done, progress)
+    if progress is not None:
+        progress("done", len(names), len(names))
+    return done
+
+
+def _put_aside(disk: Disk, path: str, name: str, done: Repaired) -> None:
+    """Give a file of the store a second name in ``damaged``."""
+    folder = f"{path}/{DAMAGED}"
+    disk.mkdir(folder)
+    aside = f"{folder}/{name.replace('/', '-')}"
+    number = 0
+    while disk.exists(f"{aside}.{number}"):
+        number += 1
+    disk.link(f"{path}/{name}", f"{aside}.{number}")
+    disk.sync_dir(folder)
+    done.moved.append(f"{aside}.{number}")
+
+
+# ---------------------------------------------------------------- identity and manifests
+
+
+def _identity(disk: Disk, path: str, names: list[str], done: Repaired) -> Identity:
+    try:
+        return read(disk, path)
+    except FileNotFoundError:
+        why = "was missing"
+    except Corruption as wrong:
+        why = str(wrong)
+        _put_aside(disk, path, IDENTITY, done)
+    head_only = any(_is_head_only(disk, f"{path}/journal/{name}", name) for name in names[:1])
+    made = Identity(f"{secrets.randbits(128):032x}", "head_only" if head_only else "standard")
+    write(disk, path, made)
+    done.notes.append(
+        f"{path}/{IDENTITY}: {why}; it was written anew, with another id"
+        + ("" if head_only else ", and without the names of types: register them again")
+    )
+    return made
+
+
+def _is_head_only(disk: Disk, path: str, name: str) -> bool:
+    who = recovery.identity(name)
+    buffer = disk.map(path)
+    found = cdb.scan(buffer, cdb.RECORDS_AT, len(buffer), who[1] if who else 0, [])
+    first = next(found, None)
+    return first is not None and first.tag == ledger_key.HEAD_ONLY
+
+
+def _journal_manifest(disk: Disk, path: str, done: Repaired) -> tuple[JournalManifest, int]:
+    """(the manifest as far as it can be read, its epoch). One that cannot be is put aside: the
+    next opening makes it up from the files."""
+    folder = "journal/manifest"
+    try:
+        found = change_log.recover(disk, f"{path}/{folder}")
+        return JournalManifest.replayed(found.snapshot, found.changes), found.epoch
+    except Corruption as wrong:
+        for name in disk.listdir(f"{path}/{folder}"):
+            _put_aside(disk, path, f"{folder}/{name}", done)
+            disk.unlink(f"{path}/{folder}/{name}")
+        disk.sync_dir(f"{path}/{folder}")
+        done.notes.append(f"{path}/{folder}: {wrong}; it is made up from the files")
+        return JournalManifest.empty(), 0
+
+
+def _ledger(
+    disk: Disk, path: str, identity: Identity, done: Repaired, progress: Progress | None
+) -> None:
+    """See whether every ledger file is whole; have the next opening rebuild them if one is not."""
+    folder = f"{path}/ledger"
+    try:
+        found = change_log.recover(disk, f"{folder}/manifest")
+        manifest = LedgerManifest.replayed(found.snapshot, found.changes)
+    except Corruption as wrong:
+        done.ledger.append(str(wrong))
+        for name in disk.listdir(f"{folder}/manifest"):
+            _put_aside(disk, path, f"ledger/manifest/{name}", done)
+            disk.unlink(f"{folder}/manifest/{name}")
+        manifest = LedgerManifest.empty()
+    names = [entry.name for level in manifest.levels for entry in level]
+    for number, name in enumerate(names):
+        if progress is not None:
+            progress(f"ledger {name}", number, len(names))
+        try:
+            Sst(disk.map(f"{folder}/{name}"), f"{folder}/{name}").verify()
+        except FileNotFoundError:
+            done.ledger.append(f"{folder}/{name}: is missing")
+        except Corruption as wrong:
+            done.ledger.append(str(wrong))
+            _put_aside(disk, path, f"ledger/{name}", done)
+    if done.lost and not identity.head_only:
+        done.ledger.append(f"{folder}: names records that are lost; their keys read as before them")
+    if not done.ledger:
+        return
+    if identity.head_only:
+        done.notes.append(
+            f"{folder}: the ledger of a head-only store cannot be rebuilt: restore a backup"
+        )
+        return
+    disk.write_atomically(f"{folder}/{REBUILD}", "\n".join(done.ledger).encode())
+
+
+# ---------------------------------------------------------------- journal files
+
+
+@dataclass(slots=True)
+class _Whole:
+    """What could be read of a sealed journal file."""
+
+    trailer: cdb.Trailer | None
+    numbers: frozenset[int] | None  # those that had a record; None: the offsets are damaged
+    origin: cdb.Origin | None
+    faults: list[str]
+
+
+def _journal_file(
+    disk: Disk, path: str, name: str, entry: JournalEntry | None, done: Repaired
+) -> JournalEntry | None:
+    """Write one sealed file anew if anything in it is damaged; what a manifest says of it then."""
+    who = recovery.identity(name)
+    if who is None:
+        return None
+    file = f"{path}/journal/{name}"
+    view = memoryview(disk.map(file))
+    whole = _read(view, file, who[1])
+    if not whole.faults:
+        return None
+    log.warning("%s: %s", file, "; ".join(whole.faults[:3]))
+    _put_aside(disk, path, f"journal/{name}", done)
+    made = _rewritten(disk, f"{path}/journal", who, view, whole, entry, done.lost)
+    done.rewritten.append(name)
+    if entry is None:
+        return None
+    return replace(entry, last_sqn=made["last_sqn"], count=made["count"], bytes=made["bytes"])
+
+
+def _read(view: memoryview, file: str, seed: int) -> _Whole:
+    """Every checksum of a sealed file."""
+    whole = _Whole(None, None, None, [])
+    try:
+        cdb.read_header(view[: cdb.RECORDS_AT], file)
+    except Corruption as wrong:
+        whole.faults.append(str(wrong))
+    try:
+        trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), file)
+        whole.trailer = trailer
+        offsets = cdb.read_offsets(view[trailer.offsets_at :], trailer, file)
+        starts = [offsets[at] for at in range(len(offsets))]
+        numbers = [at for at in range(len(starts) - 1) if starts[at + 1] > starts[at]]
+        whole.numbers = frozenset(numbers)
+        whole.origin = cdb.read_origin(view, trailer, file)
+        cdb.verify_tables(view, trailer, file)
+    except Corruption as wrong:
+        whole.faults.append(str(wrong))
+        return whole
+    for number in numbers:
+        at, end = starts[number], starts[number + 1]
+        try:
+            record.decode(view[at:end], seed ^ at, 0, file, at)
+        except Corruption as wrong:
+            whole.faults.append(str(wrong))
+    return whole
+
+
+def _rewritten(
+    disk: Disk,
+    journal: str,
+    who: tuple[int, int],
+    view: memoryview,
+    whole: _Whole,
+    entry: JournalEntry | None,
+    lost: list[Lost],
+) -> dict[str, Any]:
+    """The whole records of a file in a new one under its name, which covers the same sqns."""
+    base, seed = who
+    file = f"{journal}/{base:016x}-{seed:016x}.cdb"
+    found, damaged = _records(view, whole, seed)
+    last = max([head.relative_sqn for _, head in found] + [0])
+    if whole.trailer is not None:
+        last = max(last, whole.trailer.count - 1)
+    if entry is not None:
+        last = max(last, entry.last_sqn - base)
+    if disk.exists(file + TEMPORARY_SUFFIX):
+        disk.unlink(file + TEMPORARY_SUFFIX)
+    writer = SealedWriter(disk, journal, base, seed, 0, 0)
+    broken = _broken_batches(found)
+    mover = Mover(view, seed, file, False)
+    try:
+        for at, head in found:
+            number = head.relative_sqn
+            encoded = mover.changed(
+                at, at + head.header_bytes, head.value_bytes, number, seed ^ writer.at, head.kind,
+                head.batch is not None and number - head.batch[0] not in broken,
+            )  # fmt: skip
+            writer.add(number, encoded, head.time_ms)
+        origin = whole.origin or cdb.Origin(0, base, base + last, 0, 0)
+        made: dict[str, Any] = writer.finish(base + last, origin)
+    finally:
+        writer.abandon()
+    disk.sync_dir(journal)
+    there = {head.relative_sqn for _, head in found}
+    known = {head.relative_sqn: head for _, head in damaged}
+    wanted = whole.numbers
+    if wanted is None:  # a file that was compacted has gaps, and nothing tells them from losses
+        wanted = frozenset(known if whole.origin is not None else range(last + 1))
+    for number in sorted(wanted - there):
+        told = known.get(number)
+        if told is None:
+            lost.append(Lost(base + number, file, "nothing is left of its header"))
+        else:
+            lost.append(Lost(base + number, file, "its value is damaged", told.bucket, told.key))
+    return made
+
+
+_Found = tuple[int, record.Header]
+"""Where a record stands, and its header."""
+
+
+def _records(view: memoryview, whole: _Whole, seed: int) -> tuple[list[_Found], list[_Found]]:
+    """(records that are whole, records of which only the header is). What the offsets left out,
+    if they can be read, stays out."""
+    end = whole.trailer.tables_at if whole.trailer is not None else len(view)
+    found: list[_Found] = []
+    damaged: list[_Found] = []
+    newest = -1
+    at = cdb.RECORDS_AT
+    while at < end:
+        try:
+            head = record.parse_header(view[at : at + record.MAX_HEADER_BYTES], seed ^ at, end - at)
+        except record.NotARecord:
+            at = cdb.search(view, at + 1, end, seed)
+            continue
+        number = head.relative_sqn
+        stop = at + head.header_bytes + record.SUMS_BYTES + head.value_bytes
+        if number > newest and (whole.numbers is None or number in whole.numbers):
+            newest = number
+            try:
+                record.checked_value(view[at:stop], head, "", at)
+                found.append((at, head))
+            except Corruption:
+                damaged.append((at, head))
+        at = stop
+    return found, damaged
+
+
+def _broken_batches(found: list[_Found]) -> set[int]:
+    """First numbers of the batches of which a record is missing."""
+    sizes: dict[int, list[int]] = {}
+    for _, head in found:
+        if head.batch is not None:
+            sizes.setdefault(head.relative_sqn - head.batch[0], []).append(head.batch[1])
+    return {first for first, each in sizes.items() if len(each) != each[0]}

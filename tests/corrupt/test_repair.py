@@ -1,0 +1,258 @@
+"""repair: what is whole is kept, what is lost is listed, and then nothing is wrong any more."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_runs import document, output
+from simdisk import SimDisk
+from simfaults import SimCrash
+
+import octavo
+from octavo.actors import shutdown, startup
+from octavo.actors.options import Options
+from octavo.actors.repair import DAMAGED
+from octavo.files import cdb
+from octavo.repairing import repair_on
+from octavo.store import Store
+
+SEED = 20261121
+KEYS = 600
+
+
+def filled(path: Path) -> dict[bytes, bytes]:
+    """A store with several sealed files, a batch in each, a ledger of two files, an active one."""
+    wanted: dict[bytes, bytes] = {}
+    with octavo.open(path, roll_count=256) as store:
+        for turn in range(3):
+            for n in range(KEYS // 3):
+                key = b"%d-%d" % (turn, n)
+                wanted[key] = b"value %d " % n * 20
+                store.put(key, wanted[key], metadata=b"m%d" % n)
+            with store.batch() as batch:
+                for n in range(5):
+                    wanted[b"b%d-%d" % (turn, n)] = b"in a batch"
+                    batch.put(b"", b"b%d-%d" % (turn, n), b"in a batch")
+        store._running.bookie.actor.push()  # the ledger is not empty
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[bytes, bytes]]:
+    home = tmp_path_factory.mktemp("image")
+    return home / "s", filled(home / "s")
+
+
+def sealed(store: Path) -> Path:
+    return sorted((store / "journal").glob("*.cdb"))[0]
+
+
+def flip(path: Path, at: int) -> None:
+    changed = bytearray(path.read_bytes())
+    changed[at] ^= 1 << (at % 8)
+    path.write_bytes(changed)
+
+
+def holds_all_but(path: Path, wanted: dict[bytes, bytes], lost: set[bytes]) -> None:
+    with octavo.open(path) as store:
+        assert store.verify().ok
+        found = dict(store.items())
+        assert found == {key: value for key, value in wanted.items() if key not in lost}
+    again = octavo.repair(path)
+    assert again.ok
+    assert again.files.nothing
+
+
+def trailer_of(path: Path) -> cdb.Trailer:
+    whole = path.read_bytes()
+    return cdb.read_trailer(whole[-cdb.TRAILER_BYTES :], len(whole), str(path))
+
+
+PARTS: dict[str, Callable[[Path], tuple[int, int]]] = {
+    "pointers": lambda file: (0, cdb.POINTERS_BYTES),
+    "header": lambda file: (cdb.POINTERS_BYTES, cdb.RECORDS_AT),
+    "tables": lambda file: (trailer_of(file).tables_at, trailer_of(file).offsets_at),
+    "offsets": lambda file: (
+        trailer_of(file).offsets_at,
+        file.stat().st_size - cdb.TRAILER_BYTES,
+    ),
+    "trailer": lambda file: (file.stat().st_size - cdb.TRAILER_BYTES, file.stat().st_size),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_stands_around_the_records_is_made_anew(
+    part: str, image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    for turn in range(4):
+        store = tmp_path / str(turn)
+        shutil.copytree(image[0], store)
+        file = sealed(store)
+        low, high = PARTS[part](file)
+        flip(file, rng.randrange(low, high))
+        done = octavo.repair(store)
+        assert done.ok
+        assert done.files.rewritten == [file.name]
+        assert len(list((store / DAMAGED).iterdir())) == 1
+        holds_all_but(store, image[1], set())
+
+
+def test_of_a_journal_file_with_damaged_records_the_others_are_kept(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    for turn in range(12):
+        store = tmp_path / str(turn)
+        shutil.copytree(image[0], store)
+        file = sealed(store)
+        with octavo.open(image[0]) as whole:
+            sqns = {whole.head(key).sqn: key for key in image[1]}
+        flip(file, rng.randrange(cdb.RECORDS_AT, trailer_of(file).tables_at))
+        done = octavo.repair(store)
+        assert done.verified.ok
+        assert not done.ok
+        (lost,) = done.files.lost
+        assert lost.key in (None, sqns[lost.sqn])
+        holds_all_but(store, image[1], {sqns[lost.sqn]})
+
+
+def test_a_batch_that_lost_a_record_keeps_the_others(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    file = sealed(store)
+    flip(file, file.read_bytes().index(b"b0-2"))
+    done = octavo.repair(store)
+    assert [lost.sqn for lost in done.files.lost] == [KEYS // 3 + 3]
+    flip(file, file.stat().st_size - cdb.TRAILER_BYTES - 1)  # now its records tell, one by one
+    assert octavo.repair(store).ok
+    holds_all_but(store, image[1], {b"b0-2"})
+
+
+def test_a_damaged_ledger_file_is_made_anew(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    for turn in range(3):
+        store = tmp_path / str(turn)
+        shutil.copytree(image[0], store)
+        file = sorted((store / "ledger").glob("*.sst"))[0]
+        flip(file, file.stat().st_size * (turn + 1) // 4)
+        done = octavo.repair(store)
+        assert done.ok
+        assert len(done.files.ledger) == 1
+        holds_all_but(store, image[1], set())
+
+
+def test_a_ledger_file_that_is_missing_is_made_anew(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    for file in (store / "ledger").glob("*.sst"):
+        file.unlink()
+    done = octavo.repair(store)
+    assert done.ok
+    assert "is missing" in done.files.ledger[0]
+    holds_all_but(store, image[1], set())
+
+
+@pytest.mark.parametrize("half", ["journal", "ledger"])
+def test_manifests_that_are_gone_are_made_up_from_the_files(
+    half: str, image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    shutil.rmtree(store / half / "manifest")
+    assert octavo.repair(store).ok
+    holds_all_but(store, image[1], set())
+
+
+def test_an_identity_that_is_gone_is_made_anew(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    (store / "OCTAVO").unlink()
+    done = octavo.repair(store)
+    assert done.ok
+    assert "OCTAVO: was missing" in done.files.notes[0]
+    holds_all_but(store, image[1], set())
+
+
+def test_a_file_with_another_name_is_not_touched(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    file = sealed(store)
+    flip(file, file.stat().st_size - 10)
+    (tmp_path / "backup.cdb").hardlink_to(file)
+    before = (tmp_path / "backup.cdb").read_bytes()
+    assert octavo.repair(store).ok
+    assert (tmp_path / "backup.cdb").read_bytes() == before
+    assert sealed(store).read_bytes() != before
+
+
+def test_an_open_store_is_not_repaired(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s"), pytest.raises(octavo.StoreLocked):
+        octavo.repair(tmp_path / "s")
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(octavo.Misuse, match="holds no store"):
+        octavo.repair(tmp_path)
+
+
+def test_the_command_tells_what_it_did(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    assert output("repair", store) == b"nothing to repair\n"
+    flip(sealed(store), sealed(store).read_bytes().index(b"value 7 ") + 3)
+    told = document("repair", store, "--json", code=1)
+    assert [(lost["sqn"], lost["key"]) for lost in told["lost"]] == [(8, "0-7")]
+    assert told["problems"] == []
+
+
+def test_a_repair_that_is_cut_short_is_done_again_by_the_next() -> None:
+    def damaged() -> SimDisk:
+        disk = SimDisk()
+        store = Store(startup.start("/s", Options(worker=False, roll_count=256), disk))
+        for n in range(300):
+            store.put(b"%d" % n, b"v%d" % n)
+        store.close()
+        name = next(n for n in disk.listdir("/s/journal") if n.endswith(".cdb"))
+        whole = bytearray(disk.read(f"/s/journal/{name}", 1 << 30))
+        whole[-10] ^= 1
+        disk.unlink(f"/s/journal/{name}")
+        file = disk.create(f"/s/journal/{name}")
+        file.write_all(bytes(whole))
+        file.sync()
+        file.close()
+        disk.sync_dir("/s/journal")
+        return disk
+
+    crashes = 0
+    while True:
+        disk = damaged()
+        disk.crash_at(disk.ops + 1 + crashes)
+        try:
+            assert repair_on(disk, "/s").ok
+            break
+        except SimCrash:
+            left = disk.after_crash(("nothing", "all", "torn")[crashes % 3], crashes)
+        assert repair_on(left, "/s").ok
+        running = startup.start("/s", Options(worker=False), left)
+        assert len(Store(running)) == 300
+        shutdown.stop(running)
+        crashes += 1
+    assert crashes > 30
