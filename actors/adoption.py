@@ -14,10 +14,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
-from octavo.actors import recovery
 from octavo.files import cdb
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
+from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
 log = logging.getLogger("octavo.recovery")

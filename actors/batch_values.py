@@ -7,13 +7,13 @@ from mmap import mmap
 
 import numpy as np
 
-from octavo.actors.batches import Batch, buckets_of, strings_of
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import Reader
 from octavo.files import ledger_key
 from octavo.files.byte_strings import Ints, as_list, gather, lengths_of
 from octavo.files.journal_values import Offsets, values_of
 from octavo.files.lifecycle import State
+from octavo.files.live_batches import Batch, buckets_of, strings_of
 from octavo.files.rows import ByteColumn
 
 Value = bytes | memoryview

@@ -7,162 +7,28 @@ thousands of rows, stays in arrays, and no Python object is made for a row of a 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, pairwise, repeat
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import compress, repeat
 
 import numpy as np
-import numpy.typing as npt
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.scan import LARGEST_WINDOW, Bounds, Slice
 from octavo.actors.view import Found, Head, View
 from octavo.files import ledger_key
-from octavo.files.byte_strings import Ints, as_list, gather, offsets_of
+from octavo.files.byte_strings import Ints, as_list, offsets_of
 from octavo.files.hashing import hash_of
-from octavo.files.key_order import key_order
-from octavo.files.merge import newest, stacked
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
-from octavo.files.sst import Sst
+from octavo.files.live_batches import (
+    Batch,
+    FileRows,
+    Segments,
+    Source,
+    keys_of,
+    live_batches,
+    strings_of,
+)
+from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst_writer import Columns, Strings
-from octavo.manifest.ledger_entry import LedgerEntry
-
-WINDOW_ROWS = 1 << 16
-"""Rows of each source in a window, at most."""
-WIDE_WINDOW_ROWS = 1 << 20
-"""The same where a set of segments leaves out most of them."""
-
-Mask = npt.NDArray[np.bool_]
-
-
-class Batch(NamedTuple):
-    """Some live rows: those numbered ``rows`` of ``columns``, in the direction of the scan."""
-
-    columns: Columns
-    rows: Ints
-
-
-class Segments(NamedTuple):
-    """Some of the equal parts that the hashes of ledger keys are divided into."""
-
-    shift: int
-    """A key's segment is its hash shifted right by this."""
-    chosen: Mask
-
-    def of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
-        """Which of the rows are in a chosen one."""
-        found: Mask = self.chosen[(hashes >> np.uint32(self.shift)).astype(np.int64)]
-        return found
-
-
-class _FileRows:
-    """The rows of ledger files that do not overlap, given in the direction of the scan."""
-
-    def __init__(
-        self, entries: Sequence[LedgerEntry], bound: Bounds, segments: Segments | None
-    ) -> None:
-        self._entries = iter(reversed(entries) if bound.reverse else entries)
-        self._bound = bound
-        self._segments = segments
-        self._window = WINDOW_ROWS if segments is None else WIDE_WINDOW_ROWS
-        self._sst: Sst | None = None
-        self._columns: Columns | None = None
-        self._chosen: Ints | None = None
-        self._low = self._high = 0
-
-    def edge(self) -> bytes | None:
-        """The furthest ledger key that ``take`` could give next; None: there are no more."""
-        while self._low >= self._high:
-            entry = next(self._entries, None)
-            if entry is None:
-                return None
-            self._open(entry)
-        if self._sst is None:
-            return None
-        if self._bound.reverse:
-            return self._sst.ledger_key(max(self._low, self._high - self._window))
-        return self._sst.ledger_key(min(self._high, self._low + self._window) - 1)
-
-    def _open(self, entry: LedgerEntry) -> None:
-        sst: Sst = entry.file.reader()
-        self._sst = sst
-        self._columns = columns = sst.columns(entry.sqn_base)
-        high = self._bound.high
-        self._low = sst.lower_bound(self._bound.low)
-        self._high = sst.rows if high is None else sst.lower_bound(high)
-        if self._segments is not None:
-            self._chosen = np.flatnonzero(self._segments.of(columns.hashes))
-
-    def take(self, edge: bytes) -> Columns | None:
-        """Every row up to and with ``edge``, which ``edge()`` of some source gave."""
-        sst, columns = self._sst, self._columns
-        if sst is None or columns is None or self._low >= self._high:
-            return None
-        if self._bound.reverse:
-            low, high = max(sst.lower_bound(edge), self._low), self._high
-            self._high = low
-        else:
-            low, high = self._low, min(sst.lower_bound(edge + b"\x00"), self._high)
-            self._low = high
-        if low >= high:
-            return None
-        if self._chosen is None:
-            return rows_between(columns, low, high)
-        at, end = np.searchsorted(self._chosen, (low, high))
-        return rows_at(columns, self._chosen[at:end]) if at < end else None
-
-
-def rows_between(columns: Columns, low: int, high: int) -> Columns:
-    """Rows [low, high), low < high, of the columns of a file: views of them."""
-    keys, metas = columns.keys, columns.metas
-    return Columns(
-        keys=_between(keys, low, high),
-        prefixes=columns.prefixes,
-        groups=None if columns.groups is None else columns.groups[low:high],
-        hashes=columns.hashes[low:high],
-        sqns=columns.sqns[low:high],
-        flags=columns.flags[low:high],
-        sizes=columns.sizes[low:high],
-        times=columns.times[low:high],
-        expiries=None if columns.expiries is None else columns.expiries[low:high],
-        metas=None if metas is None else _between(metas, low, high),
-    )
-
-
-def _between(strings: Strings, low: int, high: int) -> Strings:
-    """Strings [low, high) of those of a file, which stand end to end."""
-    first = int(strings.starts[low])
-    end = int(strings.starts[high - 1] + strings.lengths[high - 1])
-    return Strings(
-        strings.blob[first:end], strings.starts[low:high] - first, strings.lengths[low:high]
-    )
-
-
-def rows_at(columns: Columns, rows: Ints) -> Columns:
-    """Some rows, copied."""
-    metas = columns.metas
-    return Columns(
-        keys=_at(columns.keys, rows),
-        prefixes=columns.prefixes,
-        groups=None if columns.groups is None else columns.groups[rows],
-        hashes=columns.hashes[rows],
-        sqns=columns.sqns[rows],
-        flags=columns.flags[rows],
-        sizes=columns.sizes[rows],
-        times=columns.times[rows],
-        expiries=None if columns.expiries is None else columns.expiries[rows],
-        metas=None if metas is None else _at(metas, rows),
-    )
-
-
-def strings_of(strings: Strings, rows: Ints) -> ByteColumn:
-    """Some of the strings, copied end to end."""
-    return gather(strings.blob, strings.starts[rows], strings.lengths[rows])
-
-
-def _at(strings: Strings, rows: Ints) -> Strings:
-    found = strings_of(strings, rows)
-    return Strings(found.blob, found.offsets[:-1], strings.lengths[rows])
 
 
 class _MemoryRows:
@@ -189,7 +55,7 @@ class _MemoryRows:
         self._keys: list[bytes] = []
 
     def edge(self) -> bytes | None:
-        """As of _FileRows."""
+        """As of a Source."""
         low, high, reverse = self._bound.low, self._bound.high, self._bound.reverse
         if not self._keys:
             self._keys = self._slice(self._table, low, high, LARGEST_WINDOW, reverse)
@@ -202,7 +68,7 @@ class _MemoryRows:
         return self._keys[0 if reverse else -1]
 
     def take(self, edge: bytes) -> Columns | None:
-        """As of _FileRows."""
+        """As of a Source."""
         keys = self._keys
         if self._bound.reverse:
             cut = bisect_left(keys, edge)
@@ -285,7 +151,7 @@ def batches(
     """
     if bound.high is not None and bound.low >= bound.high:
         return
-    sources: list[_FileRows | _MemoryRows] = [
+    sources: list[Source] = [
         _MemoryRows(view, table, upper, bound, take, segments, heads=heads)
         for table in (view.recent, *view.frozen)
         if table.rows
@@ -294,43 +160,11 @@ def batches(
     for level in range(len(view.ledger.levels)):
         touched = view.ledger.overlapping(level, bound.low, last)
         apart = [(entry,) for entry in touched] if level == 0 else [touched] if touched else []
-        sources += [_FileRows(entries, bound, segments) for entries in apart]
-    while True:
-        edges = [edge for source in sources if (edge := source.edge()) is not None]
-        if not edges:
-            return
-        edge = max(edges) if bound.reverse else min(edges)
-        parts = [part for source in sources if (part := source.take(edge)) is not None]
-        if parts:
-            columns, rows = _merged(parts)
-            rows = rows[_alive(columns, rows, now_ms)]
-            if len(rows):
-                yield Batch(columns, rows[::-1] if bound.reverse else rows)
-
-
-def _merged(parts: list[Columns]) -> tuple[Columns, Ints]:
-    """All rows of the parts, and which of them are the newest of their keys, in order."""
-    if len(parts) == 1:
-        return parts[0], np.arange(len(parts[0]), dtype=np.int64)
-    columns = stacked(parts)
-    keys = columns.keys
-    order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
-    return columns, newest(order, firsts, columns.sqns)
-
-
-def _alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:
-    flags = columns.flags[rows]
-    dead: Mask = (flags & TOMBSTONE) != 0
-    if columns.expiries is not None:
-        expired = columns.expiries[rows] <= np.uint64(max(now_ms, 0))
-        dead |= ((flags & EXPIRES) != 0) & expired
-    return ~dead
-
-
-def keys_of(batch: Batch) -> list[bytes]:
-    """The user keys of a batch's rows."""
-    found = strings_of(batch.columns.keys, batch.rows)
-    return as_list(found.blob.tobytes(), found.offsets)
+        sources += [
+            FileRows([(e.file.reader, e.sqn_base) for e in entries], bound, segments)
+            for entries in apart
+        ]
+    yield from live_batches(sources, now_ms, reverse=bound.reverse)
 
 
 def heads_of(batch: Batch) -> list[Head]:
@@ -348,18 +182,6 @@ def heads_of(batch: Batch) -> list[Head]:
         columns.times[rows].tolist(), expiries, strict=False,
     )  # fmt: skip
     return list(map(Head._make, parts))
-
-
-def buckets_of(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
-    """(prefix, low, high): rows [low, high) of a batch have this tag and bucket."""
-    columns, rows = batch
-    if columns.groups is None:
-        yield columns.prefixes[0], 0, len(rows)
-        return
-    groups = columns.groups[rows]
-    cuts = [0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(rows)]
-    for low, high in pairwise(cuts):
-        yield columns.prefixes[int(groups[low])], low, high
 
 
 class BatchWindow:

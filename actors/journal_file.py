@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors import recovery
 from octavo.actors.group_commit import GroupCommit
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import Ref, TurnActor
@@ -21,6 +20,7 @@ from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.lifecycle import State, after
 from octavo.files.sparse_offsets import numbers_of
+from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from typing import Protocol
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors import scan
-from octavo.actors.batches import Batch, Segments, batches
+from octavo.actors.batches import batches
 from octavo.actors.bookie import Bookie
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.penciller import Penciller
 from octavo.actors.view import Head
 from octavo.files import ledger_key, record
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
+from octavo.files.live_batches import Batch, Segments
 
 LEASE_SECONDS = 900.0
 STEP = 256

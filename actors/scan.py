@@ -11,11 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, repeat
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.view import Found, Head, View
 from octavo.files import ledger_key
+from octavo.files.bounds import HEAD_ROWS as HEAD_ROWS
+from octavo.files.bounds import OBJECTS as OBJECTS
+from octavo.files.bounds import Bounds as Bounds
+from octavo.files.bounds import bounds as bounds
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -175,35 +179,6 @@ def _file_chunks(entries: Sequence[LedgerEntry], bounds: Bounds) -> Iterator[Chu
                 yield _FileChunk(sst, entry.sqn_base, low, at)
                 low = at
             window = min(window * 4, LARGEST_WINDOW)
-
-
-class Bounds(NamedTuple):
-    """Ledger keys in [low, high), all of one bucket's prefix."""
-
-    prefix: bytes
-    low: bytes
-    high: bytes | None
-    reverse: bool
-
-
-OBJECTS = Bounds(b"", bytes((ledger_key.STANDARD,)), b"\xff", False)
-"""Objects of every type and bucket: the numbers of other types are above the standard one's."""
-HEAD_ROWS = Bounds(b"", bytes((ledger_key.HEAD_ONLY,)), bytes((ledger_key.HEAD_ONLY + 1,)), False)
-"""Entries of every bucket of a head-only store."""
-
-
-def bounds(
-    prefix: bytes, start: bytes | None, end: bytes | None, begins: bytes | None, reverse: bool
-) -> Bounds:
-    """The range of a bucket: ``start`` inclusive, ``end`` exclusive, keys beginning ``begins``."""
-    low, high = prefix, ledger_key.after(prefix)
-    if begins:
-        low, high = prefix + begins, ledger_key.after(prefix + begins)
-    if start is not None:
-        low = max(low, prefix + start)
-    if end is not None:
-        high = prefix + end if high is None else min(high, prefix + end)
-    return Bounds(prefix, low, high, reverse)
 
 
 class Window(Protocol):

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from octavo.actors import adoption, recovery
+from octavo.actors import adoption
 from octavo.actors.bookie import Bookie
 from octavo.actors.identity import Identity, identify, registered
 from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker
@@ -37,7 +37,7 @@ from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption
-from octavo.manifest import change_log
+from octavo.manifest import change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from octavo.actors.batch_values import BatchValues
-from octavo.actors.batches import Batch, buckets_of, strings_of
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.files import arrow, ledger_key
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Misuse
+from octavo.files.live_batches import Batch, buckets_of, strings_of
 from octavo.files.rows import ByteColumn
 
 if TYPE_CHECKING:

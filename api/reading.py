@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, overload
 
-from octavo.actors.batches import Segments
 from octavo.actors.reader import Reader
 from octavo.actors.scan import bounds
 from octavo.actors.tags import Tag
@@ -16,6 +15,7 @@ from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term, terms_by_field, unpacked
 from octavo.files.ledger_key import MAX_KEY_BYTES
+from octavo.files.live_batches import Segments
 from octavo.filters import Moment, Pattern, to_filter, to_limit
 from octavo.index import Index
 from octavo.scans import (

@@ -22,11 +22,12 @@ from typing import Any, TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.batches import BatchWindow, Segments
+from octavo.actors.batches import BatchWindow
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
+from octavo.files.live_batches import Segments
 
 T = TypeVar("T")
 

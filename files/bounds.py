@@ -1,0 +1,36 @@
+"""Ranges of ledger keys."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from octavo.files import ledger_key
+
+
+class Bounds(NamedTuple):
+    """Ledger keys in [low, high), all of one bucket's prefix."""
+
+    prefix: bytes
+    low: bytes
+    high: bytes | None
+    reverse: bool
+
+
+OBJECTS = Bounds(b"", bytes((ledger_key.STANDARD,)), b"\xff", False)
+"""Objects of every type and bucket: the numbers of other types are above the standard one's."""
+HEAD_ROWS = Bounds(b"", bytes((ledger_key.HEAD_ONLY,)), bytes((ledger_key.HEAD_ONLY + 1,)), False)
+"""Entries of every bucket of a head-only store."""
+
+
+def bounds(
+    prefix: bytes, start: bytes | None, end: bytes | None, begins: bytes | None, reverse: bool
+) -> Bounds:
+    """The range of a bucket: ``start`` inclusive, ``end`` exclusive, keys beginning ``begins``."""
+    low, high = prefix, ledger_key.after(prefix)
+    if begins:
+        low, high = prefix + begins, ledger_key.after(prefix + begins)
+    if start is not None:
+        low = max(low, prefix + start)
+    if end is not None:
+        high = prefix + end if high is None else min(high, prefix + end)
+    return Bounds(prefix, low, high, reverse)

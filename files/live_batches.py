@@ -1,0 +1,226 @@
+"""Live rows of ledger files as columns, merged from sources that each hold a key once.
+
+Windows of all sources are merged up to a common bound; a window is tens of thousands of rows,
+stays in arrays, and no Python object is made for a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from octavo.files.bounds import Bounds
+from octavo.files.byte_strings import Ints, as_list, gather
+from octavo.files.key_order import key_order
+from octavo.files.merge import newest, stacked
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
+from octavo.files.sst import Sst
+from octavo.files.sst_writer import Columns, Strings
+
+WINDOW_ROWS = 1 << 16
+"""Rows of each source in a window, at most."""
+WIDE_WINDOW_ROWS = 1 << 20
+"""The same where a set of segments leaves out most of them."""
+
+Mask = npt.NDArray[np.bool_]
+
+LedgerRun = tuple[Callable[[], Sst], int]
+"""What opens a ledger file, and the base of its sqns."""
+
+
+class Source(Protocol):
+    """Rows by key, each key once, in the direction of a scan."""
+
+    def edge(self) -> bytes | None:
+        """The furthest ledger key that ``take`` could give next; None: there are no more."""
+        ...
+
+    def take(self, edge: bytes) -> Columns | None:
+        """Every row up to and with ``edge``, which ``edge()`` of some source gave."""
+        ...
+
+
+class Batch(NamedTuple):
+    """Some live rows: those numbered ``rows`` of ``columns``, in the direction of the scan."""
+
+    columns: Columns
+    rows: Ints
+
+
+class Segments(NamedTuple):
+    """Some of the equal parts that the hashes of ledger keys are divided into."""
+
+    shift: int
+    """A key's segment is its hash shifted right by this."""
+    chosen: Mask
+
+    def of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
+        """Which of the rows are in a chosen one."""
+        found: Mask = self.chosen[(hashes >> np.uint32(self.shift)).astype(np.int64)]
+        return found
+
+
+class FileRows:
+    """The rows of ledger files that do not overlap, given in the direction of the scan."""
+
+    def __init__(
+        self, files: Sequence[LedgerRun], bound: Bounds, segments: Segments | None = None
+    ) -> None:
+        self._files = iter(reversed(files) if bound.reverse else files)
+        self._bound = bound
+        self._segments = segments
+        self._window = WINDOW_ROWS if segments is None else WIDE_WINDOW_ROWS
+        self._sst: Sst | None = None
+        self._columns: Columns | None = None
+        self._chosen: Ints | None = None
+        self._low = self._high = 0
+
+    def edge(self) -> bytes | None:
+        """The furthest ledger key that ``take`` could give next; None: there are no more."""
+        while self._low >= self._high:
+            file = next(self._files, None)
+            if file is None:
+                return None
+            self._open(*file)
+        if self._sst is None:
+            return None
+        if self._bound.reverse:
+            return self._sst.ledger_key(max(self._low, self._high - self._window))
+        return self._sst.ledger_key(min(self._high, self._low + self._window) - 1)
+
+    def _open(self, reader: Callable[[], Sst], sqn_base: int) -> None:
+        sst = reader()
+        self._sst = sst
+        self._columns = columns = sst.columns(sqn_base)
+        high = self._bound.high
+        self._low = sst.lower_bound(self._bound.low)
+        self._high = sst.rows if high is None else sst.lower_bound(high)
+        if self._segments is not None:
+            self._chosen = np.flatnonzero(self._segments.of(columns.hashes))
+
+    def take(self, edge: bytes) -> Columns | None:
+        """Every row up to and with ``edge``, which ``edge()`` of some source gave."""
+        sst, columns = self._sst, self._columns
+        if sst is None or columns is None or self._low >= self._high:
+            return None
+        if self._bound.reverse:
+            low, high = max(sst.lower_bound(edge), self._low), self._high
+            self._high = low
+        else:
+            low, high = self._low, min(sst.lower_bound(edge + b"\x00"), self._high)
+            self._low = high
+        if low >= high:
+            return None
+        if self._chosen is None:
+            return rows_between(columns, low, high)
+        at, end = np.searchsorted(self._chosen, (low, high))
+        return rows_at(columns, self._chosen[at:end]) if at < end else None
+
+
+def rows_between(columns: Columns, low: int, high: int) -> Columns:
+    """Rows [low, high), low < high, of the columns of a file: views of them."""
+    keys, metas = columns.keys, columns.metas
+    return Columns(
+        keys=_between(keys, low, high),
+        prefixes=columns.prefixes,
+        groups=None if columns.groups is None else columns.groups[low:high],
+        hashes=columns.hashes[low:high],
+        sqns=columns.sqns[low:high],
+        flags=columns.flags[low:high],
+        sizes=columns.sizes[low:high],
+        times=columns.times[low:high],
+        expiries=None if columns.expiries is None else columns.expiries[low:high],
+        metas=None if metas is None else _between(metas, low, high),
+    )
+
+
+def _between(strings: Strings, low: int, high: int) -> Strings:
+    """Strings [low, high) of those of a file, which stand end to end."""
+    first = int(strings.starts[low])
+    end = int(strings.starts[high - 1] + strings.lengths[high - 1])
+    return Strings(
+        strings.blob[first:end], strings.starts[low:high] - first, strings.lengths[low:high]
+    )
+
+
+def rows_at(columns: Columns, rows: Ints) -> Columns:
+    """Some rows, copied."""
+    metas = columns.metas
+    return Columns(
+        keys=_at(columns.keys, rows),
+        prefixes=columns.prefixes,
+        groups=None if columns.groups is None else columns.groups[rows],
+        hashes=columns.hashes[rows],
+        sqns=columns.sqns[rows],
+        flags=columns.flags[rows],
+        sizes=columns.sizes[rows],
+        times=columns.times[rows],
+        expiries=None if columns.expiries is None else columns.expiries[rows],
+        metas=None if metas is None else _at(metas, rows),
+    )
+
+
+def strings_of(strings: Strings, rows: Ints) -> ByteColumn:
+    """Some of the strings, copied end to end."""
+    return gather(strings.blob, strings.starts[rows], strings.lengths[rows])
+
+
+def _at(strings: Strings, rows: Ints) -> Strings:
+    found = strings_of(strings, rows)
+    return Strings(found.blob, found.offsets[:-1], strings.lengths[rows])
+
+
+def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> Iterator[Batch]:
+    """The live rows of all sources, the newest version of each key, in their direction."""
+    while True:
+        edges = [edge for source in sources if (edge := source.edge()) is not None]
+        if not edges:
+            return
+        edge = max(edges) if reverse else min(edges)
+        parts = [part for source in sources if (part := source.take(edge)) is not None]
+        if parts:
+            columns, rows = _merged(parts)
+            rows = rows[_alive(columns, rows, now_ms)]
+            if len(rows):
+                yield Batch(columns, rows[::-1] if reverse else rows)
+
+
+def _merged(parts: list[Columns]) -> tuple[Columns, Ints]:
+    """All rows of the parts, and which of them are the newest of their keys, in order."""
+    if len(parts) == 1:
+        return parts[0], np.arange(len(parts[0]), dtype=np.int64)
+    columns = stacked(parts)
+    keys = columns.keys
+    order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
+    return columns, newest(order, firsts, columns.sqns)
+
+
+def _alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:
+    flags = columns.flags[rows]
+    dead: Mask = (flags & TOMBSTONE) != 0
+    if columns.expiries is not None:
+        expired = columns.expiries[rows] <= np.uint64(max(now_ms, 0))
+        dead |= ((flags & EXPIRES) != 0) & expired
+    return ~dead
+
+
+def keys_of(batch: Batch) -> list[bytes]:
+    """The user keys of a batch's rows."""
+    found = strings_of(batch.columns.keys, batch.rows)
+    return as_list(found.blob.tobytes(), found.offsets)
+
+
+def buckets_of(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
+    """(prefix, low, high): rows [low, high) of a batch have this tag and bucket."""
+    columns, rows = batch
+    if columns.groups is None:
+        yield columns.prefixes[0], 0, len(rows)
+        return
+    groups = columns.groups[rows]
+    cuts = [0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(rows)]
+    for low, high in pairwise(cuts):
+        yield columns.prefixes[int(groups[low])], low, high
