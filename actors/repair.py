@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from octavo.actors import recovery
 from octavo.actors.identity import IDENTITY, Identity, read, write
 from octavo.actors.penciller import REBUILD
 from octavo.files import cdb, ledger_key, record
@@ -21,7 +20,7 @@ from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sst import Sst
-from octavo.manifest import change_log
+from octavo.manifest import change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
