@@ -170,7 +170,9 @@ class Bookie(LiveReads, TurnActor):
             for index, expected in conditions:
                 self._check(ledger_keys[index], operations[index][3], expected)
             if edits:
-                operations = resolved(operations, ledger_keys, edits, self.index_of)
+                operations = resolved(
+                    operations, ledger_keys, edits, self.index_of, self.clock_ms()
+                )
             try:
                 first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
                 table = self.view.recent

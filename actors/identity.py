@@ -9,6 +9,7 @@ The checksum is xxh3-64 of the other fields as JSON with sorted keys.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,13 +17,14 @@ from typing import Any
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.options import Options
-from octavo.actors.tags import FIRST_TAG, LAST_TAG, STRATEGIES, Tags, tags_of
+from octavo.actors.tags import FIRST_TAG, LAST_TAG, NAME, STRATEGIES, Tags, tags_of
 from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse, UnsupportedFormat
 
 FORMAT_VERSION = 1
 IDENTITY = "OCTAVO"
 HEAD_ONLY = "head_only"
+_ID = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +123,15 @@ def read(disk: Disk, path: str) -> Identity:
         raise Corruption(file, 0, "does not say which store this is") from None
     if version != FORMAT_VERSION:
         raise UnsupportedFormat(
-            f"{path}: a store of format {version}; this release knows format {FORMAT_VERSION}"
+            f"{path}: a store of format {version!r:.40}; this release knows format {FORMAT_VERSION}"
         )
     told = found.pop("checksum", None)
-    if told != _checksum(found):
-        raise Corruption(file, 0, "checksum", expected=_checksum(found), found=told)
     try:
+        expected = _checksum(found)
+        if told != expected:
+            raise Corruption(file, 0, "checksum", expected=expected, found=f"{told!r:.80}")
         return _parsed(found)
-    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as wrong:
         raise Corruption(file, 0, f"says what no store is: {wrong}") from None
 
 
@@ -136,17 +139,21 @@ def _parsed(found: dict[str, Any]) -> Identity:
     tags, strategies = found["tags"], found["strategies"]
     mode, lookup = found["mode"], found["lookup"]
     if mode not in ("standard", HEAD_ONLY) or not isinstance(lookup, bool):
-        raise ValueError(f"mode {mode!r}, lookup {lookup!r}")
+        raise ValueError(f"mode {mode!r:.80}, lookup {lookup!r:.80}")
+    if not isinstance(found["id"], str) or not _ID.fullmatch(found["id"]):
+        raise ValueError(f"id {found['id']!r:.80}")
+    if not all(NAME.fullmatch(name) and name not in Tags().numbers for name in tags):
+        raise ValueError(f"types {tags!r:.200}")
     numbers = list(tags.values())
     if len(set(numbers)) != len(numbers) or not all(
         isinstance(number, int) and FIRST_TAG <= number <= LAST_TAG for number in numbers
     ):
-        raise ValueError(f"types {tags!r}")
+        raise ValueError(f"types {tags!r:.200}")
     if not set(strategies.values()) <= set(STRATEGIES) or not set(strategies) <= {
         "standard",
         *tags,
     }:
-        raise ValueError(f"strategies {strategies!r}")
+        raise ValueError(f"strategies {strategies!r:.200}")
     return Identity(found["id"], mode, lookup, Tags(Tags().numbers | tags, strategies))
 
 

@@ -12,7 +12,10 @@ from octavo.files.index_terms import MAX_FIELD_BYTES, Term
 
 def field_bytes(field: object) -> bytes:
     """The name of a field; str means its UTF-8 bytes. Raises Misuse."""
-    found = field.encode() if isinstance(field, str) else field
+    try:
+        found = field.encode() if isinstance(field, str) else field
+    except UnicodeEncodeError as wrong:
+        raise Misuse(f"index field {field!r}: {wrong}") from None
     if not isinstance(found, bytes) or not 0 < len(found) <= MAX_FIELD_BYTES:
         raise Misuse(f"index field {field!r}: allowed are 1 to {MAX_FIELD_BYTES} bytes, or str")
     return found

@@ -40,11 +40,13 @@ def resolved(
     ledger_keys: Sequence[bytes],
     edits: Mapping[int, IndexEdit],
     current: Callable[[bytes], bytes | None],
+    now_ms: int,
 ) -> list[Operation]:
     """The operations with the whole sets of entries that their edits lead to.
 
     ``current`` gives the packed entries of a ledger key's live version; an earlier operation of
-    the same key in ``operations`` counts before it. Raises Misuse.
+    the same key in ``operations`` counts before it, unless it has expired by ``now_ms``. Raises
+    Misuse.
     """
     out = list(operations)
     edited = {ledger_keys[at] for at in edits}
@@ -61,7 +63,8 @@ def resolved(
             parts.update(edit.added)
             out[at] = operation._replace(index_changes=packed_index(parts))
         if ledger_key in edited:
-            latest[ledger_key] = out[at].index_changes
+            expired = 0 < operation.expiry_ms <= now_ms
+            latest[ledger_key] = b"" if expired else out[at].index_changes
     return out
 
 

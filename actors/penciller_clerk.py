@@ -11,7 +11,7 @@ from octavo.actors.inker import Inker
 from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.recalculation import recalculated
 from octavo.actors.runtime import Ref, TurnActor
-from octavo.actors.tags import Tag
+from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files import jobs, ledger_key
@@ -54,7 +54,7 @@ class PencillerClerk(TurnActor):
         self.on_change = on_change
         self.closing = False
         self.damaged: list[str] = []  # journal records that could not go into the ledger
-        self.recalculated: Mapping[int, Tag] = {}  # while a rebuild works these types out anew
+        self.recalculated: Mapping[int, NamedTag] = {}  # while a rebuild works these types out anew
 
     def work(self) -> None:
         """Do the most pressing piece of work, then come back for the next. On the pool."""
@@ -124,6 +124,7 @@ class PencillerClerk(TurnActor):
         for damage in result["damaged"]:
             log.error("%s: its key reads as it was before, or as absent", damage)
             self.damaged.append(damage)
+        self.damaged += result.get("noted", ())
         self.penciller.call(Penciller.install_level_zero, task, result["files"])
         self.on_change(self.penciller.actor.manifest, task)
         self.penciller.call(Penciller.sweep)
@@ -150,10 +151,11 @@ class PencillerClerk(TurnActor):
             parts=parts,
             without_tags=list(self.recalculated),
         )
-        anew = recalculated(journal.view, task.since, task.upto, self.recalculated, damaged)
+        noted: list[str] = []
+        anew = recalculated(journal.view, task.since, task.upto, self.recalculated, noted)
         if anew is not None:
             rows = concatenated([rows, anew])
-        return {**jobs.write_sorted(penciller.disk, rows, **where), "damaged": damaged}
+        return {**jobs.write_sorted(penciller.disk, rows, **where), "damaged": damaged, "noted": noted}
 
     def _merge(self, task: Merge) -> None:
         if task.move:

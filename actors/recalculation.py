@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from octavo.actors.index_sets import index_parts
-from octavo.actors.operation import packed_index
-from octavo.actors.tags import Tag
+from octavo.actors.derivation import derived_index, derived_metadata
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView
 from octavo.files import index_terms, ledger_key, record
 from octavo.files.errors import Corruption
@@ -20,61 +20,75 @@ from octavo.files.rows import EXPIRES, TOMBSTONE, Rows
 
 log = logging.getLogger("octavo.recovery")
 
+MOST_TOLD = 20
+"""Failures of a stretch that are told in the store's notes; the log has all."""
+
 
 def recalculated(
-    journal: JournalView, since: int, upto: int, tags: Mapping[int, Tag], notes: list[str]
+    journal: JournalView, since: int, upto: int, tags: Mapping[int, NamedTag], notes: list[str]
 ) -> Rows | None:
     """The rows of the records (since, upto] of these types, their metadata and index entries as
     the types' functions say now; None if there are none.
 
-    Reads every value of the types. Where a function fails, the record's own are taken and
-    ``notes`` says so; damaged records are left out, as the job for the others tells of them.
+    Reads the newest value of each key. Where a function fails, or the value is damaged, the
+    record's own are taken and ``notes`` says so; records whose headers are damaged are left out,
+    as the job for the others tells of them.
     """
-    keys: list[bytes] = []
-    metas: list[bytes] = []
-    columns: list[tuple[int, int, int, int, int]] = []  # sqn, flags, size, time, expiry
+    newest: dict[bytes, tuple[JournalFile, int]] = {}
     for file in journal.files:
         if file.base > upto:
             break
         for sqn in file.sqns(since + 1, upto):
             try:
                 header = file.header(sqn)
-                if header.tag not in tags or header.kind == record.KEY_DELTA:
-                    continue
-                whole = file.read(sqn)
             except Corruption as damage:
                 log.debug("%s", damage)
                 continue
-            metadata, index = whole.metadata, whole.index_changes
-            if whole.kind == record.PUT:
-                try:
-                    metadata, index = derived(tags[whole.tag], whole)
-                except Exception as failed:  # noqa: BLE001 - the user's code: anything may come
-                    told = f"{file.path}: sqn {sqn}: its type's functions failed: {failed!r}"
-                    log.error("%s", told)
-                    notes.append(told)
-            flags = TOMBSTONE if whole.kind == record.DELETE else 0
-            flags |= EXPIRES if whole.expiry_ms else 0
-            keys.append(ledger_key.prefix(whole.tag, whole.bucket) + whole.key)
-            metas.append(metadata)
-            columns.append((sqn, flags, whole.size, whole.time_ms, whole.expiry_ms))
-            if whole.kind == record.PUT:
-                entries = index_terms.ledger_keys(whole.tag, whole.bucket, whole.key, index)
-                keys += entries
-                metas += [b""] * len(entries)
-                row = (sqn, flags, 0, whole.time_ms, whole.expiry_ms)
-                columns += [row] * len(entries)
+            if header.tag in tags and header.kind != record.KEY_DELTA:
+                newest[ledger_key.prefix(header.tag, header.bucket) + header.key] = (file, sqn)
+    keys: list[bytes] = []
+    metas: list[bytes] = []
+    columns: list[tuple[int, int, int, int, int]] = []  # sqn, flags, size, time, expiry
+    told: list[str] = []
+    for key, (file, sqn) in newest.items():
+        header = file.header(sqn)
+        metadata, index = header.metadata, header.index_changes
+        if header.kind == record.PUT:
+            try:
+                metadata, index = _derived(tags[header.tag], file.read(sqn))
+            except Corruption as damage:
+                told.append(f"{damage}: what its record says is taken")
+            except Exception as failed:  # noqa: BLE001 - the user's code: anything may come
+                told.append(
+                    f"{file.path}: sqn {sqn}: a function of type {tags[header.tag].name!r} "
+                    f"failed, so what its record says is taken: {failed!r}"
+                )
+        flags = TOMBSTONE if header.kind == record.DELETE else 0
+        flags |= EXPIRES if header.expiry_ms else 0
+        keys.append(key)
+        metas.append(metadata)
+        columns.append((sqn, flags, header.size, header.time_ms, header.expiry_ms))
+        if header.kind == record.PUT:
+            entries = index_terms.ledger_keys(header.tag, header.bucket, header.key, index)
+            keys += entries
+            metas += [b""] * len(entries)
+            columns += [(sqn, flags, 0, header.time_ms, header.expiry_ms)] * len(entries)
+    for line in told:
+        log.error("%s", line)
+    notes += told[:MOST_TOLD]
+    if len(told) > MOST_TOLD:
+        notes.append(f"and {len(told) - MOST_TOLD} more, which the log names")
     return _rows(keys, metas, columns) if keys else None
 
 
-def derived(tag: Tag, whole: Record) -> tuple[bytes, bytes]:
+def _derived(named: NamedTag, whole: Record) -> tuple[bytes, bytes]:
     """(metadata, packed index entries) that a type's functions give for a record."""
     metadata, index = whole.metadata, whole.index_changes
+    name, tag = named
     if tag.metadata is not None:
-        found = tag.metadata(whole.key, whole.value)
-        metadata = found.encode() if isinstance(found, str) else bytes(found)
+        metadata = derived_metadata(name, tag.metadata, whole.key, whole.value)
     if tag.index is not None:
-        index = packed_index(index_parts(tag.index(whole.key, whole.value)))
+        index = derived_index(name, tag.index, whole.key, whole.value)
     return metadata, index
 
 

@@ -30,7 +30,7 @@ from octavo.actors.penciller import REBUILD, LevelZero, Penciller
 from octavo.actors.penciller_clerk import MAX_FILE_ROWS, PencillerClerk, stretch_end
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
-from octavo.actors.tags import Tag
+from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
 from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner
@@ -121,7 +121,8 @@ class _Opening:
         ] = []
         self.bookie: Ref[Bookie] | None = None
         self.replayed = 0
-        self.recalculated: dict[int, Tag] = {}
+        self.recalculated: dict[int, NamedTag] = {}
+        self.not_recalculated: list[str] = []
 
     def undo(self) -> None:
         """Let go of everything that a failed opening holds."""
@@ -132,6 +133,7 @@ class _Opening:
     def run(self, identity: Identity, lock: FileLock) -> Running:
         identity = registered(self.disk, self.path, identity, self.options)
         self.recalculated = identity.tags.recalculated()
+        self.not_recalculated = identity.tags.not_recalculated()
         journal, ledger = f"{self.path}/journal", f"{self.path}/ledger"
         for directory in (journal, ledger):
             self.disk.mkdir(f"{directory}/manifest")
@@ -420,7 +422,18 @@ class _Opening:
             clerk.actor.do(LevelZero(MemoryTable(since), since, stop))
             self.replayed += stop - since
             since = stop
+        if not persisted and since:
+            self._tell_what_was_not_recalculated()
         clerk.actor.recalculated = {}
+
+    def _tell_what_was_not_recalculated(self) -> None:
+        for name in self.not_recalculated:
+            note = (
+                f"{self.path}: type {name!r} is under the strategy recalc, but was not registered "
+                "as the ledger was rebuilt: its metadata and index entries are what its records say"
+            )
+            self.notes.append(note)
+            log.warning("%s", note)
 
     def _sweep_orphans(self, directory: str, penciller: Ref[Penciller]) -> None:
         """Ledger files that no manifest names: outputs of an interrupted merge, or replaced."""

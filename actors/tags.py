@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from octavo.actors.view import Head
 from octavo.files import ledger_key
@@ -21,7 +21,7 @@ IndexOf = Callable[[bytes, bytes], Mapping[Any, Terms]]
 FIRST_TAG = 0x80
 LAST_TAG = 0xFE
 STANDARD = "standard"
-_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _OURS = {STANDARD: ledger_key.STANDARD}
 
 
@@ -39,6 +39,13 @@ class Tag:
     """(key, value) to the whole set of index entries of a put that is given none."""
     head: Callable[[bytes, Head], Any] | None = None
     """(key, Head) to what ``head`` gives for the key instead."""
+
+
+class NamedTag(NamedTuple):
+    """A type with its name."""
+
+    name: str
+    tag: Tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +85,22 @@ class Tags:
             number: self.strategies.get(name, "recovr") for name, number in self.numbers.items()
         }
 
-    def recalculated(self) -> dict[int, Tag]:
+    def recalculated(self) -> dict[int, NamedTag]:
         """The types whose metadata and index entries a rebuild works out from the values."""
         return {
-            number: self.functions[name]
+            number: NamedTag(name, self.functions[name])
             for name, number in self.numbers.items()
             if self.strategies.get(name) == "recalc" and name in self.functions
         }
+
+    def not_recalculated(self) -> list[str]:
+        """The types under "recalc" that this opening was not given: a rebuild takes what their
+        records say."""
+        return [
+            name
+            for name, strategy in self.strategies.items()
+            if strategy == "recalc" and name not in self.functions
+        ]
 
     def persisted(self) -> dict[str, Any]:
         """What the identity file says of the types."""
@@ -123,7 +139,7 @@ def _checked(given: object, numbers: Mapping[str, int]) -> None:
     if not isinstance(given, Mapping):
         raise Misuse(f"tags={given!r}: allowed is a mapping of names to octavo.Tag")
     for name, tag in given.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _OURS:
+        if not isinstance(name, str) or not NAME.fullmatch(name) or name in _OURS:
             raise Misuse(
                 f"tags names {name!r}: allowed are up to 64 of a-z 0-9 _ . -, beginning with a "
                 f"letter, and not {STANDARD!r}"

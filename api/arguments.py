@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from octavo.actors import operation
+from octavo.actors.derivation import derived_index, derived_metadata
 from octavo.actors.index_sets import index_parts
 from octavo.actors.operation import Operation, packed_index
 from octavo.files.errors import Misuse
@@ -104,17 +105,17 @@ def to_put(
     the object's type for what is not given. Raises Misuse, and what those functions raise."""
     whole, stored = to_key(key, bucket), to_value(value)
     functions = tags.functions_of(tag)
-    if functions is not None:
-        if functions.metadata is not None and metadata == b"":
-            metadata = functions.metadata(whole, stored)
-        if functions.index is not None:
-            if isinstance(index, IndexEdit):
-                raise Misuse(f"index: the entries of type {tag!r} are worked out from the values")
-            if index is None:
-                index = functions.index(whole, stored)
     packed, edit = to_index(index)
     expiry = to_expiry(ttl, expires_at, now_ms)
     number = tags.number(tag)
+    if functions is not None:
+        if functions.metadata is not None and metadata == b"":
+            metadata = derived_metadata(tag, functions.metadata, whole, stored)
+        if functions.index is not None:
+            if edit is not None:
+                raise Misuse(f"index: the entries of type {tag!r} are worked out from the values")
+            if index is None:
+                packed = derived_index(tag, functions.index, whole, stored)
     return (
         Operation(PUT, number, bucket, whole, stored, expiry, to_metadata(metadata), packed),
         edit,

@@ -76,7 +76,9 @@ class Batch:
     ) -> None:
         """As Bucket.delete. Raises Misuse."""
         name = to_bucket(bucket)
-        number = self._running.identity.tags.number(tag)
+        tags = self._running.identity.tags
+        number = tags.number(tag)
+        tags.functions_of(tag)
         self._add(Operation(DELETE, number, name, to_key(key, name), b""), if_sqn)
 
     def _add(

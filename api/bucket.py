@@ -124,6 +124,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
 
     def delete(self, key: Key, *, sync: bool | None = None, if_sqn: int | None = None) -> int:
         """Delete a key, present or not; the sqn of the deletion. Otherwise as ``put``."""
+        self._running.identity.tags.functions_of(self._type)
         whole = self._whole(key)
         durable = to_sync(sync)
         conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)

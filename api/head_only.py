@@ -35,6 +35,7 @@ from octavo.filters import to_limit
 
 _SYNC_TIMEOUT_SECONDS = 600.0
 MAX_OPERATIONS = 1 << 20
+MAX_BYTES = 1 << 30
 
 
 class HeadRow(NamedTuple):
@@ -244,6 +245,8 @@ class HeadBatch:
         self._sync = to_sync(sync) or running.options.sync == "always"
         self._operations: list[Operation] = []
         self._conditions: list[tuple[int, int]] = []
+        self._bytes = 0
+        self._done = False
         self.last_sqn = 0
         """After the batch was written: the sqn of its last operation; 0 for an empty batch."""
 
@@ -269,9 +272,14 @@ class HeadBatch:
         self.add(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
 
     def add(self, operation: Operation, if_sqn: int | None) -> None:
-        """One more operation. Raises Misuse."""
-        if len(self._operations) >= MAX_OPERATIONS:
-            raise Misuse(f"batch: at most {MAX_OPERATIONS} operations are allowed")
+        """One more operation. Raises Misuse, Closed once the batch was written."""
+        if self._done:
+            raise Closed("the batch was already written or discarded")
+        self._bytes += len(operation.bucket) + len(operation.key) + len(operation.metadata)
+        if len(self._operations) >= MAX_OPERATIONS or self._bytes > MAX_BYTES:
+            raise Misuse(
+                f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"
+            )
         if if_sqn is not None:
             if not self._running.identity.lookup:
                 raise Misuse("if_sqn wants a store with lookup; this one was made without")
@@ -290,6 +298,7 @@ class HeadBatch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._done = True
         operations, self._operations = self._operations, []
         if kind is not None or not operations:
             return

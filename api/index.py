@@ -11,9 +11,11 @@ from octavo.actors.index_scan import entries
 from octavo.actors.index_sets import checked_term, field_bytes
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
+from octavo.arguments import to_flag
 from octavo.files import index_terms, ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term
+from octavo.filters import to_limit
 
 if TYPE_CHECKING:
     from octavo.reading import Reading
@@ -51,14 +53,13 @@ class Index:
         ``after``: the last pair of an earlier page; goes on behind it, in the direction of the
         scan. One look at the ledger an entry; no value is read. Raises Misuse, SnapshotExpired.
         """
-        found = self._pairs(self._bounds(start, end, reverse, after))
-        if match is not None:
-            found = _matching(found, match)
-        if limit is not None:
-            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-                raise Misuse(f"limit={limit!r}: allowed are whole numbers from 0")
-            found = islice(found, limit)
-        return found
+        bound = self._bounds(start, end, to_flag("reverse", reverse), after)
+        most = to_limit(limit)
+        pattern = None if match is None else _pattern(match)
+        found = self._pairs(bound)
+        if pattern is not None:
+            found = _matching(found, pattern)
+        return found if most is None else islice(found, most)
 
     def keys(self, start: Term | None = None, end: Term | None = None, **how: Any) -> Iterator[Any]:
         """The keys of ``range``, in its order; a key with several of the terms comes with each."""
@@ -131,11 +132,21 @@ def _decoded(
     reader.close()  # one that is broken off is collected: see Reading._windows
 
 
-def _matching(pairs: Iterator[tuple[Term, Any]], match: Pattern) -> Iterator[tuple[Term, Any]]:
+def _pattern(match: object) -> re.Pattern[Any]:
+    if not isinstance(match, str | bytes | re.Pattern):
+        raise Misuse(
+            f"match is a {type(match).__name__}; allowed are a regular expression as str or "
+            "bytes, and a compiled one"
+        )
     try:
-        pattern = re.compile(match)
-    except (re.error, TypeError) as wrong:
+        return re.compile(match)
+    except (re.error, OverflowError, RecursionError) as wrong:
         raise Misuse(f"match={match!r:.80} is no regular expression: {wrong}") from None
+
+
+def _matching(
+    pairs: Iterator[tuple[Term, Any]], pattern: re.Pattern[Any]
+) -> Iterator[tuple[Term, Any]]:
     wanted = type(pattern.pattern)
     search = pattern.search
     return (pair for pair in pairs if type(pair[0]) is wanted and search(cast(Any, pair[0])))

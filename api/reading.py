@@ -123,6 +123,8 @@ class Reading:
 
     def index(self, field: Key) -> Index:
         """The index of a field: see Index. Costs nothing to make. Raises Misuse."""
+        if self._refused is not None:
+            raise Misuse(self._refused)
         return Index(self, field)
 
     def index_of(self, key: Key) -> dict[bytes, list[Term]] | None:
@@ -269,6 +271,8 @@ class Reading:
 
     def __len__(self) -> int:
         """How many keys there are. O(keys): nothing is counted while writing."""
+        if self._refused is not None:
+            raise Misuse(self._refused)
         reader = self._reader()
         bound = bounds(self._prefix, None, None, None, False)
         number = sum(len(window.keys) for window in reader.windows(bound))
