@@ -155,7 +155,11 @@ class PencillerClerk(TurnActor):
         anew = recalculated(journal.view, task.since, task.upto, self.recalculated, noted)
         if anew is not None:
             rows = concatenated([rows, anew])
-        return {**jobs.write_sorted(penciller.disk, rows, **where), "damaged": damaged, "noted": noted}
+        return {
+            **jobs.write_sorted(penciller.disk, rows, **where),
+            "damaged": damaged,
+            "noted": noted,
+        }
 
     def _merge(self, task: Merge) -> None:
         if task.move:

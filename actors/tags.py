@@ -68,7 +68,8 @@ class Tags:
 
     def functions_of(self, name: str) -> Tag | None:
         """The functions of a type, for writing; None for the standard one. Raises Misuse where
-        this opening of the store was not given them."""
+        this opening of the store was not given them, or there is no such type."""
+        self.number(name)
         if name == STANDARD:
             return None
         found = self.functions.get(name)

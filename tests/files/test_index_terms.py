@@ -43,9 +43,7 @@ def test_stored_terms_sort_as_the_terms_do(one: Term, other: Term) -> None:
 @settings(deadline=None, derandomize=True, max_examples=500)
 @example(b"\0", b"\0", 0, b"\0")
 @example(b"\xff", 0, 0, b"\xff")
-def test_an_entry_comes_back_as_it_went_in(
-    field: bytes, term: Term, tag: int, key: bytes
-) -> None:
+def test_an_entry_comes_back_as_it_went_in(field: bytes, term: Term, tag: int, key: bytes) -> None:
     row = index_terms.entry_part(field, term) + bytes((tag,)) + key
     found = index_terms.entry_of(row)
     assert found == (field, term, tag, key)
