@@ -27,6 +27,11 @@ from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
 from octavo.files.rows import TOMBSTONE
 from octavo.files.sealed_records import records_of, table_of
 
+_CHUNK = 1 << 16
+_PIECE = 8 << 20
+_LARGE = 64 << 20
+"""A value from this size on is moved by itself."""
+
 TO_DELTA = 5
 """A superseded put that is retained without its value."""
 Levels = Sequence[Sequence[Sequence[Any]]]
@@ -363,31 +368,56 @@ class _Output:
         try:
             for plan in plans:
                 mover = Mover(plan.view, plan.file["seed"], plan.path, compresses)
-                columns = (plan.sqns, plan.start, plan.head_end, plan.stored, plan.times,
-                           plan.becomes, plan.kinds, plan.batched)  # fmt: skip
-                for sqn, start, head_end, stored, time_ms, becomes, kind, batched in zip(
-                    *(column.tolist() for column in columns), strict=True
-                ):
-                    full = (
-                        writer.at >= self._roll_size
-                        or writer.at + stored + (1 << 20) > cdb.MAX_FILE_BYTES - 64 * writer.count
-                    )
-                    if full and writer.count and batched != 1:
-                        yield writer.finish(sqn - 1, self._origin)
-                        writer = self._begin(sqn)
-                    number, check = sqn - writer.base_sqn, writer.seed ^ writer.at
-                    try:
-                        if becomes == KEEP and batched != 2:
-                            encoded = mover.plain(start, head_end, stored, number, check)
-                        else:
-                            new = {TO_DELETE: record.DELETE, TO_DELTA: record.KEY_DELTA}
-                            encoded = mover.changed(
-                                start, head_end, stored, number, check,
-                                new.get(becomes, kind), batched in (1, 3),
-                            )  # fmt: skip
-                    except Corruption as wrong:
-                        raise _Damaged(plan.file["name"], str(wrong)) from wrong
-                    writer.add(number, encoded, time_ms)
+                plain = (plan.becomes == KEEP) & (plan.batched == 0) & (plan.stored < _LARGE)
+                ends = np.append(np.flatnonzero(plain[1:] != plain[:-1]) + 1, len(plain)).tolist()
+                low = 0
+                for end in ends:
+                    while low < end:
+                        sqn, batched = int(plan.sqns[low]), int(plan.batched[low])
+                        if self._full(writer, int(plan.stored[low])) and batched != 1:
+                            yield writer.finish(sqn - 1, self._origin)
+                            writer = self._begin(sqn)
+                        try:
+                            if plain[low]:
+                                low = self._many(writer, mover, plan, low, end)
+                            else:
+                                self._one(writer, mover, plan, low)
+                                low += 1
+                        except Corruption as wrong:
+                            raise _Damaged(plan.file["name"], str(wrong)) from wrong
             yield writer.finish(self._origin.run_last, self._origin)
         finally:
             writer.abandon()
+
+    def _full(self, writer: SealedWriter, stored: int) -> bool:
+        room = cdb.MAX_FILE_BYTES - 64 * (writer.count + _CHUNK) - (1 << 20)
+        return bool(writer.count) and (
+            writer.at >= self._roll_size or writer.at + max(stored, _LARGE) > room
+        )
+
+    def _many(self, writer: SealedWriter, mover: Mover, plan: _Plan, low: int, end: int) -> int:
+        """Move records from ``low`` on, as many as the file surely has room for; where next."""
+        end = min(end, low + _CHUNK)
+        sizes = np.cumsum((plan.head_end - plan.start + plan.stored)[low:end] + record.SUMS_BYTES)
+        room = min(self._roll_size - writer.at, _PIECE)
+        end = min(end, low + int(np.searchsorted(sizes, room)) + 1)
+        columns = (plan.sqns, plan.start, plan.head_end, plan.stored)
+        mover.many(writer, zip(*(column[low:end].tolist() for column in columns), strict=True))
+        writer.written_between(int(plan.times[low]), int(plan.times[end - 1]))
+        return end
+
+    def _one(self, writer: SealedWriter, mover: Mover, plan: _Plan, at: int) -> None:
+        becomes, kind, batched = (
+            int(each[at]) for each in (plan.becomes, plan.kinds, plan.batched)
+        )
+        number = int(plan.sqns[at]) - writer.base_sqn
+        encoded = mover.changed(
+            int(plan.start[at]),
+            int(plan.head_end[at]),
+            int(plan.stored[at]),
+            number,
+            writer.seed ^ writer.at,
+            {TO_DELETE: record.DELETE, TO_DELTA: record.KEY_DELTA}.get(becomes, kind),
+            batched in (1, 3),
+        )
+        writer.add(number, encoded, int(plan.times[at]))

@@ -7,6 +7,7 @@ the place; the old ones are verified first. A value that is worth it is compress
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from struct import Struct
 
 import lz4.block
@@ -21,6 +22,7 @@ COMPRESS_FROM_BYTES = 256
 _PATIENCE = 16
 _FLUSH_BYTES = 4 << 20
 _FLAGS_AT = 21
+_LZ4 = bytes((record.LZ4,))
 _LENGTHS = Struct("<II")
 _U32 = Struct("<I")
 _sums = record.unpack_sums
@@ -37,34 +39,46 @@ class Mover:
         self._from = COMPRESS_FROM_BYTES if compresses else 1 << 32
         self._incompressible = 0
 
-    def plain(self, start: int, head_end: int, stored: int, number: int, check: int) -> bytes:
-        """A record as it is, but for number and checksums; a value without other fields may get
-        compressed. ``check``: seed of the new file ^ its offset there. Raises Corruption."""
-        buffer = self._buffer
-        head = bytes(buffer[start:head_end])
-        value = buffer[head_end + 8 : head_end + 8 + stored]
-        self._verify(head, value, start, head_end)
-        if stored >= self._from and not head[_FLAGS_AT]:
-            packed = self._compressed(value)
-            if packed is not None:
+    def many(self, writer: SealedWriter, rows: Iterable[tuple[int, int, int, int]]) -> None:
+        """Write records as they are, but for number and checksums, to a file that has room for
+        them: (sqn, start, end of the header, bytes of the value) of each. A value without other
+        fields may get compressed. Headers were verified before. Some 4 us a record. Raises
+        Corruption."""
+        buffer, seed, least = self._buffer, self._seed, self._from
+        low_32, fixed = record.LOW_32, record.FIXED_BYTES
+        base, new_seed, at = writer.base_sqn, writer.seed, writer.at
+        numbers, starts, parts = writer.begin_many()
+        for sqn, start, head_end, stored in rows:
+            head = bytes(buffer[start:head_end])
+            value: bytes | memoryview = buffer[head_end + 8 : head_end + 8 + stored]
+            if xxh3(value, xxh3(head, seed ^ start)) & low_32 != _sums(buffer, head_end)[1]:
+                raise Corruption(self._file, head_end + 8, "value checksum")
+            number = sqn - base
+            packed = None
+            if stored >= least and not head[_FLAGS_AT]:
+                packed = self._compressed(value)
+            if packed is None:
+                head = head[:8] + number.to_bytes(8, "big") + head[16:]
+            else:
                 head = b"".join(
                     (
-                        _LENGTHS.pack(8, head_end - start + 4 - 8 + len(packed)),
+                        _LENGTHS.pack(8, head_end - start - 4 + len(packed)),
                         number.to_bytes(8, "big"),
                         head[16:_FLAGS_AT],
-                        bytes((record.LZ4,)),
-                        head[_FLAGS_AT + 1 : record.FIXED_BYTES],
+                        _LZ4,
+                        head[_FLAGS_AT + 1 : fixed],
                         _U32.pack(stored),
-                        head[record.FIXED_BYTES :],
+                        head[fixed:],
                     )
                 )
-                h = xxh3(head, check)
-                sums = _pack_sums(h & record.LOW_32, xxh3(packed, h) & record.LOW_32)
-                return b"".join((head, sums, packed))
-        head = b"".join((head[:8], number.to_bytes(8, "big"), head[16:]))
-        h = xxh3(head, check)
-        sums = _pack_sums(h & record.LOW_32, xxh3(value, h) & record.LOW_32)
-        return b"".join((head, sums, value))
+                value = packed
+                stored = len(packed)
+            h = xxh3(head, new_seed ^ at)
+            numbers.append(number)
+            starts.append(at)
+            parts += (head, _pack_sums(h & low_32, xxh3(value, h) & low_32), value)
+            at += len(head) + 8 + stored
+        writer.end_many(at)
 
     def changed(
         self,
@@ -150,7 +164,9 @@ class SealedWriter:
         self._numbers = array("I")
         self._starts = array("I")
         self._times: list[int] = []
-        self._parts = [cdb.beginning(cdb.FileHeader(epoch, base_sqn, seed, created_ms))]
+        self._parts: list[bytes | memoryview] = [
+            cdb.beginning(cdb.FileHeader(epoch, base_sqn, seed, created_ms))
+        ]
         self._waiting = 0
         self._file: AppendFile | None = disk.create(self._path + TEMPORARY_SUFFIX)
 
@@ -158,6 +174,21 @@ class SealedWriter:
     def count(self) -> int:
         """Records so far."""
         return len(self._numbers)
+
+    def begin_many(self) -> tuple[array[int], array[int], list[bytes | memoryview]]:
+        """(numbers, places, pieces) to be appended to for each record; then ``end_many``."""
+        return self._numbers, self._starts, self._parts
+
+    def end_many(self, at: int) -> None:
+        """What was appended ends at ``at``."""
+        self._waiting += at - self.at
+        self.at = at
+        if self._waiting >= _FLUSH_BYTES:
+            self._flush()
+
+    def written_between(self, first_ms: int, last_ms: int) -> None:
+        """Write times of the first and the last of some records."""
+        self._times = [self._times[0] if self._times else first_ms, last_ms]
 
     def add(self, number: int, encoded: bytes, time_ms: int) -> None:
         """The next record, encoded for ``number`` and the place ``at``."""
