@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from mmap import mmap
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -36,14 +37,31 @@ class OpenJournal:
         if growing is None and file.state is State.WRITING:
             # A copy: while somebody has a view of an array it cannot grow.
             offsets = np.array(file.offsets[:], dtype=np.uint32)
-            growing = self._growing[file] = file.map_now(), offsets
+            growing = self._growing[file] = _mapped(file, int(offsets[-1])), offsets
         if growing is not None:
             return growing
         return file.ensure_open()
 
 
+_maps: WeakKeyDictionary[JournalFile, ref[mmap]] = WeakKeyDictionary()
+"""The newest map of a file that is being written, as long as a reader has it: each holds a
+descriptor, so readers share it while it is long enough."""
+
+
+def _mapped(file: JournalFile, end: int) -> mmap | bytes:
+    """A map of a file that is being written, at least up to ``end``."""
+    known = _maps.get(file)
+    shared = None if known is None else known()
+    if shared is not None and len(shared) >= end:
+        return shared
+    mapped = file.map_now()
+    if isinstance(mapped, mmap):
+        _maps[file] = ref(mapped)
+    return mapped
+
+
 class BatchValues:
-    """Reads values for one reader, a batch at a time."""
+    """Reads values for one reader, many at a time."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -52,38 +70,37 @@ class BatchValues:
     def read(self, batch: Batch) -> list[Value]:
         """The value of each row, in their order, both checksums verified.
 
-        Raises Corruption. Memory: what is compressed; the rest are views of maps.
+        Raises Corruption. Memory: what is compressed or small; the rest are views of maps.
         """
         sqns = batch.columns.sqns[batch.rows].astype(np.int64)
-        keys = strings_of(batch.columns.keys, batch.rows)
         out: list[Value] = []
         for prefix, low, high in buckets_of(batch):
             tag, bucket, _ = ledger_key.split(prefix)
-            order = np.argsort(sqns[low:high], kind="stable")
-            with self._reader.reading():
-                found = self._read(order + low, sqns[low:high][order], keys, tag, bucket)
-            places = np.empty(high - low, dtype=np.int64)
-            places[order] = np.arange(high - low)
-            out += map(found.__getitem__, places.tolist())
+            keys = strings_of(batch.columns.keys, batch.rows[low:high])
+            found = self.found(keys, sqns[low:high], tag, bucket)
+            if None in found:
+                self._with_care(found, keys, sqns[low:high], tag, bucket)
+            out += found  # type: ignore[arg-type]  # none is None any more
         return out
 
-    def _read(
-        self, rows: Ints, sqns: Ints, keys: ByteColumn, tag: int, bucket: bytes
-    ) -> list[Value]:
-        """Values of rows of one bucket; ``sqns``, ascending, are theirs."""
+    def found(self, keys: ByteColumn, sqns: Ints, tag: int, bucket: bytes) -> list[Value | None]:
+        """The values of rows of one bucket, in their order; None where the long way has to be
+        gone, which says what is wrong. 0.6 to 1 us a row, and 0.2 ms."""
+        order = np.argsort(sqns, kind="stable")
+        ordered = sqns[order]
         bases, files = self._reader.view.journal
-        cuts = np.searchsorted(sqns, np.array(bases, dtype=np.int64)).tolist()
-        out: list[Value] = []
-        for file, (at, end) in zip(files, pairwise([0, *cuts[1:], len(sqns)]), strict=True):
-            if at < end:
-                wanted = _picked(keys, rows[at:end])
-                mapped, offsets = self._journal.open(file)
-                relative = sqns[at:end] - file.base
-                found = values_of(mapped, offsets, relative, file.seed, tag, bucket, wanted)
-                if None in found:
-                    self._with_care(found, wanted, sqns[at:end], tag, bucket)
-                out += found  # type: ignore[arg-type]  # none is None any more
-        return out
+        cuts = np.searchsorted(ordered, np.array(bases, dtype=np.int64)).tolist()
+        out: list[Value | None] = []
+        with self._reader.reading():
+            for file, (at, end) in zip(files, pairwise([0, *cuts[1:], len(order)]), strict=True):
+                if at < end:
+                    wanted = _picked(keys, order[at:end])
+                    mapped, offsets = self._journal.open(file)
+                    relative = ordered[at:end] - file.base
+                    out += values_of(mapped, offsets, relative, file.seed, tag, bucket, wanted)
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = np.arange(len(order))
+        return list(map(out.__getitem__, places.tolist()))
 
     def _with_care(
         self, found: list[Value | None], keys: ByteColumn, sqns: Ints, tag: int, bucket: bytes

@@ -20,14 +20,18 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, TypeVar
 
+import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.batch_values import BatchValues
 from octavo.actors.batches import BatchWindow
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
+from octavo.files.byte_strings import offsets_of
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments
+from octavo.files.rows import ByteColumn
 
 T = TypeVar("T")
 
@@ -37,6 +41,14 @@ _FRONT_BYTES = 10
 _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
 _LOW_32 = 0xFFFFFFFF
+_FEWEST = 128
+"""Rows that are read together at the least,"""
+_MOST = 2048
+"""at the most,"""
+_STRETCH_BYTES = 4 << 20
+"""and in so many bytes of values,"""
+_LARGE_BYTES = 16 << 10
+"""unless these are larger than this on average."""
 
 
 def range_of(bound: Bounds) -> bytes:
@@ -272,24 +284,55 @@ class Text:
 
 
 class Items:
-    """The pairs or the values of a window of one bucket."""
+    """The pairs or the values of the windows of one bucket.
+
+    Small windows, for short scans, are read item by item; of larger ones a stretch at a time,
+    by array kernels, while values are small enough for that to pay and not to take much memory.
+    """
 
     def __init__(self, name: bytes, tag: int, text: Text | None, *, with_keys: bool) -> None:
         self._name = name
         self._tag = tag
         self._text = text
         self._with_keys = with_keys
+        self._values: BatchValues | None = None
+        self._mean = 0  # bytes of a value, as far as has been seen
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-        keys = window.keys
-        if self._text is not None:
-            apart = Place(b"", None)
-            values = reader.values(self._name, keys, window.sqns(), apart, self._tag)
-            yield place.giving_each(self._decoded(zip(keys, values, strict=False), place))
+        keys, sqns = window.keys, window.sqns()
+        if self._text is not None or len(keys) < _FEWEST or self._mean > _LARGE_BYTES:
+            yield self._one_by_one(reader, keys, sqns, place)
             return
-        part = place.giving_each(reader.values(self._name, keys, window.sqns(), place, self._tag))
+        if self._values is None:
+            self._values = BatchValues(reader)
+        low = 0
+        while low < len(keys):
+            reader.step()
+            rows = min(_STRETCH_BYTES // self._mean, _MOST) if self._mean else _FEWEST
+            part, numbers = keys[low : low + rows], sqns[low : low + rows]
+            low += rows
+            whole = self._values.found(
+                _column(part), np.array(numbers, dtype=np.int64), self._tag, self._name
+            )
+            if None in whole:
+                yield self._one_by_one(reader, part, numbers, place)
+                continue
+            self._mean = sum(map(len, whole)) // len(whole) + 1  # type: ignore[arg-type]
+            values: list[Any] = list(map(bytes, whole))  # type: ignore[arg-type]
+            given = list(zip(part, values, strict=True)) if self._with_keys else values
+            for at in range(0, len(part), STEP):
+                reader.step()
+                yield place.giving(part[at : at + STEP], given[at : at + STEP])
+
+    def _one_by_one(
+        self, reader: Reader, keys: list[bytes], sqns: list[int], place: Place
+    ) -> Iterator[Any]:
+        if self._text is not None:
+            values = reader.values(self._name, keys, sqns, Place(b"", None), self._tag)
+            return place.giving_each(self._decoded(zip(keys, values, strict=False), place))
+        part = place.giving_each(reader.values(self._name, keys, sqns, place, self._tag))
         # Not strict: a scan that is closed ends early, in the middle of a window.
-        yield zip(keys, part, strict=False) if self._with_keys else part
+        return zip(keys, part, strict=False) if self._with_keys else part
 
     def _decoded(self, pairs: Iterable[tuple[bytes, bytes]], place: Place) -> Iterator[Any]:
         out = self._text.out  # type: ignore[union-attr]
@@ -297,6 +340,11 @@ class Items:
             given = (out(key), out(value)) if self._with_keys else out(value)
             place.last = key
             yield given
+
+
+def _column(keys: list[bytes]) -> ByteColumn:
+    lengths = np.fromiter(map(len, keys), dtype=np.int64, count=len(keys))
+    return ByteColumn(np.frombuffer(b"".join(keys), dtype=np.uint8), offsets_of(lengths))
 
 
 class Heads:

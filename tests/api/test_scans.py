@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import gc
+import os
 import random
 import re
 from collections import deque
@@ -426,3 +428,22 @@ def test_the_newest_version_decides_about_the_time(tmp_path: Path) -> None:
         flush(store)
         assert list(store.items(modified_before=now[0])) == []
         assert list(store.items(modified_since=now[0])) == [(b"k", b"new")]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+def test_many_scans_of_one_journal_file_hold_one_map_of_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", roll_count=1 << 20) as store:
+        numbered(store, 3000)
+
+        def descriptors() -> int:
+            return len(os.listdir("/proc/self/fd"))
+
+        before = descriptors()
+        scans = [store.items() for _ in range(40)]
+        for scan in scans:
+            for _ in range(1000):
+                next(scan)
+        assert descriptors() <= before + 3
+        del scans, scan
+        gc.collect()
+        assert descriptors() <= before
