@@ -17,6 +17,7 @@ from octavo.cli_demo import demo
 from octavo.cli_dump import dump
 from octavo.cli_history import changes, snapshot
 from octavo.cli_index import index
+from octavo.cli_inspect import inspect
 from octavo.cli_output import OutputClosed, complain
 from octavo.cli_read import buckets, get, head, scan
 from octavo.cli_repair import repair
@@ -108,6 +109,7 @@ for command in (
     snapshot,
     diff,
     stats,
+    inspect,
     verify,
     compact,
     trim,

@@ -170,6 +170,16 @@ class Store(Bucket):
 
         return exposition(self._running)
 
+    def inspect_html(self, *, score: bool = True) -> str:
+        """One HTML page with pictures of all that ``stats`` says, and their tables. It needs no
+        network and runs no script. ``score`` as in ``stats``. O(files).
+        """
+        self._refuse_if_closed()
+        from octavo.inspection import inspect
+        from octavo.page import page
+
+        return page(inspect(self._running, score=to_flag("score", score)))
+
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:
         """Read everything and check every checksum and invariant, journal against ledger.
 
