@@ -30,6 +30,7 @@ from octavo.files.errors import (
     StorageFailed,
     storage_error,
 )
+from octavo.manifest import published
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.run_choice import Worth, best_run
 
@@ -137,6 +138,8 @@ class InkerClerk(TurnActor):
         """Compact the run that is worth most, then come back for the next. On the pool."""
         if self.closing:
             return
+        inker = self.inker.actor
+        published.sweep(inker.disk, inker.directory.removesuffix("/journal"), self.clock_ms())
         try:
             with self.alone():
                 run = self._worthy_run()

@@ -37,7 +37,7 @@ from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption
-from octavo.manifest import change_log, recovery
+from octavo.manifest import change_log, published, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -134,6 +134,7 @@ class _Opening:
         identity = registered(self.disk, self.path, identity, self.options)
         self.recalculated = identity.tags.recalculated()
         self.not_recalculated = identity.tags.not_recalculated()
+        published.sweep(self.disk, self.path, self.clock_ms())
         journal, ledger = f"{self.path}/journal", f"{self.path}/ledger"
         for directory in (journal, ledger):
             self.disk.mkdir(f"{directory}/manifest")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from octavo.head_only import HeadBatch, HeadBucket, HeadRow
     from octavo.index import Index
     from octavo.index_edit import IndexEdit
+    from octavo.published import PublishedSnapshot
     from octavo.repairing import Repair, repair
     from octavo.scans import Scan
     from octavo.snapshot import Item, Snapshot, SnapshotBucket
@@ -54,6 +55,7 @@ _HOMES = {
     "octavo.changes": ("Change",),
     "octavo.comparing": ("Difference", "compare"),
     "octavo.files.merkle": ("MerkleTree",),
+    "octavo.published": ("PublishedSnapshot",),
     "octavo.scans": ("Scan",),
     "octavo.ending": ("destroy",),
     "octavo.repairing": ("Repair", "repair"),
@@ -108,6 +110,7 @@ __all__ = [
     "MerkleTree",
     "Misuse",
     "OctavoError",
+    "PublishedSnapshot",
     "Repair",
     "Report",
     "Scan",

@@ -7,7 +7,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from octavo.actors import journal_order
+from octavo.actors import journal_order, publishing
 from octavo.actors.bookie import Bookie
 from octavo.actors.identity import Identity
 from octavo.actors.reader import Reader
@@ -21,6 +21,7 @@ from octavo.files.errors import Misuse
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
 from octavo.filters import to_limit, to_since
 from octavo.head_only import SnapshotHeadBucket
+from octavo.published import PUBLISHED_SECONDS, PublishedSnapshot, to_name
 from octavo.reading import REFUSED, Reading
 
 if TYPE_CHECKING:
@@ -292,6 +293,33 @@ class Snapshot(SnapshotBucket):
         return self._stream(
             Bounds(b"", number, ledger_key.after(number), False), columns, batch_rows
         )
+
+    def publish(
+        self,
+        name: str | None = None,
+        *,
+        lease_seconds: float = PUBLISHED_SECONDS,
+        count: bool = True,
+    ) -> PublishedSnapshot:
+        """Make this state readable by other processes, Spark's among them: see PublishedSnapshot.
+
+        It is a directory of hard links below the store's, and of a side file with what was in
+        memory, so it outlives this snapshot, its process, merges and compactions. Its lease runs
+        by the wall clock; when it has ended for five minutes the next opening of the store, or the
+        next publishing, removes it. ``name``: of one snapshot at a time. ``count``: have all keys
+        counted, 0.1 us each, in the worker process. Syncs, and rolls the journal. O(files), and
+        what was in memory.
+
+        Raises Misuse, SnapshotExpired, StorageFull, StorageFailed, Corruption.
+        """
+        wanted = "" if name is None else to_name(name)
+        lease_ms = int(to_lease(lease_seconds) * 1000)
+        self._shared.check()
+        bookie = self._shared._bookie
+        made = publishing.publish(
+            bookie, self._identity, self._shared, wanted, lease_ms, counted=to_flag("count", count)
+        )
+        return PublishedSnapshot(bookie.inker.disk, made, bookie.clock_ms)
 
     def renew(self, lease_seconds: float | None = None) -> None:
         """Begin the lease anew, now. Raises SnapshotExpired if it had ended."""

@@ -27,6 +27,8 @@ from octavo.files.disk import RealDisk
 from octavo.files.errors import Closed, Misuse
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.head_only import HeadBatch, HeadBucket
+from octavo.manifest import published
+from octavo.published import PublishedSnapshot, to_name
 from octavo.reading import REFUSED
 from octavo.snapshot import Snapshot
 from octavo.stats_types import Stats
@@ -131,6 +133,18 @@ class Store(Bucket):
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
         """The store as it is now. Copies nothing, stops no writer: see Snapshot."""
         return Snapshot(self._bookie, self._running.identity, lease_seconds)
+
+    def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
+        """The published snapshots of this store whose lease runs, oldest first; or only that of
+        an id or name. O(snapshots). Raises Misuse or SnapshotExpired where that is none."""
+        self._refuse_if_closed()
+        disk, clock_ms = self._running.disk, self._bookie.clock_ms
+        if wanted is not None:
+            found = [published.found(disk, self.path, to_name(wanted), clock_ms())]
+        else:
+            found = list(published.listed(disk, self.path))
+        made = [PublishedSnapshot(disk, each, clock_ms) for each in found]
+        return [each for each in made if not each.expired]
 
     def changes(self, since: int = 0) -> Iterator[Change]:
         """The journal's events above ``since`` (exclusive), deletes included, in sqn order, up

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from octavo.files import cdb_seal, jobs_journal, journal_rows, key_deltas, merge, record
+from octavo.files import (
+    cdb_seal,
+    jobs_journal,
+    jobs_published,
+    journal_rows,
+    key_deltas,
+    merge,
+    record,
+)
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.rows import Rows
@@ -236,5 +244,6 @@ JOBS: dict[str, Job] = {
     "merge": merge_files,
     "score": jobs_journal.score,
     "compact": jobs_journal.compact,
+    "count": jobs_published.count,
     "survey_deltas": key_deltas.survey,
 }

@@ -1,0 +1,103 @@
+"""A published snapshot: a state of the store that other processes can read, for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from octavo.arguments import to_lease
+from octavo.files.disk import Disk
+from octavo.files.errors import Misuse
+from octavo.manifest import published
+from octavo.manifest.published import Counted, Published
+
+PUBLISHED_SECONDS = 3600.0
+
+
+class PublishedSnapshot:
+    """What ``Snapshot.publish`` made, or ``Store.published`` found.
+
+    Spark reads it with ``format("octavo").option("snapshot", id).load(path of the store)``. It
+    needs neither the store nor the process that made it.
+    """
+
+    def __init__(self, disk: Disk, found: Published, clock_ms: Callable[[], int]) -> None:
+        self._disk = disk
+        self._found = found
+        self._clock_ms = clock_ms
+
+    @property
+    def id(self) -> str:
+        """What tells it from all others."""
+        return self._found.id
+
+    @property
+    def name(self) -> str:
+        """The name that it was given; "" where it has none."""
+        return self._found.name
+
+    @property
+    def path(self) -> str:
+        """Its directory."""
+        return self._found.path
+
+    @property
+    def store_path(self) -> str:
+        """The directory of the store that it is of."""
+        return self._found.path.rpartition("/")[0].rpartition("/")[0]
+
+    @property
+    def sqn(self) -> int:
+        """The last sequence number that is in it."""
+        return self._found.sqn
+
+    @property
+    def taken_at(self) -> int:
+        """The moment it is of, ms UTC: what had expired by then is absent."""
+        return self._found.taken_at
+
+    @property
+    def expires_at(self) -> int:
+        """The moment from which reading it raises SnapshotExpired, ms UTC, unless it is renewed."""
+        return self._found.expires_at
+
+    @property
+    def expired(self) -> bool:
+        """Whether that moment has come."""
+        return self._clock_ms() >= self._found.expires_at
+
+    @property
+    def keys(self) -> int | None:
+        """Live keys, exactly; None where they were not counted."""
+        return self._found.keys
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of their values, before compression; None where they were not counted."""
+        return self._found.bytes
+
+    @property
+    def counts(self) -> Mapping[str, Counted]:
+        """Keys and bytes by the name of the objects' type."""
+        return {count.name: count for count in self._found.counts.values()}
+
+    def renew(self, lease_seconds: float = PUBLISHED_SECONDS) -> None:
+        """Begin the lease anew, now: one small file is written. Whoever reads it already is told
+        where they look. Raises Misuse, SnapshotExpired if it had ended."""
+        now_ms = self._clock_ms()
+        ends = now_ms + int(to_lease(lease_seconds) * 1000)
+        self._found = published.renewed(self._disk, self.path, ends, now_ms)
+
+    def release(self) -> None:
+        """Remove it. Idempotent. O(files)."""
+        published.remove(self._disk, self.path)
+
+    def __repr__(self) -> str:
+        named = f" {self.name!r}" if self.name else ""
+        return f"<octavo.PublishedSnapshot {self.id}{named} at sqn {self.sqn}>"
+
+
+def to_name(name: object) -> str:
+    """The name of a published snapshot. Raises Misuse."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise Misuse(f"name={name!r:.80}: allowed is printable text")
+    return name

@@ -1,0 +1,53 @@
+"""How much a published snapshot has, as a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from octavo.files import live_records
+from octavo.files.bounds import HEAD_ROWS, OBJECTS, Bounds
+from octavo.files.disk import Disk
+from octavo.files.find_many import Level
+from octavo.files.live_batches import FileRows, Source, buckets_of, live_batches
+from octavo.files.sst import Sst
+
+
+def sources_of(levels: Sequence[Level], bound: Bounds) -> list[Source]:
+    """The rows of a ledger's files in a range, level zero first; every file once."""
+    out: list[Source] = []
+    for depth, level in enumerate(levels):
+        touched = [
+            (_opener(sst), base)
+            for sst, base in level
+            if (bound.high is None or sst.first_key < bound.high) and sst.last_key >= bound.low
+        ]
+        apart = [touched] if depth else [[one] for one in touched]
+        out += [FileRows(files, bound) for files in apart if files]
+    return out
+
+
+def _opener(sst: Sst) -> Any:
+    return lambda: sst
+
+
+def count(
+    disk: Disk,
+    *,
+    ledger: str,
+    levels: Sequence[Sequence[Sequence[Any]]],
+    now_ms: int,
+    head_only: bool,
+) -> dict[str, Any]:
+    """The result's ``counts``: live keys and the bytes of their values by type of objects,
+    {number as text: [keys, bytes]}. 0.1 us a key. Raises Corruption."""
+    bound = HEAD_ROWS if head_only else OBJECTS
+    sources = sources_of(live_records.opened(disk, ledger, levels), bound)
+    out: dict[str, list[int]] = {}
+    for batch in live_batches(sources, now_ms, reverse=bound.reverse):
+        sizes = batch.columns.sizes[batch.rows]
+        for prefix, low, high in buckets_of(batch):
+            total = out.setdefault(str(prefix[0]), [0, 0])
+            total[0] += high - low
+            total[1] += int(sizes[low:high].sum(dtype="u8"))
+    return {"counts": out}

@@ -1,0 +1,301 @@
+"""Published snapshots: a state of the store that other processes read, in a directory of its own.
+
+    <store>/snapshots/<id>/
+        manifest        what is in it; written last, so a directory without one is an orphan
+        *.sst           ledger files: links, and side files with the rows that were in memory
+        *.cdb           journal files: links
+        *.log           unsealed ones of a store that another process had open: links, too, with
+        *.offsets       where their whole records begin: native u32, then xxh3-64 of those
+
+An id is the moment of its making, ms UTC in 12 hexadecimal digits, a hyphen, and 8 random ones.
+The file ``manifest`` is a payload (packing.py) of magic ``OPS1`` and xxh3-64 of it:
+
+    sqn, taken at, expires at (ms UTC), number of types; name, store's id; the types' numbers, and
+    of each the live keys and their values' bytes, both + 1, or 0 where they were not counted;
+    names of those types that have one; the manifest of the ledger and that of the journal
+
+Files are never changed once they are here, and removing a snapshot only unlinks: first the
+manifest, so whoever opens a file later than that finds it missing and looks at the lease again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption, Misuse, OctavoError, SnapshotExpired
+from octavo.manifest.file_name import is_plain
+from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.packing import Packer, Unpacker
+
+log = logging.getLogger("octavo.published")
+
+SNAPSHOTS = "snapshots"
+MANIFEST = "manifest"
+GRACE_MS = 300_000
+"""A snapshot is removed so long after its lease ended: clocks of hosts differ."""
+ORPHAN_MS = 3_600_000
+"""A directory without a manifest is removed when it is so old: one may be in the making."""
+MAX_NAME_BYTES = 255
+
+_MAGIC = b"OPS1"
+_VERSION = 1
+_MAX_BYTES = 256 << 20
+_SUM_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How much of a type of objects a snapshot has."""
+
+    keys: int | None
+    """Live keys, exactly; None: they were not counted."""
+    bytes: int | None
+    """Of their values, before compression; None: they were not counted."""
+    name: str = ""
+    """The type's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A published snapshot, as it says of itself."""
+
+    id: str
+    path: str
+    """Its directory, which other processes can be given."""
+    name: str
+    """"" where it has none."""
+    sqn: int
+    """The last sequence number that is in it."""
+    taken_at: int
+    """What had expired by then is absent, ms UTC."""
+    expires_at: int
+    """From then on reading it raises SnapshotExpired, unless it is renewed; ms UTC."""
+    counts: Mapping[int, Counted]
+    """By type of objects, a number: what is in it. Types without a key may be left out."""
+    store_id: str
+    ledger: LedgerManifest = field(repr=False)
+    journal: JournalManifest = field(repr=False)
+
+    @property
+    def keys(self) -> int | None:
+        """Live keys of all types of objects, exactly; None: they were not counted."""
+        return _total([count.keys for count in self.counts.values()])
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of the live values, before compression; None: they were not counted."""
+        return _total([count.bytes for count in self.counts.values()])
+
+    def check(self, now_ms: int) -> None:
+        """Raise SnapshotExpired if it may no longer be read."""
+        if now_ms >= self.expires_at:
+            raise SnapshotExpired(
+                f"the published snapshot {self.id} expired at {self.expires_at} (ms UTC); "
+                "publish another one, or renew in time"
+            )
+
+
+def _total(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return None if len(known) < len(counts) else sum(known)
+
+
+def new_id(now_ms: int) -> str:
+    """An id that no other snapshot has."""
+    return f"{now_ms:012x}-{secrets.randbits(32):08x}"
+
+
+def made_at(name: str) -> int | None:
+    """The moment of an id, ms UTC; None: it is no id."""
+    stamp, dash, rest = name.partition("-")
+    if not dash or len(stamp) != 12 or len(rest) != 8:
+        return None
+    try:
+        int(rest, 16)
+        return int(stamp, 16)
+    except ValueError:
+        return None
+
+
+# ---------------------------------------------------------------- one snapshot
+
+
+def encode(snapshot: Published) -> bytes:
+    """The file ``manifest``. O(files)."""
+    out = Packer(_MAGIC, _VERSION)
+    for number in (snapshot.sqn, snapshot.taken_at, snapshot.expires_at, len(snapshot.counts)):
+        out.number(number)
+    out.strings([b"=" + snapshot.name.encode(), b"=" + snapshot.store_id.encode()])
+    counts = list(snapshot.counts.values())
+    out.integers(list(snapshot.counts))
+    out.integers([0 if count.keys is None else count.keys + 1 for count in counts])
+    out.integers([0 if count.bytes is None else count.bytes + 1 for count in counts])
+    out.strings([b"=" + count.name.encode() for count in counts])
+    out.strings([snapshot.ledger.encode(), snapshot.journal.encode()])
+    payload = out.payload()
+    return payload + xxh3(payload).to_bytes(_SUM_BYTES, "little")
+
+
+def decode(stored: bytes, id: str, path: str) -> Published:
+    """What ``encode`` made, checked. Raises Corruption, UnsupportedFormat."""
+    payload, told = stored[:-_SUM_BYTES], stored[-_SUM_BYTES:]
+    file = f"{path}/{MANIFEST}"
+    if xxh3(payload).to_bytes(_SUM_BYTES, "little") != told:
+        raise Corruption(file, len(payload), "checksum of a published snapshot's manifest")
+    found = Unpacker(payload, file, _MAGIC, _VERSION)
+    sqn, taken_at, expires_at, types = (found.number() for _ in range(4))
+    if types > 256:
+        raise found.wrong("more types than there can be", expected=256, found=types)
+    name, store_id = found.strings(2)
+    tags, keys, sizes = (found.integers(types) for _ in range(3))
+    names = found.strings(types)
+    ledger, journal = found.strings(2)
+    found.end()
+    try:
+        texts = [text[1:].decode() for text in (name, store_id, *names)]
+    except UnicodeDecodeError as wrong:
+        raise found.wrong(f"a name: {wrong}") from None
+    counts = {
+        tag: Counted(keys[at] - 1 if keys[at] else None, sizes[at] - 1 if sizes[at] else None, text)
+        for at, (tag, text) in enumerate(zip(tags, texts[2:], strict=True))
+    }
+    return Published(
+        id, path, texts[0], sqn, taken_at, expires_at, counts, texts[1],
+        LedgerManifest.decode(ledger), JournalManifest.decode(journal),
+    )  # fmt: skip
+
+
+def write(disk: Disk, snapshot: Published) -> None:
+    """Make it readable, or its lease another one: atomically and durably."""
+    disk.write_atomically(f"{snapshot.path}/{MANIFEST}", encode(snapshot))
+
+
+def read(disk: Disk, path: str) -> Published:
+    """The snapshot in a directory. Raises SnapshotExpired where it is gone, Corruption."""
+    id = path.rpartition("/")[2]
+    try:
+        stored = disk.read(f"{path}/{MANIFEST}", _MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise SnapshotExpired(
+            f"the published snapshot {id} is gone: it was released, or its lease ran out"
+        ) from None
+    return decode(stored, id, path)
+
+
+def renewed(disk: Disk, path: str, expires_at: int, now_ms: int) -> Published:
+    """Its lease ends at ``expires_at``, ms UTC. Raises SnapshotExpired if it had ended."""
+    found = read(disk, path)
+    found.check(now_ms)
+    found = replace(found, expires_at=expires_at)
+    write(disk, found)
+    return found
+
+
+def remove(disk: Disk, path: str) -> None:
+    """Unlink it: its manifest first. One that is gone is fine. O(files)."""
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(f"{path}/{MANIFEST}")
+        disk.sync_dir(path)  # or a power cut could leave a manifest without its files
+    try:
+        names = disk.listdir(path)
+    except FileNotFoundError:
+        return
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            disk.unlink(f"{path}/{name}")
+    try:
+        disk.rmdir(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+            raise
+
+
+# ---------------------------------------------------------------- all of a store
+
+
+def directories(disk: Disk, store: str) -> list[str]:
+    """Where snapshots of the store are or were being made, oldest first."""
+    root = f"{store}/{SNAPSHOTS}"
+    if not disk.exists(root):
+        return []
+    return [f"{root}/{name}" for name in disk.listdir(root) if made_at(name) is not None]
+
+
+def listed(disk: Disk, store: str) -> Iterator[Published]:
+    """The published snapshots of the store at a path, oldest first; those that cannot be read
+    are left out, with a warning. Expired ones are among them until they are swept."""
+    for path in directories(disk, store):
+        try:
+            yield read(disk, path)
+        except SnapshotExpired:
+            continue  # an orphan, or just released
+        except OctavoError as wrong:
+            log.warning("%s is left out: %s", path, wrong)
+
+
+def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
+    """The snapshot of this id or name. Raises SnapshotExpired, Misuse where there is none."""
+    if is_plain(wanted) and made_at(wanted) is not None:
+        there = read(disk, f"{store}/{SNAPSHOTS}/{wanted}")
+        there.check(now_ms)
+        return there
+    expired = None
+    for each in listed(disk, store):
+        if each.name == wanted:
+            if now_ms < each.expires_at:
+                return each
+            expired = each
+    if expired is not None:
+        expired.check(now_ms)
+    raise Misuse(f"{store} has no published snapshot {wanted!r}: store.published() lists them")
+
+
+def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
+    """Remove what expired and, once it is old, what was never finished; its ids. O(snapshots)."""
+    gone = []
+    for path in directories(disk, store):
+        id = path.rpartition("/")[2]
+        try:
+            over = read(disk, path).expires_at + GRACE_MS <= now_ms
+        except (SnapshotExpired, Corruption):
+            over = (made_at(id) or 0) + ORPHAN_MS <= now_ms
+        except OctavoError as newer:  # of a newer release: that one sweeps it
+            log.warning("%s is left alone: %s", path, newer)
+            continue
+        if over:
+            try:
+                remove(disk, path)
+                gone.append(id)
+            except OSError as error:
+                log.warning("%s cannot be removed: %s", path, error)
+    return gone
+
+
+def refuse_name(disk: Disk, store: str, name: str, now_ms: int) -> None:
+    """Raise Misuse where the name cannot be given: two live snapshots never share one."""
+    if not name:
+        return
+    if len(name.encode(errors="replace")) > MAX_NAME_BYTES or made_at(name) is not None:
+        raise Misuse(
+            f"name={name!r:.80}: allowed are up to {MAX_NAME_BYTES} bytes that do not look like "
+            "an id"
+        )
+    for each in listed(disk, store):
+        if each.name == name and now_ms < each.expires_at:
+            raise Misuse(f"name={name!r}: the published snapshot {each.id} has it; release that")
+
+
+def file_names(snapshot: Published) -> list[str]:
+    """Every file that the manifest names."""
+    names = [entry.name for level in snapshot.ledger.levels for entry in level]
+    names += [entry.name for entry in snapshot.journal.entries]
+    return names

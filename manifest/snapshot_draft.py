@@ -1,0 +1,81 @@
+"""A published snapshot in the making: a directory of links, which is an orphan until its manifest
+is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from octavo.files.disk import Disk
+from octavo.manifest import published
+from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.published import SNAPSHOTS, Counted, Published
+
+LOG = ".log"
+SEALED = ".cdb"
+SIDE = "side"
+"""What the names of side files begin with."""
+
+
+class Draft:
+    """The directory that is being filled. ``discard`` it unless ``finish`` was reached."""
+
+    def __init__(self, disk: Disk, store: str, now_ms: int) -> None:
+        """Make it, durably. Raises OSError."""
+        self._disk = disk
+        self._store = store
+        self.id = published.new_id(now_ms)
+        self.path = f"{store}/{SNAPSHOTS}/{self.id}"
+        self._there: set[str] = set()
+        disk.mkdir(self.path)
+
+    def link_ledger(self, name: str) -> None:
+        """Have a ledger file here, too. Raises FileNotFoundError where it was merged away."""
+        self._link(f"{self._store}/ledger/{name}", name)
+
+    def link_journal(self, name: str) -> str:
+        """Have a journal file here, too; the name that it goes by now: an unsealed one may have
+        been sealed meanwhile. Raises FileNotFoundError where it was compacted away."""
+        try:
+            self._link(f"{self._store}/journal/{name}", name)
+        except FileNotFoundError:
+            if not name.endswith(LOG):
+                raise
+            name = name.removesuffix(LOG) + SEALED
+            self._link(f"{self._store}/journal/{name}", name)
+        return name
+
+    def _link(self, source: str, name: str) -> None:
+        if name not in self._there:
+            self._disk.link(source, f"{self.path}/{name}")
+            self._there.add(name)
+
+    def drop_others(self, names: set[str]) -> None:
+        """Unlink what is not among ``names``."""
+        for name in self._there - names:
+            self._disk.unlink(f"{self.path}/{name}")
+        self._there &= names
+
+    def finish(
+        self,
+        *,
+        name: str,
+        store_id: str,
+        sqn: int,
+        taken_at: int,
+        expires_at: int,
+        counts: Mapping[int, Counted],
+        ledger: LedgerManifest,
+        journal: JournalManifest,
+    ) -> Published:
+        """Make it a snapshot: all names durable, then the manifest."""
+        made = Published(
+            self.id, self.path, name, sqn, taken_at, expires_at, counts, store_id, ledger, journal
+        )
+        self._disk.sync_dir(self.path)
+        published.write(self._disk, made)
+        return made
+
+    def discard(self) -> None:
+        """Leave nothing behind. Raises OSError."""
+        published.remove(self._disk, self.path)

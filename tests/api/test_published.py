@@ -1,0 +1,198 @@
+"""Published snapshots: what other processes are given, and when it goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from whole_store import Clock, flush, killed, opened, settle
+
+import octavo
+from octavo.files.disk import RealDisk
+from octavo.manifest import published
+from octavo.manifest.snapshot_draft import Draft
+
+HOUR_MS = 3_600_000
+
+
+class Wall(Clock):
+    def __call__(self) -> int:
+        return int(self.now)
+
+
+@pytest.fixture
+def clock() -> Wall:
+    return Wall(1_800_000_000_000)
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Wall) -> Iterator[octavo.Store]:
+    with opened(tmp_path / "störe 1", clock_ms=clock) as store:
+        for number in range(400):
+            store.put(b"k%04d" % number, b"first %d" % number)
+        flush(store)
+        for number in range(0, 400, 3):
+            store.delete(b"k%04d" % number)
+        store.bucket("b").put("x", "y")
+        yield store
+
+
+def names(store: octavo.Store) -> list[str]:
+    return sorted(os.listdir(f"{store.path}/snapshots"))
+
+
+def test_counts_are_exact(store: octavo.Store) -> None:
+    with store.snapshot() as snap:
+        made = snap.publish()
+        assert made.keys == len(snap) + 1
+        assert made.bytes == sum(map(len, snap.values())) + 1
+        assert made.sqn == snap.sqn
+        assert made.counts["standard"].keys == made.keys
+
+
+def test_it_need_not_be_counted(store: octavo.Store) -> None:
+    assert store.snapshot().publish(count=False).keys is None
+
+
+def test_every_file_it_names_is_there_and_stays(store: octavo.Store) -> None:
+    made = store.snapshot().publish("kept")
+    for number in range(400):
+        store.put(b"k%04d" % number, b"second")
+    flush(store)
+    store.compact()
+    settle(store)
+    found = published.read(RealDisk(), made.path)
+    there = set(os.listdir(made.path))
+    assert {entry.name for level in found.ledger.levels for entry in level} <= there
+    assert {entry.name for entry in found.journal.entries} <= there
+    assert all(name.endswith((".sst", ".cdb")) or name == "manifest" for name in there)
+
+
+def test_a_name_is_of_one_snapshot_at_a_time(store: octavo.Store, clock: Wall) -> None:
+    first = store.snapshot().publish("nightly")
+    with pytest.raises(octavo.Misuse, match=first.id):
+        store.snapshot().publish("nightly")
+    clock.now += HOUR_MS
+    second = store.snapshot().publish("nightly")
+    assert [each.id for each in store.published("nightly")] == [second.id]
+
+
+def test_names_and_ids_find_it(store: octavo.Store) -> None:
+    made = store.snapshot().publish("nightly")
+    assert [each.id for each in store.published(made.id)] == [made.id]
+    assert store.published("nightly")[0].name == "nightly"
+    with pytest.raises(octavo.Misuse, match="no published snapshot 'daily'"):
+        store.published("daily")
+    with pytest.raises(octavo.SnapshotExpired):
+        store.published(made.id[:-1] + ("0" if made.id[-1] != "0" else "1"))
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", 5, "x" * 256])
+def test_names_are_checked(store: octavo.Store, name: object) -> None:
+    with pytest.raises(octavo.Misuse, match="name="):
+        store.snapshot().publish(name)  # type: ignore[arg-type]
+
+
+def test_it_expires_and_is_swept_after_a_grace_period(store: octavo.Store, clock: Wall) -> None:
+    made = store.snapshot().publish(lease_seconds=10)
+    clock.now += 10_000
+    assert made.expired
+    assert store.published() == []
+    with pytest.raises(octavo.SnapshotExpired, match=made.id):
+        made.renew()
+    with pytest.raises(octavo.SnapshotExpired, match=made.id):
+        store.published(made.id)
+    assert names(store) == [made.id]
+    clock.now += published.GRACE_MS
+    other = store.snapshot().publish()
+    assert names(store) == [other.id]
+
+
+def test_it_can_be_renewed_and_released(store: octavo.Store, clock: Wall) -> None:
+    made = store.snapshot().publish(lease_seconds=10)
+    clock.now += 9_000
+    made.renew(10)
+    clock.now += 9_000
+    assert store.published()[0].expires_at == made.expires_at
+    made.release()
+    made.release()
+    assert names(store) == []
+    with pytest.raises(octavo.SnapshotExpired):
+        made.renew()
+
+
+def test_the_next_opening_sweeps(tmp_path: Path, clock: Wall) -> None:
+    path = tmp_path / "s"
+    with opened(path, clock_ms=clock) as store:
+        store.put(b"a", b"1")
+        made = store.snapshot().publish(lease_seconds=1)
+        kept = store.snapshot().publish(lease_seconds=10_000)
+    with opened(path, clock_ms=clock) as store:
+        assert names(store) == [made.id, kept.id]
+    clock.now += 1000 + published.GRACE_MS
+    with opened(path, clock_ms=clock) as store:
+        assert names(store) == [kept.id]
+
+
+def test_it_survives_the_death_of_its_owner(store: octavo.Store, tmp_path: Path) -> None:
+    made = store.snapshot().publish("kept")
+    image = killed(store, tmp_path / "image")
+    found = published.found(RealDisk(), str(image), "kept", made.expires_at - 1)
+    assert found.sqn == made.sqn
+
+
+def test_an_orphan_is_left_alone_while_it_may_be_in_the_making(
+    store: octavo.Store, clock: Wall
+) -> None:
+    orphan = Draft(RealDisk(), store.path, clock())
+    orphan.link_journal(store._running.inker.actor.active.name)  # type: ignore[union-attr]
+    assert store.published() == []
+    clock.now += published.ORPHAN_MS - 1
+    published.sweep(RealDisk(), store.path, clock())
+    assert names(store) == [orphan.id]
+    clock.now += 1
+    published.sweep(RealDisk(), store.path, clock())
+    assert names(store) == []
+    store.put(b"still", b"there")
+
+
+def test_nothing_is_left_of_one_that_could_not_be_made(store: octavo.Store) -> None:
+    snap = store.snapshot()
+    file = snap._shared.view.journal.files[0]
+    os.rename(file.path, file.path + ".away")
+    with pytest.raises(octavo.Corruption, match="missing"):
+        snap.publish()
+    assert names(store) == []
+    os.rename(file.path + ".away", file.path)
+
+
+def test_a_damaged_manifest_is_told_and_listed_no_more(store: octavo.Store) -> None:
+    made = store.snapshot().publish()
+    path = Path(made.path, "manifest")
+    stored = bytearray(path.read_bytes())
+    for at in range(0, len(stored), 7):
+        wrong = stored.copy()
+        wrong[at] ^= 4
+        path.write_bytes(wrong)
+        with pytest.raises(octavo.Corruption):
+            published.read(RealDisk(), made.path)
+    for length in (0, 3, 8, 20, len(stored) - 1):
+        path.write_bytes(stored[:length])
+        with pytest.raises(octavo.Corruption):
+            published.read(RealDisk(), made.path)
+    assert store.published() == []
+
+
+def test_an_empty_store_can_be_published(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        made = store.snapshot().publish()
+        assert (made.keys, made.bytes, made.sqn) == (0, 0, 0)
+
+
+def test_a_snapshot_that_expired_cannot_be_published(store: octavo.Store) -> None:
+    snap = store.snapshot()
+    snap.close()
+    with pytest.raises(octavo.Closed):
+        snap.publish()
