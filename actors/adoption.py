@@ -55,6 +55,9 @@ def adopted(disk: Disk, directory: str, manifest: JournalManifest, *, damaged: b
         ):
             disk.unlink(f"{directory}/{name}")  # of a compaction that was cut short
     known = {entry.name for entry in manifest.entries}
+    if not damaged and known <= names and (manifest.entries or manifest.ceiling > 1):
+        _remove_uncommitted(disk, directory, names - known)
+        names = set(disk.listdir(directory))
     others = [name for name in sorted(names - known) if name.endswith(recovery.SEALED)]
     lost = not manifest.entries and manifest.ceiling == 1
     doubtful = damaged or lost or not known <= names
@@ -73,6 +76,23 @@ def adopted(disk: Disk, directory: str, manifest: JournalManifest, *, damaged: b
                 disk.unlink(f"{directory}/{entry.name}")
         return Adopted(manifest, [], damaged)
     return Adopted(*_chosen(disk, directory, manifest, names, unlisted), doubtful=True)
+
+
+def _remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:
+    """Sealed files with the base 0 were made elsewhere, and are part of the journal only if the
+    manifest says so: a commit that was cut short left them."""
+    for name in sorted(names):
+        who = recovery.identity(name)
+        if who is None or not name.endswith(recovery.SEALED):
+            continue
+        path = f"{directory}/{name}"
+        try:
+            header = cdb.read_header(disk.pread(path, cdb.RECORDS_AT, 0), path)
+        except (Corruption, OSError):
+            continue
+        if (header.base_sqn, header.seed) == (0, who[1]):
+            log.info("%s is left over from a commit that was cut short: removed", path)
+            disk.unlink(path)
 
 
 def outdated(persisted_sqn: int, manifest: JournalManifest) -> bool:

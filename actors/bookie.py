@@ -255,6 +255,13 @@ class Bookie(LiveReads, TurnActor):
         if self.clerk is not None:
             self.clerk.send(PencillerClerk.work)
 
+    def taken_in(self, last_sqn: int) -> None:
+        """In the turn: the view has files that were made elsewhere, of sqns up to this one."""
+        self.cache.clear()
+        self._applied = last_sqn
+        self._table_began = self.journal_position()
+        self._attention = last_sqn + LOOK_EVERY
+
     def journal_rolled(self, journal: JournalView) -> None:
         """The Inker has a new file. Called on the thread that holds the Bookie's turn."""
         self.view = replace(self.view, journal=journal)

@@ -289,6 +289,13 @@ class Inker(TurnActor):
         finally:
             self.leave()
 
+    def begin_at(self, base_sqn: int) -> None:
+        """In a turn: the active file, which is empty, gives way to one that begins there. The
+        sqns below are reserved."""
+        if base_sqn + CEILING_STEP // 2 > self.manifest.ceiling:
+            self._reserve(base_sqn + 2 * CEILING_STEP)
+        self._roll(base_sqn)
+
     def _roll(self, base_sqn: int) -> None:
         old = self.active
         fresh = self.new_file(base_sqn)

@@ -176,6 +176,13 @@ class Penciller(TurnActor):
         if task in self.tables:
             self.tables.remove(task)
 
+    def install_made(self, entries: Sequence[LedgerEntry], upto: int) -> LedgerManifest:
+        """Files of level zero that were made elsewhere stand in the directory, durably; with them
+        the ledger is persisted up to ``upto``. The new manifest."""
+        made = tuple(replace(entry, file=self._start_file(entry.name)) for entry in entries)
+        self._install(made, (), upto)
+        return self.manifest
+
     def install_merge(self, task: Merge, files: Sequence[dict[str, Any]]) -> None:
         """The inputs are replaced by ``files``. They stay until retire()."""
         self.rows_merged += sum(entry.rows for entry in task.inputs)

@@ -56,6 +56,13 @@ class ReadCache:
             if entry is not None:
                 self.bytes -= self._size(ledger_key, entry)
 
+    def clear(self) -> None:
+        """Forget everything. O(entries)."""
+        with self._lock:
+            self.entries.clear()
+            self._queue.clear()
+            self.bytes = 0
+
     def _size(self, ledger_key: bytes, entry: list[object]) -> int:
         value = entry[0]
         return len(value) + len(ledger_key) + self.OVERHEAD_BYTES  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
 from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner
-from octavo.files import ledger_key
+from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption
 from octavo.manifest import change_log, published, recovery
@@ -131,6 +131,8 @@ class _Opening:
             ref.stop()
 
     def run(self, identity: Identity, lock: FileLock) -> Running:
+        for job in staging.sweep(self.disk, self.path, self.clock_ms()):
+            self.notes.append(f"{self.path}: job {job} was never committed; its files are removed")
         identity = registered(self.disk, self.path, identity, self.options)
         self.recalculated = identity.tags.recalculated()
         self.not_recalculated = identity.tags.not_recalculated()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from octavo.actors.compaction import Compacted
+    from octavo.actors.ingest import Ingested
     from octavo.actors.tags import Tag
     from octavo.actors.view import Head
     from octavo.batch import Batch
@@ -64,6 +65,7 @@ _HOMES = {
     "octavo.index": ("Index",),
     "octavo.index_edit": ("IndexEdit",),
     "octavo.actors.compaction": ("Compacted",),
+    "octavo.actors.ingest": ("Ingested",),
     "octavo.actors.tags": ("Tag",),
     "octavo.actors.view": ("Head",),
     "octavo.files.errors": (
@@ -106,6 +108,7 @@ __all__ = [
     "HistoryCompacted",
     "Index",
     "IndexEdit",
+    "Ingested",
     "Item",
     "MerkleTree",
     "Misuse",

@@ -9,7 +9,7 @@ from octavo.actors import identity
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
 
-_FOLDERS = ("ledger", "journal", "waste", "damaged")
+_FOLDERS = ("ledger", "journal", "waste", "damaged", "staging", "inbox")
 
 
 def destroy(path: str | os.PathLike[str]) -> None:

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from octavo import changes as feed
 from octavo.actors import compaction, shutdown, startup
 from octavo.actors.compaction import Compacted
+from octavo.actors.ingest import Ingested, ingest
 from octavo.actors.interval_sync import IntervalSync
 from octavo.actors.options import options as checked_options
 from octavo.actors.reader import LEASE_SECONDS, Reader
@@ -216,6 +217,22 @@ class Store(Bucket):
         if self._running.identity.head_only:
             raise Misuse("compact is for standard stores; this one is head-only: use trim()")
         return compaction.compact(self._running.inker_clerk.actor, progress)
+
+    def ingest(
+        self, job_id: str, attempts: Sequence[str], *, stream: str = "", batch: int = 0
+    ) -> Ingested:
+        """Take in, all at once or not at all, the files that tasks of a job have staged.
+
+        ``attempts``: names of the finished ones that count; the rest of the job's folder in
+        ``staging`` goes. What they bring is newer than all that is there. A ``job_id`` that was
+        taken in before changes nothing and is answered as it was then; with ``stream``, a
+        ``batch`` of it up to the newest one does. Writers wait while the little that is in memory
+        is saved. O(files + what memory holds).
+
+        Raises Misuse, Corruption (nothing was taken in), Busy, StorageFull, StorageFailed, Closed.
+        """
+        self._refuse_if_closed()
+        return ingest(self._running, job_id, attempts, stream=stream, batch=batch)
 
     def trim(self) -> int:
         """In a head-only store: have all that was written saved in the ledger, and let go of the

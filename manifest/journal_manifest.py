@@ -2,11 +2,12 @@
 
 An immutable value, as the ledger's manifest is; an edit gives a new one.
 
-Packed (see packing.py), a manifest is ``OJM1``: version, ceiling, horizon, number of entries,
-then the entries as columns. A change is ``OJC1``: the version it leads to, the ceiling and the
-horizon behind it, the base sqns that go, the entries that come. (Before version 2 there was
-neither a horizon nor the column ``clean_sqn``.) A change states the whole of what it touches, so
-that one that is applied although its writer never learnt that it was written does no harm.
+Packed (see packing.py), a manifest is ``OJM1``: version, ceiling, horizon, commits (see
+commits.py), number of entries, then the entries as columns. A change is ``OJC1``: the version it
+leads to, the ceiling and the horizon behind it, the commits that come, the base sqns that go, the
+entries that come. (Before version 2 there was neither a horizon nor the column ``clean_sqn``,
+before 3 no commit.) A change states the whole of what it touches, so that one that is applied
+although its writer never learnt that it was written does no harm.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from octavo.files.errors import Corruption, Misuse
+from octavo.manifest import commits as packed_commits
+from octavo.manifest.commits import Commit
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.packing import Packer, Unpacker
 
@@ -29,7 +32,7 @@ STATES: tuple[State, ...] = ("active", "sealed")
 
 _SNAPSHOT = b"OJM1"
 _CHANGE = b"OJC1"
-_VERSION = 2
+_VERSION = 3
 _COLUMNS = ("base_sqn", "last_sqn", "count", "bytes", "seed", "clean_sqn")
 
 
@@ -93,6 +96,8 @@ class JournalManifest:
     horizon: int = 0
     """The highest sqn whose record compaction dropped or changed; above it the journal is
     complete."""
+    commits: tuple[Commit, ...] = ()
+    """What was taken in whole from elsewhere, oldest first."""
 
     @classmethod
     def empty(cls) -> JournalManifest:
@@ -116,6 +121,7 @@ class JournalManifest:
         removed: Iterable[str] = (),
         ceiling: int | None = None,
         horizon: int = 0,
+        commits: Iterable[Commit] = (),
     ) -> JournalManifest:
         """A manifest without the files named ``removed`` and with ``added``; what goes, goes first.
 
@@ -135,6 +141,7 @@ class JournalManifest:
                 {entry.base_sqn for entry in self.entries if entry.name in gone},
                 self.ceiling if ceiling is None else ceiling,
                 max(self.horizon, horizon),
+                commits,
             )
         except ValueError as wrong:
             raise Misuse(f"edit of journal manifest {self.version}: {wrong}") from None
@@ -146,6 +153,7 @@ class JournalManifest:
         gone: set[int],
         ceiling: int,
         horizon: int,
+        commits: Iterable[Commit],
     ) -> JournalManifest:
         if not 1 <= ceiling <= MAX_SQN:
             raise ValueError(f"ceiling {ceiling}")
@@ -159,7 +167,14 @@ class JournalManifest:
         for left, right in pairwise(entries):
             if left.state == "active" or left.last_sqn >= right.base_sqn:
                 raise ValueError(f"{left.name} reaches into {right.name}")
-        return JournalManifest(version, entries, tuple(map(_base, entries)), ceiling, horizon)
+        return JournalManifest(
+            version,
+            entries,
+            tuple(map(_base, entries)),
+            ceiling,
+            horizon,
+            packed_commits.merged(self.commits, commits),
+        )
 
     # ------------------------------------------------------------ what holds
 
@@ -195,6 +210,7 @@ class JournalManifest:
         out.number(self.version)
         out.number(self.ceiling)
         out.number(self.horizon)
+        packed_commits.pack(out, self.commits)
         _pack(out, self.entries)
         return out.payload()
 
@@ -204,9 +220,10 @@ class JournalManifest:
         found = Unpacker(payload, "journal manifest", _SNAPSHOT, _VERSION, 1)
         version, ceiling = found.number(), found.number()
         horizon = found.number() if found.version > 1 else 0
+        commits = packed_commits.unpack(found) if found.version > 2 else ()
         entries = _unpack(found)
         found.end()
-        made = cls(version, tuple(entries), tuple(map(_base, entries)), ceiling, horizon)
+        made = cls(version, tuple(entries), tuple(map(_base, entries)), ceiling, horizon, commits)
         made.check()
         return made
 
@@ -234,6 +251,8 @@ class JournalManifest:
         out.number(newer.version)
         out.number(newer.ceiling)
         out.number(newer.horizon)
+        known = set(self.commits)
+        packed_commits.pack(out, [commit for commit in newer.commits if commit not in known])
         out.number(len(before))
         out.integers(list(before))
         _pack(out, added)
@@ -244,6 +263,7 @@ class JournalManifest:
         found = Unpacker(change, "journal manifest change", _CHANGE, _VERSION, 1)
         version, ceiling = found.number(), found.number()
         horizon = found.number() if found.version > 1 else 0
+        commits = packed_commits.unpack(found) if found.version > 2 else ()
         count = found.number()
         if count > len(self.entries):
             raise found.wrong("removes more than there is", expected=len(self.entries), found=count)
@@ -251,7 +271,7 @@ class JournalManifest:
         added = _unpack(found)
         found.end()
         try:
-            return self._edited(version, added, gone, ceiling, max(self.horizon, horizon))
+            return self._edited(version, added, gone, ceiling, max(self.horizon, horizon), commits)
         except ValueError as wrong:
             raise _wrong(f"change to version {version}: {wrong}") from None
 

@@ -247,8 +247,8 @@ def test_anything_at_all_gives_an_error_of_ours(content: bytes) -> None:
 
 def test_a_newer_version_is_refused_by_name() -> None:
     packed = bytearray(GOOD.encode())
-    packed[4] = 3
-    with pytest.raises(UnsupportedFormat, match="journal manifest: of version 3"):
+    packed[4] = 4
+    with pytest.raises(UnsupportedFormat, match="journal manifest: of version 4"):
         JournalManifest.decode(bytes(packed))
 
 

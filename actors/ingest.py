@@ -1,0 +1,359 @@
+"""Taking in what a job made elsewhere: all of it at once, or nothing.
+
+Files are linked into journal and ledger under names that no manifest knows, memory is saved and
+the active file sealed, and then one change of the journal's manifest decides: it brings the files
+and the job's name. A crash before leaves links that the next start removes; a crash after it and
+before the ledger's change leaves a ledger that lacks those sqns, which the next start makes from
+the journal, as after any crash. Callers wait for a small save, not for the job's size.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from octavo.actors import compaction
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import started_file
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.penciller import Penciller
+from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.runtime import TurnActor
+from octavo.actors.view import JournalView
+from octavo.files import cdb, staging
+from octavo.files.errors import (
+    Busy,
+    Closed,
+    Corruption,
+    Misuse,
+    OctavoError,
+    StorageFailed,
+    StorageFull,
+    storage_error,
+)
+from octavo.files.sst import Sst
+from octavo.manifest import commits
+from octavo.manifest.commits import Commit
+from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.ledger_entry import LedgerEntry
+
+if TYPE_CHECKING:
+    from octavo.actors.startup import Running
+    from octavo.files.disk import Disk
+    from octavo.files.staging import Attempt
+
+log = logging.getLogger("octavo.ingest")
+
+_TRIES = 20
+_PATIENCE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What a commit brought, now or when it was made first."""
+
+    first_sqn: int
+    last_sqn: int
+    """Both inclusive; ``last_sqn`` is below ``first_sqn`` where it brought nothing."""
+    repeated: bool
+    """It had been made before, and nothing was done."""
+
+
+def ingest(
+    running: Running, job: str, attempts: Sequence[str], *, stream: str = "", batch: int = 0
+) -> Ingested:
+    """Take in the finished attempts of a job that are named; what else is in its folder goes.
+
+    Its records get sqns of their own and are newer than all that is there. A job, or a batch of
+    ``stream`` with this number or a higher one, that was committed is answered as it was then.
+    Not in a turn. Raises Misuse, Corruption (nothing was taken in), Busy, StorageFull,
+    StorageFailed (reopen; a commit that is repeated then does the right thing), Closed.
+    """
+    name = f"stream {stream}" if stream else f"job {staging.checked_name('job_id', job)}"
+    if len(name.encode()) > commits.MAX_NAME_BYTES:
+        raise Misuse(f"stream={stream[:80]!r}...: its name is too long")
+    disk, path = running.disk, running.path
+    done = commits.found(running.inker.actor.manifest.commits, name, batch)
+    if done is None:
+        if running.identity.head_only:
+            raise Misuse("a head-only store takes in no files: it keeps values in its ledger")
+        if len(set(attempts)) != len(attempts):
+            raise Misuse(f"attempts={list(attempts)!r}: one is named twice")
+        named = [staging.read_attempt(disk, path, job, attempt) for attempt in attempts]
+        where = staging.folder(path, job)
+        for attempt in named:
+            _verify(disk, where, attempt)
+        done = _Taking(running, where, named, name, batch).run()
+        answer = Ingested(done.first_sqn, done.last_sqn, repeated=done.time_ms < 0)
+    else:
+        answer = Ingested(done.first_sqn, done.last_sqn, repeated=True)
+    _tidy(disk, path, job)
+    return answer
+
+
+def _tidy(disk: Disk, path: str, job: str) -> None:
+    try:
+        staging.empty(disk, path, job)
+    except OSError as error:
+        log.warning("left-overs of job %s stay in staging for now: %s", job, error)
+
+
+def _verify(disk: Disk, where: str, attempt: Attempt) -> None:
+    """That its files are there and are the ones it made. Raises Corruption."""
+    for journal in attempt.journals:
+        path = f"{where}/{journal.name}"
+        try:
+            size = disk.size(path)
+            header = cdb.read_header(disk.pread(path, cdb.RECORDS_AT, 0), path)
+            tail = disk.pread(path, cdb.TRAILER_BYTES, max(size - cdb.TRAILER_BYTES, 0))
+        except FileNotFoundError:
+            raise Corruption(path, 0, "the file is missing") from None
+        trailer = cdb.read_trailer(tail, size, path)
+        found = (size, trailer.count, trailer.seed, header.seed, header.base_sqn, tail[-8:])
+        expected = (
+            journal.bytes, journal.count, journal.seed, journal.seed, 0,
+            journal.digest.to_bytes(8, "little"),
+        )  # fmt: skip
+        if found != expected:
+            raise Corruption(
+                path, 0, "is another file than its attempt made", expected=expected, found=found
+            )
+        for ledger in journal.ledgers:
+            path = f"{where}/{ledger.name}"
+            try:
+                sst = Sst(disk.map(path), path)
+            except FileNotFoundError:
+                raise Corruption(path, 0, "the file is missing") from None
+            told = (ledger.rows, ledger.bytes, ledger.tombstones, ledger.min_sqn, ledger.max_sqn)
+            if told != (sst.rows, sst.bytes, sst.tombstones, sst.min_sqn, sst.max_sqn):
+                raise Corruption(path, 0, "is another file than its attempt made")
+
+
+@contextmanager
+def _turns(*actors: TurnActor) -> Iterator[None]:
+    """Hold their turns, taken in this order."""
+    taken: list[TurnActor] = []
+    try:
+        for actor in actors:
+            actor.enter(_PATIENCE_SECONDS)
+            taken.append(actor)
+        yield
+    finally:
+        for actor in reversed(taken):
+            actor.leave()
+
+
+class _Taking:
+    """One commit under way."""
+
+    def __init__(
+        self, running: Running, where: str, attempts: Sequence[Attempt], name: str, batch: int
+    ) -> None:
+        self.disk = running.disk
+        self.where = where
+        self.journals = [journal for attempt in attempts for journal in attempt.journals]
+        self.name = name
+        self.batch = batch
+        self.inker_clerk = running.inker_clerk.actor
+        self.clerk = running.clerk.actor
+        self.bookie = running.bookie.actor
+        self.inker = running.inker.actor
+        self.penciller = running.penciller.actor
+        self._linked: list[str] = []
+
+    def run(self) -> Commit:
+        """The commit, made now; of negative ``time_ms`` if somebody was first."""
+        for _ in range(_TRIES):
+            compaction.settle(self.inker_clerk)  # the long part, while others write
+            with _turns(self.clerk, self.bookie):
+                if self.bookie.closed or self.inker.active is None:
+                    raise Closed("the store is closed")
+                done = commits.found(self.inker.manifest.commits, self.name, self.batch)
+                if done is not None:
+                    return replace(done, time_ms=-1)
+                if self.inker.failed is not None:
+                    raise self.inker.failed
+                if self.inker.unsealed:
+                    continue  # a writer was quicker
+                if self._save_memory():
+                    commit = self._take_in()
+                    break
+        else:
+            raise Busy(f"{self.name}: the journal's newest files are not sealed yet; try again")
+        self.clerk.actor_ref.send(PencillerClerk.work)
+        return commit
+
+    def _save_memory(self) -> bool:
+        """In the turns of clerk and Bookie: what memory has goes into the ledger; whether it did.
+        Nothing is in memory then but what no file could hold."""
+        bookie, penciller = self.bookie, self.penciller
+        bookie.push()
+        penciller.enter()
+        penciller.leave()  # what was sent to it is done
+        while penciller.tables:
+            task = penciller.tables[0]
+            with self._quiet():
+                self.clerk.do(task)
+            frozen = tuple(table for table in bookie.view.frozen if table is not task.table)
+            bookie.view = replace(
+                bookie.view,
+                frozen=frozen,
+                ledger=penciller.manifest,
+                generation=bookie.view.generation + 1,
+            )
+        return not bookie.view.frozen and not bookie.view.recent.rows
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """The Bookie is in its turn here: it need not be told of a new ledger."""
+        told = self.clerk.on_change
+        self.clerk.on_change = lambda manifest, saved: 0
+        try:
+            yield
+        finally:
+            self.clerk.on_change = told
+
+    # ------------------------------------------------------------ the commit
+
+    def _take_in(self) -> Commit:
+        inker = self.inker
+        with _turns(inker):
+            self._seal_active()
+            base = inker.last_sqn + 1
+            count = sum(journal.count for journal in self.journals)
+            commit = Commit(self.name, self.batch, base, base + count - 1, inker.clock_ms())
+            try:
+                entries = self._linked_journals(base)
+                ledger = self._linked_ledgers(base)
+                if count:
+                    inker.begin_at(base + count)
+            except BaseException as error:
+                self._unlink()
+                if isinstance(error, OSError):
+                    raise storage_error(error, self.where) from error
+                raise
+            try:
+                inker.commit(inker.manifest.edit(entries, commits=(commit,)))
+            except StorageFailed as failed:
+                inker.poison(failed)  # whether it is in the log, the next start finds out
+                raise
+            except OctavoError:
+                self._unlink()
+                raise
+            if count:
+                self._show(entries, ledger, base, base + count - 1)
+        return commit
+
+    def _seal_active(self) -> None:
+        """In the Inker's turn: a file with records is rolled, and sealed at once, so that the
+        manifest knows all that is older than the job's files. It is small."""
+        inker = self.inker
+        active = inker.active
+        if active is not None and len(active.offsets) > 1:
+            inker._roll(inker.last_sqn + 1)
+            active.enter()
+            try:
+                entry = active.seal_now(inker.runner)
+            finally:
+                active.leave()
+            inker.sealed(active, entry)
+            if inker.unsealed:
+                raise StorageFull(f"{active.path} cannot be entered in the manifest")
+
+    def _linked_journals(self, base: int) -> list[JournalEntry]:
+        entries = []
+        for journal in self.journals:
+            name = f"{base:016x}-{journal.seed:016x}.cdb"
+            self._link(journal.name, f"{self.inker.directory}/{name}")
+            entries.append(
+                JournalEntry(
+                    name=name,
+                    base_sqn=base,
+                    last_sqn=base + journal.count - 1,
+                    count=journal.count,
+                    bytes=journal.bytes,
+                    seed=journal.seed,
+                    state="sealed",
+                )
+            )
+            base += journal.count
+        self.disk.sync_dir(self.inker.directory)
+        return entries
+
+    def _linked_ledgers(self, base: int) -> list[LedgerEntry]:
+        penciller = self.penciller
+        entries: list[LedgerEntry] = []
+        with _turns(penciller):
+            stem = penciller.next_stem()
+        for journal in self.journals:
+            for ledger in journal.ledgers:
+                name = f"{stem}-{len(entries):06x}.sst"
+                self._link(ledger.name, f"{penciller.directory}/{name}")
+                entries.append(
+                    LedgerEntry(
+                        name=name,
+                        level=0,
+                        rows=ledger.rows,
+                        bytes=ledger.bytes,
+                        tombstones=ledger.tombstones,
+                        expiring=ledger.expiring,
+                        first_key=ledger.first_key.encode("latin-1"),
+                        last_key=ledger.last_key.encode("latin-1"),
+                        min_sqn=base + ledger.min_sqn,
+                        max_sqn=base + ledger.max_sqn,
+                        sqn_base=base,
+                    )
+                )
+            base += journal.count
+        self.disk.sync_dir(penciller.directory)
+        return entries
+
+    def _link(self, name: str, target: str) -> None:
+        self.disk.link(f"{self.where}/{name}", target)
+        self._linked.append(target)
+
+    def _unlink(self) -> None:
+        for path in self._linked:
+            try:
+                self.disk.unlink(path)
+            except OSError as error:
+                log.warning("%s stays until the next start: %s", path, error)
+
+    def _show(
+        self, entries: Sequence[JournalEntry], ledger: Sequence[LedgerEntry], base: int, last: int
+    ) -> None:
+        """In the turns of Bookie and Inker, the commit being durable: readers see it."""
+        bookie, inker = self.bookie, self.inker
+        try:
+            files: list[JournalFile] = []
+            for entry in entries:
+                file = started_file(inker, entry.name, entry.base_sqn, entry.seed)
+                file.opened_sealed()
+                files.append(file)
+            actors = {file.name: file for file in files}
+            inker.manifest = replace(
+                inker.manifest,
+                entries=tuple(
+                    replace(entry, file=actors[entry.name]) if entry.name in actors else entry
+                    for entry in inker.manifest.entries
+                ),
+            )
+            every = sorted((*inker.view.files, *files), key=lambda file: file.base)
+            inker.view = JournalView(tuple(file.base for file in every), tuple(every))
+            manifest = self.penciller.actor_ref.call(Penciller.install_made, ledger, last)
+        except BaseException as error:
+            # The journal has it, memory and ledger do not: no write may come on top of that.
+            inker.poison(StorageFailed(f"{self.name} is committed, but: {error}; reopen the store"))
+            raise
+        bookie.view.recent.frozen = True  # it is empty, and a snapshot may still look at it
+        bookie.view = replace(
+            bookie.view,
+            recent=MemoryTable(last),
+            ledger=manifest,
+            journal=inker.view,
+            generation=bookie.view.generation + 1,
+        )
+        bookie.taken_in(last)

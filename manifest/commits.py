@@ -1,0 +1,72 @@
+"""What was taken in whole from elsewhere, by name: so that a repeated commit does nothing.
+
+A bulk load's job, or one stream's newest batch. Part of the journal's manifest, and so written in
+the same change as the files that the commit brought. Of the oldest only ``KEPT`` are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from octavo.manifest.packing import Packer, Unpacker
+
+KEPT = 4096
+"""Commits remembered: a repeat of an older one would be taken for a new one."""
+
+MAX_NAME_BYTES = 512
+_COLUMNS = ("number", "first_sqn", "last_sqn", "time_ms")
+_age = attrgetter("time_ms", "last_sqn", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit, or the newest of a stream of them."""
+
+    name: str
+    number: int
+    """Of the newest batch of a stream; 0 of a job."""
+    first_sqn: int
+    last_sqn: int
+    """Both inclusive; ``first_sqn - 1`` where it brought nothing."""
+    time_ms: int
+
+
+def found(commits: Iterable[Commit], name: str, number: int) -> Commit | None:
+    """The commit that did this, or a later one of its stream; None: it is to be done."""
+    for commit in commits:
+        if commit.name == name and commit.number >= number:
+            return commit
+    return None
+
+
+def merged(commits: Iterable[Commit], newer: Iterable[Commit]) -> tuple[Commit, ...]:
+    """With the newer ones in the place of those of their names, oldest first."""
+    there = {commit.name: commit for commit in commits} | {commit.name: commit for commit in newer}
+    return tuple(sorted(there.values(), key=_age)[-KEPT:])
+
+
+def pack(out: Packer, commits: Sequence[Commit]) -> None:
+    """As columns, behind their number."""
+    out.number(len(commits))
+    if not commits:
+        return
+    out.strings([commit.name.encode() for commit in commits])
+    for name in _COLUMNS:
+        out.integers(list(map(attrgetter(name), commits)))
+
+
+def unpack(source: Unpacker) -> tuple[Commit, ...]:
+    """What ``pack`` wrote. Raises Corruption."""
+    count = source.number()
+    if count > KEPT:
+        raise source.wrong("more commits than are kept", expected=KEPT, found=count)
+    if not count:
+        return ()
+    try:
+        names = [name.decode() for name in source.strings(count)]
+    except UnicodeDecodeError:
+        raise source.wrong("name of a commit") from None
+    columns = [source.integers(count) for _ in _COLUMNS]
+    return tuple(map(Commit, names, *columns))

@@ -1,0 +1,240 @@
+"""Files made elsewhere are taken in whole: reads, order, repeats, restarts."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from whole_store import flush, killed, opened
+
+import octavo
+from octavo.actors.ingest import ingest
+from octavo.files import index_terms, staging
+from octavo.files.disk import Disk, RealDisk
+from octavo.files.staged_writer import StagedRow, StagedWriter
+
+SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
+
+
+def staged(
+    path: str,
+    job: str,
+    attempt: str,
+    rows: list[tuple[bytes, bytes | None]],
+    disk: Disk | None = None,
+    **options: int,
+) -> str:
+    writer = StagedWriter(disk or RealDisk(), path, job, attempt, now_ms=1000, **options)
+    plain = [row for row in rows if row[1] is not None]
+    if plain == rows:
+        writer.put_many(b"", [key for key, _ in plain], [value or b"" for _, value in plain])
+    else:
+        for key, value in rows:
+            writer.add(StagedRow(b"", key, value))
+    writer.finish()
+    return attempt
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[octavo.Store]:
+    with opened(tmp_path / "s") as made:
+        yield made
+
+
+def test_ingested_keys_are_newer_than_what_was_there(store: octavo.Store) -> None:
+    store.put(b"a", b"old")
+    store.put(b"b", b"stays")
+    staged(store.path, "j", "0-0", [(b"a", b"new"), (b"c", b"came")])
+    found = ingest(store._running, "j", ["0-0"])
+    assert (found.first_sqn, found.last_sqn, found.repeated) == (3, 4, False)
+    assert list(store.items()) == [(b"a", b"new"), (b"b", b"stays"), (b"c", b"came")]
+    assert store.head(b"a").sqn == 3  # type: ignore[union-attr]
+
+
+def test_what_is_put_afterwards_is_newer(store: octavo.Store) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"staged")])
+    ingest(store._running, "j", ["0-0"])
+    assert store.put(b"a", b"put") == 2
+    assert store.get(b"a") == b"put"
+
+
+def test_the_read_cache_forgets(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=1 << 20) as store:
+        store.put(b"a", b"old")
+        flush(store)
+        assert store.get(b"a") == b"old" == store.get(b"a")
+        staged(store.path, "j", "0-0", [(b"a", b"new")])
+        ingest(store._running, "j", ["0-0"])
+        assert store.get(b"a") == b"new"
+
+
+def test_a_snapshot_taken_before_does_not_see_it(store: octavo.Store) -> None:
+    store.put(b"a", b"old")
+    with store.snapshot() as before:
+        staged(store.path, "j", "0-0", [(b"a", b"new"), (b"b", b"x")])
+        ingest(store._running, "j", ["0-0"])
+        assert list(before.items()) == [(b"a", b"old")]
+        assert before.get(b"b") is None
+    with store.snapshot() as after:
+        assert after.get(b"a") == b"new"
+
+
+def test_the_change_feed_has_it(store: octavo.Store) -> None:
+    store.put(b"a", b"1")
+    staged(store.path, "j", "0-0", [(b"b", b"2"), (b"a", None)])
+    ingest(store._running, "j", ["0-0"])
+    store.put(b"c", b"3")
+    assert [(c.sqn, c.kind, c.key) for c in store.changes()] == [
+        (1, "put", b"a"), (2, "put", b"b"), (3, "delete", b"a"), (4, "put", b"c"),
+    ]  # fmt: skip
+
+
+def test_a_repeated_job_is_answered_as_the_first_time(store: octavo.Store) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    ingest(store._running, "j", ["0-0"])
+    store.put(b"a", b"2")
+    again = ingest(store._running, "j", ["0-0"])
+    assert (again.first_sqn, again.last_sqn, again.repeated) == (1, 1, True)
+    assert store.get(b"a") == b"2"
+
+
+def test_a_job_is_remembered_after_a_restart(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        staged(store.path, "j", "0-0", [(b"a", b"1")])
+        ingest(store._running, "j", ["0-0"])
+    with opened(tmp_path / "s") as store:
+        assert ingest(store._running, "j", []).repeated
+        assert store.get(b"a") == b"1"
+
+
+def test_a_stream_ignores_batches_up_to_its_newest(store: octavo.Store) -> None:
+    for batch in (0, 1):
+        staged(store.path, f"q-{batch}", "0-0", [(b"k", b"%d" % batch)])
+        assert not ingest(store._running, f"q-{batch}", ["0-0"], stream="q", batch=batch).repeated
+    staged(store.path, "q-0", "0-0", [(b"k", b"again")])
+    assert ingest(store._running, "q-0", ["0-0"], stream="q", batch=0).repeated
+    assert store.get(b"k") == b"1"
+    assert not ingest(store._running, "r-0", [], stream="r", batch=0).repeated
+
+
+def test_only_named_attempts_come_and_nothing_is_left(store: octavo.Store) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"first")])
+    staged(store.path, "j", "0-1", [(b"a", b"second"), (b"b", b"speculative")])
+    ingest(store._running, "j", ["0-0"])
+    assert list(store.items()) == [(b"a", b"first")]
+    assert not os.path.exists(staging.folder(store.path, "j"))
+
+
+def test_a_job_that_misses_an_attempt_changes_nothing(store: octavo.Store) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    with pytest.raises(octavo.Misuse, match="no finished attempt '1-0'"):
+        ingest(store._running, "j", ["0-0", "1-0"])
+    assert store.get(b"a") is None
+    ingest(store._running, "j", ["0-0"])
+    assert store.get(b"a") == b"1"
+
+
+@pytest.mark.parametrize("suffix", [".cdb", ".sst"])
+def test_a_damaged_staged_file_is_refused(store: octavo.Store, suffix: str) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    folder = Path(staging.folder(store.path, "j"))
+    victim = next(path for path in folder.iterdir() if path.suffix == suffix)
+    victim.write_bytes(victim.read_bytes()[:-1])
+    with pytest.raises(octavo.Corruption, match=victim.name):
+        ingest(store._running, "j", ["0-0"])
+    assert store.last_sqn == 0
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "a" * 129])
+def test_a_job_that_is_no_file_name_is_refused(store: octavo.Store, name: str) -> None:
+    with pytest.raises(octavo.Misuse, match="job_id="):
+        ingest(store._running, name, [])
+
+
+def test_many_files_between_many_puts_equal_a_dict(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    print(f"OCTAVO_SEED={SEED}")
+    expected: dict[bytes, bytes] = {}
+    store = opened(tmp_path / "s")
+    for job in range(12):
+        for _ in range(rng.randrange(200)):
+            key, value = b"k%03d" % rng.randrange(300), rng.randbytes(8)
+            store.put(key, value)
+            expected[key] = value
+        attempts = []
+        for part in range(rng.randrange(1, 4)):
+            rows: list[tuple[bytes, bytes | None]] = []
+            for _ in range(rng.randrange(150)):
+                key = b"k%03d" % rng.randrange(300)
+                rows.append((key, None if rng.random() < 0.1 * (job % 2) else rng.randbytes(9)))
+            attempts.append(staged(store.path, f"j{job}", f"{part}-0", rows, file_records=40))
+            for key, found in rows:
+                if found is None:
+                    expected.pop(key, None)
+                else:
+                    expected[key] = found
+        ingest(store._running, f"j{job}", attempts)
+        assert dict(store.items()) == expected
+        if job % 4 == 1:
+            store.close()
+            store = opened(tmp_path / "s")
+        if job % 4 == 3:
+            image = killed(store, tmp_path / f"image{job}")
+            store.close()
+            store = opened(tmp_path / "s")
+            with opened(image) as other:
+                assert dict(other.items()) == expected
+    store.compact()
+    assert dict(store.items()) == expected
+    assert {key: store.get(key) for key in expected} == expected
+    report = store.verify()
+    assert report.ok, report.problems
+    store.close()
+
+
+def test_a_ledger_that_is_deleted_is_rebuilt_with_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"old")
+        staged(store.path, "j", "0-0", [(b"a", b"new"), (b"b", b"x")])
+        ingest(store._running, "j", ["0-0"])
+        store.put(b"c", b"y")
+    for found in sorted((tmp_path / "s" / "ledger").rglob("*"), reverse=True):
+        found.rmdir() if found.is_dir() else found.unlink()
+    with opened(tmp_path / "s") as store:
+        assert list(store.items()) == [(b"a", b"new"), (b"b", b"x"), (b"c", b"y")]
+
+
+def test_metadata_expiry_and_index_entries_come_along(store: octavo.Store) -> None:
+    writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=5)
+    index = index_terms.packed([index_terms.entry_part(b"author", "ann")])
+    writer.add(StagedRow(b"books", b"k", b"v", 4_000_000_000_000, b"meta", index))
+    writer.add(StagedRow(b"books", b"gone", b"v", 1))
+    writer.finish()
+    ingest(store._running, "j", ["0-0"])
+    books = store.bucket("books")
+    head = books.head(b"k")
+    assert head is not None
+    assert (head.metadata, head.expires_at) == (b"meta", 4_000_000_000_000)
+    assert list(books.index("author").keys("ann")) == [b"k"]
+    assert books.get(b"gone") is None
+
+
+def test_an_abandoned_attempt_leaves_nothing(store: octavo.Store) -> None:
+    writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=5, file_records=2)
+    writer.put_many(b"", [b"a", b"b", b"c"], [b"1", b"2", b"3"])
+    writer.abandon()
+    assert os.listdir(staging.folder(store.path, "j")) == []
+
+
+def test_left_overs_are_swept_by_age(tmp_path: Path) -> None:
+    opened(tmp_path / "s").close()
+    path = str(tmp_path / "s")
+    staged(path, "old", "0-0", [(b"a", b"1")])
+    writer = StagedWriter(RealDisk(), path, "young", "0-0", now_ms=staging.KEPT_MS)
+    writer.put_many(b"", [b"a"], [b"1"])
+    writer.finish()
+    opened(path, clock_ms=lambda: staging.KEPT_MS + 2000).close()
+    assert os.listdir(tmp_path / "s" / "staging") == ["young"]
