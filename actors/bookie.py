@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +26,6 @@ from octavo.files import record
 from octavo.files.errors import Closed, Conflict
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
-
-log = logging.getLogger("octavo.bookie")
 
 T = TypeVar("T")
 PUT = record.PUT

@@ -306,6 +306,7 @@ class Inker(TurnActor):
                 old.roll()
                 self.bytes_written += old.offsets[-1]
                 self.unsealed.append(old)
+                log.info("%s is full; the journal goes on in %s", old.path, fresh.name)
                 self.actor_ref.send(Inker.seal_next)
         self._activate(fresh)
 

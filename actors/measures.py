@@ -6,6 +6,7 @@ right to a few where several threads do the same thing at the same moment.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from octavo.actors.latency import Latency, Meter
+
+log = logging.getLogger("octavo.jobs")
 
 R = TypeVar("R")
 
@@ -71,6 +74,10 @@ class JobHistory:
 
     def add(self, run: JobRun) -> None:
         """Remember a job. O(1)."""
+        log.debug(
+            "%s %s: %d files to %d, %d bytes, %.3f s", run.kind, "done" if run.ok else "failed",
+            run.inputs, run.outputs, run.bytes_written, run.seconds,
+        )  # fmt: skip
         self.recent.append(run)
         totals = self.totals.setdefault(run.kind, JobTotals())
         totals.runs += 1

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from octavo.verify import Report
 
 __version__ = "0.1.0"
+
+# A library is quiet until the program that uses it says what is to become of its messages.
+logging.getLogger("octavo").addHandler(logging.NullHandler())
 
 _HOMES = {
     "octavo.store": ("Store", "open"),

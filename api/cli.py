@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import traceback
+from functools import partial
 from typing import Any
 
 import click
@@ -73,7 +74,12 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="octavo")
-def cli() -> None:
+@click.option(
+    "-v", "--verbose", count=True,
+    help="Show what the store does (-v), with every background job (-vv).",
+)  # fmt: skip
+@click.pass_context
+def cli(ctx: click.Context, verbose: int) -> None:
     """Octavo: an embedded, event-sourced key-value store.
 
     PATH is the directory of a store. Only `put` and `load` make one that is not there. One
@@ -93,6 +99,10 @@ def cli() -> None:
     Results go to standard output, messages and progress bars to standard error, and bars only
     where that is a terminal.
     """
+    if verbose:
+        logger = logging.getLogger("octavo")
+        ctx.call_on_close(partial(logger.setLevel, logger.level))
+        logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
 
 
 for command in (

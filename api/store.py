@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import weakref
@@ -34,6 +35,8 @@ from octavo.reading import REFUSED
 from octavo.snapshot import Snapshot
 from octavo.stats_types import Stats
 from octavo.verify import Report, verify
+
+log = logging.getLogger("octavo")
 
 _SYNC_TIMEOUT_SECONDS = 600.0
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
@@ -74,6 +77,7 @@ class Store(Bucket):
         if isinstance(running.options.sync, int | float):
             self._interval = IntervalSync(running.inker.actor, float(running.options.sync))
         _open_stores.add(self)
+        log.info("%s is open: %d records were replayed", running.path, running.replayed)
 
     # ------------------------------------------------------------ parts
 
@@ -257,6 +261,7 @@ class Store(Bucket):
             if self._interval is not None:
                 self._interval.stop()
             shutdown.stop(self._running)
+            log.info("%s is closed", self.path)
 
     def _refuse_if_closed(self) -> None:
         if self._bookie.closed:

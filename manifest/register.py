@@ -11,6 +11,7 @@ this very thread holds the lock.
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 import threading
 from collections import Counter
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from octavo.files.errors import Misuse, SnapshotExpired
+
+log = logging.getLogger("octavo.snapshots")
 
 _SLACK = 64
 
@@ -126,6 +129,8 @@ class SnapshotRegister:
                     continue
                 self._drop(number)
                 over.append(number)
+        if over:
+            log.warning("the leases of snapshots %s ran out; what they held may go", over)
         return over
 
     def needed(self, removed_at_version: int) -> bool:
