@@ -86,13 +86,16 @@ def standing_still(store: octavo.Store) -> Iterator[None]:
     with ExitStack() as turns:
         for actor in (
             running.clerk.actor,
+            running.inker_clerk.actor,
             running.bookie.actor,
             running.penciller.actor,
             running.inker.actor,
-            *running.inker.actor.view.files,
         ):
             actor.enter()
             turns.callback(actor.leave)
+        for file in running.inker.actor.view.files:  # now that none of them can go
+            file.enter()
+            turns.callback(file.leave)
         yield
 
 
