@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors import journal_install, trimming
 from octavo.actors.adoption import RANK_BITS
+from octavo.actors.consumers import Consumers
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
@@ -79,6 +80,7 @@ class InkerClerk(TurnActor):
         worth: Worth,
         score_one_in: int,
         waste: Waste,
+        consumers: Consumers,
         strategies: dict[int, str],
         every_seconds: float | None,
         trims: bool,
@@ -94,6 +96,7 @@ class InkerClerk(TurnActor):
         self.worth = worth
         self.score_one_in = score_one_in
         self.waste = waste
+        self.consumers = consumers
         self.strategies = strategies
         self.every_seconds = every_seconds
         self.trims = trims
@@ -175,8 +178,10 @@ class InkerClerk(TurnActor):
         return tuple(e for e in self.inker.actor.manifest.entries if e.state == "sealed")
 
     def eligible(self) -> tuple[JournalEntry, ...]:
-        """Sealed files that the ledger has all of, undamaged, oldest first."""
+        """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
+        first."""
         persisted = self.bookie.actor.view.ledger.persisted_sqn
+        persisted = min(persisted, self.consumers.lowest(persisted))
         return tuple(
             entry
             for entry in self.sealed()
@@ -287,7 +292,12 @@ class InkerClerk(TurnActor):
             if clean:
                 self.inker.call(journal_install.mark_clean, names, clean)
             return Done()
-        self._install(run, result, clean)
+        with self.consumers.lock:
+            if self.consumers.lowest(0) < run[-1].last_sqn:
+                for row in result["files"]:  # a consumer came meanwhile
+                    inker.disk.unlink(f"{inker.directory}/{row['name']}")
+                return Done()
+            self._install(run, result, clean)
         dropped = result["records"] - result["kept"]
         self.dropped += dropped
         return Done(dropped, names)

@@ -52,6 +52,9 @@ class Options:
     waste_retention_seconds: float = 0.0
     """How long journal files that compaction replaced are kept in the directory ``waste``; 0: they
     are removed."""
+    consumer_hold_seconds: float | None = 7 * 86400.0
+    """A consumer of the change feed that makes no progress for so long and holds back compaction
+    is dropped, loudly; None: never."""
     worker: bool = True
     """Merge in a worker process; otherwise on a thread of this one."""
 
@@ -80,6 +83,8 @@ class Options:
         _number("compact_single_percent", self.compact_single_percent, 0, 100)
         _number("compact_run_percent", self.compact_run_percent, 0, 100)
         _number("waste_retention_seconds", self.waste_retention_seconds, 0, 1e9)
+        if self.consumer_hold_seconds is not None:
+            _number("consumer_hold_seconds", self.consumer_hold_seconds, 0.001, 1e12)
         if self.compact_every_seconds is not None:
             _number("compact_every_seconds", self.compact_every_seconds, 0.001, 1e9)
         if isinstance(self.sync, bool) or not (

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from octavo.actors import adoption
 from octavo.actors.bookie import Bookie
+from octavo.actors.compaction_start import started_clerk
 from octavo.actors.identity import Identity, identify, registered
 from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
@@ -32,7 +33,6 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
 from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
-from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
@@ -42,13 +42,8 @@ from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
-from octavo.manifest.run_choice import Worth
 
 log = logging.getLogger("octavo")
-
-
-NICENESS = 10
-"""How much lower the priority of compaction is than that of the user's process."""
 
 
 @dataclass(slots=True)
@@ -171,7 +166,11 @@ class _Opening:
         penciller.actor.rebuildable = not identity.head_only
         self._sweep_orphans(ledger, penciller)  # before a merge makes files that no manifest names
         bookie, clerk = self._start_bookie(inker, penciller, tails)
-        inker_clerk = self._start_inker_clerk(inker, bookie, identity)
+        inker_clerk = started_clerk(
+            inker, bookie, self.disk, self.path, self.options, identity, self.notes,
+            self.clock_ms, self.monotonic,
+        )  # fmt: skip
+        self.refs.append(inker_clerk)
         return Running(
             self.path,
             self.options,
@@ -356,36 +355,6 @@ class _Opening:
         inker.send(Inker.seal_next)
         clerk.send(PencillerClerk.work)
         return bookie, clerk
-
-    def _start_inker_clerk(
-        self, inker: Ref[Inker], bookie: Ref[Bookie], identity: Identity
-    ) -> Ref[InkerClerk]:
-        ref = InkerClerk.start(
-            inker,
-            bookie,
-            JobRunner(self.disk, in_process=not self.options.worker, niceness=NICENESS),
-            self.clock_ms,
-            self.monotonic,
-            worth=Worth(
-                self.options.compact_single_percent,
-                self.options.compact_run_percent,
-                self.options.compact_run_length,
-            ),
-            score_one_in=self.options.compact_score_one_in,
-            waste=Waste(
-                self.disk,
-                f"{self.path}/waste",
-                self.options.waste_retention_seconds,
-                self.clock_ms,
-            ),
-            strategies=dict(identity.tags.strategy_numbers()),
-            every_seconds=self.options.compact_every_seconds,
-            trims=identity.head_only,
-            compresses=self.options.compression == "lz4",
-        )
-        self.refs.append(ref)
-        bookie.actor.inker_clerk = ref
-        return ref
 
     def _replay(self, tails: recovery.Found, persisted: int) -> MemoryTable:
         """Memory as it was: the records of unsealed files that the ledger does not have."""

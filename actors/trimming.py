@@ -31,12 +31,14 @@ def trim(clerk: InkerClerk) -> int:
             "a ledger file is damaged: nothing is trimmed, so that no more is lost",
         )  # fmt: skip
     persisted = bookie.view.ledger.persisted_sqn
-    done = [entry for entry in clerk.sealed() if entry.last_sqn <= persisted]
-    if not done:
-        return 0
-    names = [entry.name for entry in done]
-    old = [file for file in clerk.inker.actor.view.files if file.name in names]
-    clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
+    with clerk.consumers.lock:
+        upto = min(persisted, clerk.consumers.lowest(persisted))
+        done = [entry for entry in clerk.sealed() if entry.last_sqn <= upto]
+        if not done:
+            return 0
+        names = [entry.name for entry in done]
+        old = [file for file in clerk.inker.actor.view.files if file.name in names]
+        clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
     clerk.retire(old)
     return sum(entry.bytes for entry in done)
 

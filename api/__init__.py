@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from octavo.bucket import Bucket
     from octavo.changes import Change
     from octavo.comparing import Difference, compare
+    from octavo.consumer import Consumer
     from octavo.ending import destroy
     from octavo.files.errors import (
         AskCycle,
@@ -58,6 +59,7 @@ _HOMES = {
     "octavo.snapshot": ("Item", "Snapshot", "SnapshotBucket"),
     "octavo.batch": ("Batch",),
     "octavo.changes": ("Change",),
+    "octavo.consumer": ("Consumer",),
     "octavo.comparing": ("Difference", "compare"),
     "octavo.files.merkle": ("MerkleTree",),
     "octavo.published": ("PublishedSnapshot",),
@@ -102,6 +104,7 @@ __all__ = [
     "Closed",
     "Compacted",
     "Conflict",
+    "Consumer",
     "Corruption",
     "Difference",
     "Fenced",

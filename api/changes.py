@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from octavo.actors.inker import Inker
-from octavo.files.record import PUT
+from octavo.actors.bookie import Bookie
+from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
+from octavo.files.errors import HistoryCompacted
+from octavo.files.record import DELETE, KEY_DELTA, PUT
 
 _TIMEOUT_SECONDS = 600.0
+_KINDS: dict[int, Literal["put", "delete", "delta"]] = {
+    PUT: "put",
+    DELETE: "delete",
+    KEY_DELTA: "delta",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,39 +24,63 @@ class Change:
     """One operation, as it stands in the journal."""
 
     sqn: int
-    kind: Literal["put", "delete"]
+    kind: Literal["put", "delete", "delta"]
+    """"delta": what the strategy "retain" keeps of a put that was replaced since, all but its
+    value; only in a journal that was compacted."""
     bucket: bytes
     key: bytes
     value: bytes | None
-    """None for a delete."""
+    """None for a delete and a delta."""
     metadata: bytes
     written_at: int
     """ms UTC."""
     expires_at: int | None
     """ms UTC; None: never."""
     batch: tuple[int, int] | None
-    """(position from 0, length) of its atomic batch; None: written by itself."""
+    """(position from 0, length) of its atomic batch; None: written by itself, or compaction
+    dropped a part of it."""
 
 
-def changes(inker: Inker, since: int) -> Iterator[Change]:
-    """Durable changes above ``since`` (exclusive), in sqn order, up to the newest at the start
-    of the iteration. What is not yet durable is made so first."""
-    upto = inker.last_sqn
-    inker.make_durable(upto, _TIMEOUT_SECONDS)
-    for file in inker.view.files:
-        if file.base > upto:
-            return
-        for sqn in file.sqns(since + 1, upto):
-            whole = file.read(sqn)
-            put = whole.kind == PUT
-            yield Change(
-                sqn,
-                "put" if put else "delete",
-                whole.bucket,
-                whole.key,
-                whole.value if put else None,
-                whole.metadata,
-                whole.time_ms,
-                whole.expiry_ms or None,
-                whole.batch,
-            )
+def changes(bookie: Bookie, since: int, *, compacted: bool) -> Iterator[Change]:
+    """Durable changes above ``since`` (exclusive), in sqn order, up to the newest now: see
+    Store.changes. Reads through a lease, which is renewed as it goes on."""
+    reader = Reader(bookie, LEASE_SECONDS, renewing=True)
+    # After the lease: what is dropped from now on stays where this reads.
+    horizon = bookie.inker.manifest.horizon
+    if since < horizon and not compacted:
+        reader.close()
+        raise HistoryCompacted(
+            f"since={since}: the journal is complete only above sqn {horizon}, for it was "
+            "compacted; begin there, or take what is left with compacted=True"
+        )
+    return _changes(bookie, reader, since)
+
+
+def _changes(bookie: Bookie, reader: Reader, since: int) -> Iterator[Change]:
+    try:
+        upto = reader.sqn
+        bookie.inker.make_durable(upto, _TIMEOUT_SECONDS)
+        number = 0
+        for file in reader.view.journal.files:
+            if file.base > upto:
+                break
+            for sqn in file.sqns(since + 1, upto):
+                if not number % STEP:
+                    reader.step()
+                number += 1
+                whole = file.read(sqn)
+                yield Change(
+                    sqn,
+                    _KINDS[whole.kind],
+                    whole.bucket,
+                    whole.key,
+                    whole.value if whole.kind == PUT else None,
+                    whole.metadata,
+                    whole.time_ms,
+                    whole.expiry_ms or None,
+                    whole.batch,
+                )
+    except FileNotFoundError:
+        reader.check()  # which says that the lease ran out
+        raise
+    reader.close()  # one that is broken off is collected: a collector must not ask for a turn

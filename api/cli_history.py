@@ -48,8 +48,11 @@ _RENEW_EVERY = 4096
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N changes.")
 @click.option("--keys-only", is_flag=True, help="No values in the JSON.")
+@click.option("--compacted", is_flag=True, help="What is left, where compaction dropped some.")
 @json_option
-def changes(path: str, since: int, limit: int | None, keys_only: bool, as_json: bool) -> None:
+def changes(
+    path: str, since: int, limit: int | None, keys_only: bool, compacted: bool, as_json: bool
+) -> None:
     """Print the journal as events.
 
     Every put and every delete, oldest first, tab-separated: sqn, put or delete, bucket, key,
@@ -57,7 +60,7 @@ def changes(path: str, since: int, limit: int | None, keys_only: bool, as_json: 
     as well.
     """
     with Output() as out, open_store(path) as store:
-        for change in islice(store.changes(since), limit):
+        for change in islice(store.changes(since, compacted=compacted), limit):
             if not as_json:
                 length = "-" if change.value is None else str(len(change.value))
                 parts = (

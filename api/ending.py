@@ -6,6 +6,7 @@ import errno
 import os
 
 from octavo.actors import identity
+from octavo.actors.consumers import CONSUMERS
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
 
@@ -31,6 +32,8 @@ def destroy_on(disk: Disk, path: str) -> None:
         for folder in _FOLDERS:
             if disk.exists(f"{path}/{folder}"):
                 _emptied(disk, f"{path}/{folder}")
+        if disk.exists(f"{path}/{CONSUMERS}"):
+            disk.unlink(f"{path}/{CONSUMERS}")
         disk.sync_dir(path)
         disk.unlink(f"{path}/{identity.IDENTITY}")
         disk.unlink(f"{path}/LOCK")

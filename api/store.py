@@ -25,6 +25,7 @@ from octavo.arguments import Key, to_bucket, to_flag
 from octavo.batch import Batch
 from octavo.bucket import Bucket
 from octavo.changes import Change
+from octavo.consumer import Consumer
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Closed, Misuse
 from octavo.files.ledger_key import HEAD_ONLY
@@ -151,13 +152,26 @@ class Store(Bucket):
         made = [PublishedSnapshot(disk, each, clock_ms) for each in found]
         return [each for each in made if not each.expired]
 
-    def changes(self, since: int = 0) -> Iterator[Change]:
+    def changes(self, since: int = 0, *, compacted: bool = False) -> Iterator[Change]:
         """The journal's events above ``since`` (exclusive), deletes included, in sqn order, up
-        to the newest now. Only durable ones: the rest is synced first."""
+        to the newest now. Only durable ones: the rest is synced first.
+
+        Where compaction dropped any of them HistoryCompacted is raised, unless ``compacted``: then
+        what is left comes, which is at least the newest version of every live key.
+        """
         self._refuse_if_closed()
         if isinstance(since, bool) or not isinstance(since, int) or since < 0:
             raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
-        return feed.changes(self._inker, since)
+        return feed.changes(self._bookie, since, compacted=to_flag("compacted", compacted))
+
+    def consumer(self, name: str, *, since: int | None = None) -> Consumer:
+        """The durable consumer of that name; a new one begins behind ``since``, or with what
+        comes from now on. Compaction waits for it: see Consumer.
+
+        Raises HistoryCompacted where the journal no longer has all that came behind ``since``.
+        """
+        self._refuse_if_closed()
+        return Consumer(self._running, name, since)
 
     # ------------------------------------------------------------ the whole
 

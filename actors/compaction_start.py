@@ -1,0 +1,53 @@
+"""Starting the Inker's clerk, as the options of a store say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from octavo.actors.bookie import Bookie
+from octavo.actors.consumers import Consumers
+from octavo.actors.identity import Identity
+from octavo.actors.inker import Inker
+from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.options import Options
+from octavo.actors.runtime import Ref
+from octavo.actors.waste import Waste
+from octavo.actors.worker import JobRunner
+from octavo.files.disk import Disk
+from octavo.manifest.run_choice import Worth
+
+NICENESS = 10
+"""How much lower the priority of compaction is than that of the user's process."""
+
+
+def started_clerk(
+    inker: Ref[Inker],
+    bookie: Ref[Bookie],
+    disk: Disk,
+    path: str,
+    options: Options,
+    identity: Identity,
+    notes: list[str],
+    clock_ms: Callable[[], int],
+    monotonic: Callable[[], float],
+) -> Ref[InkerClerk]:
+    """The clerk, known to the Bookie. ``notes`` is told what happens to consumers."""
+    ref = InkerClerk.start(
+        inker,
+        bookie,
+        JobRunner(disk, in_process=not options.worker, niceness=NICENESS),
+        clock_ms,
+        monotonic,
+        worth=Worth(
+            options.compact_single_percent, options.compact_run_percent, options.compact_run_length
+        ),
+        score_one_in=options.compact_score_one_in,
+        waste=Waste(disk, f"{path}/waste", options.waste_retention_seconds, clock_ms),
+        consumers=Consumers(disk, path, clock_ms, options.consumer_hold_seconds, notes),
+        strategies=dict(identity.tags.strategy_numbers()),
+        every_seconds=options.compact_every_seconds,
+        trims=identity.head_only,
+        compresses=options.compression == "lz4",
+    )
+    bookie.actor.inker_clerk = ref
+    return ref

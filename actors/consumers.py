@@ -1,0 +1,162 @@
+"""Durable consumers of the change feed: how far each has come, and what is held back for them.
+
+The file ``CONSUMERS`` of a store, made anew with each acknowledgement, is JSON:
+
+    {"format": 1, "consumers": {name: [position, moment of its last progress, ms UTC]},
+     "checksum": 16 hexadecimal digits of xxh3-64 of the rest}
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from xxhash import xxh3_64_hexdigest
+
+from octavo.files.disk import Disk
+from octavo.files.errors import (
+    Corruption,
+    HistoryCompacted,
+    Misuse,
+    OctavoError,
+    storage_error,
+)
+from octavo.manifest.journal_manifest import MAX_SQN
+
+log = logging.getLogger("octavo.consumers")
+
+CONSUMERS = "CONSUMERS"
+MAX_CONSUMERS = 1000
+MAX_NAME = 200
+_MAX_BYTES = 1 << 20
+_FORMAT = 1
+
+
+class Progress(NamedTuple):
+    """Where a consumer is."""
+
+    position: int
+    """It needs nothing at or below this sqn any more."""
+    moved_ms: int
+
+
+class Consumers:
+    """All of a store. Thread-safe."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        clock_ms: Callable[[], int],
+        hold_seconds: float | None,
+        notes: list[str],
+    ) -> None:
+        """Reads the file. ``hold_seconds``: one that holds back compaction and made no progress
+        for so long is dropped; ``notes`` is told."""
+        self.lock = threading.RLock()
+        """Held while positions change, and while files go that a consumer might need."""
+        self._disk = disk
+        self._file = f"{path}/{CONSUMERS}"
+        self._clock_ms = clock_ms
+        self._hold_ms = None if hold_seconds is None else int(hold_seconds * 1000)
+        self._notes = notes
+        self._known: dict[str, Progress] = {}
+        if disk.exists(self._file):
+            try:
+                self._known = _decoded(disk.read(self._file, _MAX_BYTES), self._file)
+            except Corruption as wrong:
+                self._tell(f"{wrong}: the consumers of the change feed are lost; they begin anew")
+
+    def all(self) -> dict[str, Progress]:
+        """Every consumer by its name."""
+        with self.lock:
+            return dict(self._known)
+
+    def lowest(self, upto: int) -> int:
+        """Records at or below this sqn no consumer needs. Those that hold back compaction at
+        ``upto`` without progress for too long are dropped. O(consumers)."""
+        with self.lock:
+            now = self._clock_ms()
+            for name, (position, moved_ms) in list(self._known.items()):
+                late = self._hold_ms is not None and now - moved_ms > self._hold_ms
+                if late and position < upto:
+                    try:
+                        self.drop(name)
+                    except OctavoError as error:
+                        log.warning("consumer %r is to be dropped: %s", name, error)
+                        continue
+                    seconds = (now - moved_ms) / 1000
+                    self._tell(
+                        f"consumer {name!r} was dropped: without progress for {seconds:.0f} s it "
+                        f"held back compaction at sqn {position}"
+                    )
+            return min((each.position for each in self._known.values()), default=MAX_SQN)
+
+    def position(self, name: str) -> int | None:
+        """Where a consumer is; None: there is none of that name."""
+        found = self._known.get(name)
+        return None if found is None else found.position
+
+    def begin(self, name: str, position: int, horizon: Callable[[], int]) -> None:
+        """Make a consumer, durably. Raises HistoryCompacted if the journal no longer has
+        everything above ``position``, Misuse, StorageFull, StorageFailed."""
+        with self.lock:
+            if position < horizon():
+                raise HistoryCompacted(
+                    f"consumer {name!r} cannot begin at sqn {position}: the journal is complete "
+                    f"only above {horizon()}"
+                )
+            if len(self._known) >= MAX_CONSUMERS:
+                raise Misuse(f"there are {MAX_CONSUMERS} consumers already; drop some")
+            self._write(self._known | {name: Progress(position, self._clock_ms())})
+
+    def move(self, name: str, position: int) -> None:
+        """A consumer has come to ``position``, durably. Raises HistoryCompacted if it was
+        dropped, Misuse if it was farther already, StorageFull, StorageFailed."""
+        with self.lock:
+            before = self._known.get(name)
+            if before is None:
+                raise HistoryCompacted(f"consumer {name!r} is no more: it was dropped")
+            if position < before.position:
+                raise Misuse(f"consumer {name!r} has acknowledged {before.position} already")
+            self._write(self._known | {name: Progress(position, self._clock_ms())})
+
+    def drop(self, name: str) -> None:
+        """Forget a consumer, durably. Idempotent. Raises StorageFull, StorageFailed."""
+        with self.lock:
+            if name in self._known:
+                self._write({n: p for n, p in self._known.items() if n != name})
+
+    def _write(self, known: dict[str, Progress]) -> None:
+        told = {"format": _FORMAT, "consumers": known}
+        whole = told | {"checksum": _checksum(told)}
+        try:
+            self._disk.write_atomically(self._file, json.dumps(whole).encode() + b"\n")
+        except OSError as error:
+            raise storage_error(error, self._file) from error
+        self._known = known
+
+    def _tell(self, note: str) -> None:
+        log.warning("%s", note)
+        self._notes.append(note)
+
+
+def _checksum(told: dict[str, object]) -> str:
+    return xxh3_64_hexdigest(json.dumps(told, sort_keys=True).encode())
+
+
+def _decoded(text: bytes, file: str) -> dict[str, Progress]:
+    try:
+        found = json.loads(text)
+        told = found.pop("checksum")
+        if told != _checksum(found) or found["format"] != _FORMAT:
+            raise ValueError("checksum")
+        known = {name: Progress(*progress) for name, progress in found["consumers"].items()}
+        if not all(0 <= p.position <= MAX_SQN and p.moved_ms >= 0 for p in known.values()):
+            raise ValueError("position")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
+        raise Corruption(file, 0, f"consumers: {wrong}") from None
+    return known

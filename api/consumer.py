@@ -1,0 +1,86 @@
+"""A durable consumer of the change feed: it goes on where it was, and compaction waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from octavo import changes as feed
+from octavo.actors.consumers import MAX_NAME, Consumers
+from octavo.actors.startup import Running
+from octavo.changes import Change
+from octavo.files.errors import Closed, HistoryCompacted, Misuse
+
+
+class Consumer:
+    """Gotten from ``Store.consumer``. What it has not acknowledged stays in the journal: compaction
+    leaves every file alone that holds anything above its position.
+
+    One that makes no progress for ``consumer_hold_seconds`` and holds back compaction is dropped,
+    with a warning in the log and in the store's notes; it then raises HistoryCompacted.
+    """
+
+    def __init__(self, running: Running, name: str, since: int | None) -> None:
+        self._running = running
+        self.name = _checked(name)
+        known = self._consumers.position(self.name)
+        if known is None:
+            inker = running.inker.actor
+            start = inker.last_sqn if since is None else since
+            if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+                raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
+            if start > inker.last_sqn:
+                raise Misuse(f"since={start}: the newest sequence number is {inker.last_sqn}")
+            self._consumers.begin(self.name, start, lambda: inker.manifest.horizon)
+        elif since is not None and since != known:
+            raise Misuse(f"consumer {name!r} is there already, at {known}; drop it to begin anew")
+
+    @property
+    def _consumers(self) -> Consumers:
+        consumers: Consumers = self._running.inker_clerk.actor.consumers
+        return consumers
+
+    @property
+    def position(self) -> int:
+        """The newest sqn it has acknowledged. Raises HistoryCompacted if it was dropped."""
+        self._refuse_if_closed()
+        found = self._consumers.position(self.name)
+        if found is None:
+            raise HistoryCompacted(
+                f"consumer {self.name!r} is no more: it was dropped, or held back compaction for "
+                "too long without progress"
+            )
+        return found
+
+    def changes(self) -> Iterator[Change]:
+        """What came after its position, to the newest change now: see ``Store.changes``."""
+        return feed.changes(self._running.bookie.actor, self.position, compacted=False)
+
+    def acknowledge(self, sqn: int) -> None:
+        """It needs nothing at or below ``sqn`` any more. Durable on return: some two fsyncs.
+
+        Raises Misuse if it had come farther or there is no such sqn yet, HistoryCompacted if it
+        was dropped, StorageFull, StorageFailed.
+        """
+        self._refuse_if_closed()
+        newest = self._running.inker.actor.last_sqn
+        if isinstance(sqn, bool) or not isinstance(sqn, int) or not 0 <= sqn <= newest:
+            raise Misuse(f"sqn={sqn!r}: allowed are sequence numbers up to the newest, {newest}")
+        self._consumers.move(self.name, sqn)
+
+    def drop(self) -> None:
+        """Forget it; nothing is held back for it any more. Idempotent."""
+        self._refuse_if_closed()
+        self._consumers.drop(self.name)
+
+    def _refuse_if_closed(self) -> None:
+        if self._running.bookie.actor.closed:
+            raise Closed("the store is closed")
+
+    def __repr__(self) -> str:
+        return f"<octavo.Consumer {self.name!r} of {self._running.path!r}>"
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise Misuse(f"name={name!r:.80}: allowed are 1 to {MAX_NAME} printable characters")
+    return name

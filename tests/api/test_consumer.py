@@ -1,0 +1,167 @@
+"""The change feed below the horizon of compaction, and its durable consumers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from compacted_store import SMALL_FILES, overwritten
+from whole_store import SEED, Clock, killed, opened
+
+import octavo
+
+
+def test_below_the_horizon_the_feed_says_so(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, random.Random(SEED))
+        assert len(list(store.changes())) == store.last_sqn
+        store.compact()
+        horizon = store._inker.manifest.horizon
+        assert 0 < horizon <= store.last_sqn
+        with pytest.raises(octavo.HistoryCompacted, match=f"above sqn {horizon}"):
+            store.changes(horizon - 1)
+        assert list(store.changes(horizon)) == list(store.changes(horizon, compacted=True))
+        left = list(store.changes(compacted=True))
+        assert [change.sqn for change in left] == sorted(change.sqn for change in left)
+        assert {change.key: change.value for change in left if change.kind == "put"} == model
+        sqn = store.put(b"new", b"1")
+        assert [change.sqn for change in store.changes(sqn - 1)] == [sqn]
+
+
+def test_the_feed_gives_key_deltas(tmp_path: Path) -> None:
+    options = {**SMALL_FILES, "strategies": {"standard": "retain"}}
+    with opened(tmp_path / "s", **options) as store:
+        model = overwritten(store, random.Random(SEED))
+        store.compact()
+        kinds = [(change.kind, change.value) for change in store.changes(compacted=True)]
+        assert kinds.count(("delta", None)) == len(model)
+
+
+def test_a_feed_that_is_being_read_goes_on_through_a_compaction(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        overwritten(store, random.Random(SEED))
+        last = store.last_sqn
+        feed = store.changes()
+        seen = [next(feed).sqn for _ in range(100)]
+        store.compact()
+        assert store._inker.manifest.horizon > 100
+        seen += [change.sqn for change in feed]
+        assert seen == list(range(1, last + 1))
+        clerk = store._running.inker_clerk.actor
+        clerk.enter()
+        clerk.leave()
+        assert clerk.delete_pending == []
+
+
+def test_compaction_leaves_alone_what_a_consumer_has_yet_to_see(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        consumer = store.consumer("mail")
+        overwritten(store, random.Random(SEED))
+        middle = store.last_sqn // 2
+        assert store.compact().records_dropped == 0
+        assert len(list(consumer.changes())) == store.last_sqn
+        consumer.acknowledge(middle)
+        assert store.compact().records_dropped > 0
+        assert 0 < store._inker.manifest.horizon <= middle
+        assert [c.sqn for c in consumer.changes()] == list(range(middle + 1, store.last_sqn + 1))
+        consumer.drop()
+        assert store.compact().records_dropped > 0
+        assert store._inker.manifest.horizon > middle
+        with pytest.raises(octavo.HistoryCompacted, match="no more"):
+            consumer.changes()
+
+
+def test_a_position_is_durable(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        consumer = store.consumer("mail", since=0)
+        for i in range(10):
+            store.put(b"k%d" % i, b"v")
+        consumer.acknowledge(4)
+        image = killed(store, tmp_path / "image")
+    for path in (tmp_path / "s", image):
+        with opened(path, **SMALL_FILES) as store:
+            again = store.consumer("mail")
+            assert again.position == 4
+            assert [change.sqn for change in again.changes()] == [5, 6, 7, 8, 9, 10]
+
+
+def test_a_consumer_without_progress_is_dropped_loudly(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(1_000_000.0)
+    options = {**SMALL_FILES, "clock_ms": lambda: int(clock.now), "consumer_hold_seconds": 100}
+    with opened(tmp_path / "s", **options) as store:
+        idle, busy = store.consumer("idle"), store.consumer("busy")
+        overwritten(store, random.Random(SEED))
+        clock.now += 100_000
+        busy.acknowledge(store.last_sqn)
+        assert store.compact().records_dropped == 0
+        clock.now += 1
+        assert store.compact().records_dropped > 0
+        assert "consumer 'idle' was dropped" in caplog.text
+        assert any("'idle' was dropped" in note for note in store.stats()["notes"])
+        with pytest.raises(octavo.HistoryCompacted):
+            idle.acknowledge(5)
+        clock.now += 1_000_000
+        store.compact()
+        assert busy.position == store.last_sqn  # it holds back nothing
+
+
+def test_a_consumer_that_comes_during_a_job_keeps_what_it_is_to_see(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        overwritten(store, random.Random(SEED))
+        clerk = store._running.inker_clerk.actor
+        job = clerk._job
+        consumers = []
+
+        def late(name: str, view: object, **arguments: object) -> object:
+            result = job(name, view, **arguments)
+            if name == "compact" and not consumers:
+                consumers.append(store.consumer("late", since=0))
+            return result
+
+        clerk._job = late
+        assert store.compact().records_dropped == 0
+        assert len(list(consumers[0].changes())) == store.last_sqn
+        there = {path.name for path in (tmp_path / "s" / "journal").glob("*.cdb")}
+        assert there <= {file.name for file in store._inker.view.files}
+
+
+def test_what_a_consumer_may_be(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, random.Random(SEED))
+        assert model
+        for name in ("", "x" * 201, "a\nb", 5):
+            with pytest.raises(octavo.Misuse, match="name="):
+                store.consumer(name)  # type: ignore[arg-type]
+        with pytest.raises(octavo.Misuse, match="newest"):
+            store.consumer("ahead", since=store.last_sqn + 1)
+        fresh = store.consumer("now")
+        assert fresh.position == store.last_sqn
+        assert list(fresh.changes()) == []
+        with pytest.raises(octavo.Misuse, match="there already"):
+            store.consumer("now", since=1)
+        with pytest.raises(octavo.Misuse, match="newest"):
+            fresh.acknowledge(store.last_sqn + 1)
+        with pytest.raises(octavo.Misuse, match="acknowledged"):
+            fresh.acknowledge(1)
+        store.compact()
+        with pytest.raises(octavo.HistoryCompacted, match="cannot begin"):
+            store.consumer("late", since=0)
+    with pytest.raises(octavo.Closed):
+        fresh.acknowledge(1)
+
+
+def test_a_damaged_file_of_consumers_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        store.consumer("mail", since=0)
+    file = tmp_path / "s" / "CONSUMERS"
+    text = file.read_bytes()
+    for wrong in (b"", b"{}", text.replace(b'"mail": [0', b'"mail": [9'), b"[" * 9000):
+        file.write_bytes(wrong)
+        with opened(tmp_path / "s", **SMALL_FILES) as store:
+            assert any("consumers of the change feed" in note for note in store.stats()["notes"])
+    file.write_bytes(text)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        assert store.consumer("mail").position == 0
