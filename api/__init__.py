@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from octavo.batch import Batch
     from octavo.bucket import Bucket
     from octavo.changes import Change
+    from octavo.committing import commit
     from octavo.comparing import Difference, compare
     from octavo.consumer import Consumer
     from octavo.ending import destroy
@@ -64,6 +65,7 @@ _HOMES = {
     "octavo.files.merkle": ("MerkleTree",),
     "octavo.published": ("PublishedSnapshot",),
     "octavo.scans": ("Scan",),
+    "octavo.committing": ("commit",),
     "octavo.ending": ("destroy",),
     "octavo.repairing": ("Repair", "repair"),
     "octavo.verify": ("Report",),
@@ -134,6 +136,7 @@ __all__ = [
     "Tag",
     "UnsupportedFormat",
     "__version__",
+    "commit",
     "compare",
     "destroy",
     "open",

@@ -15,6 +15,7 @@ from typing import Any
 from octavo import changes as feed
 from octavo.actors import compaction, shutdown, startup
 from octavo.actors.compaction import Compacted
+from octavo.actors.inbox_watch import WATCH
 from octavo.actors.ingest import Ingested, ingest
 from octavo.actors.interval_sync import IntervalSync
 from octavo.actors.options import options as checked_options
@@ -77,6 +78,7 @@ class Store(Bucket):
         self._interval: IntervalSync | None = None
         if isinstance(running.options.sync, int | float):
             self._interval = IntervalSync(running.inker.actor, float(running.options.sync))
+        self._watched = WATCH.add(running) if isinstance(running.disk, RealDisk) else None
         _open_stores.add(self)
         log.info("%s is open: %d records were replayed", running.path, running.replayed)
 
@@ -274,6 +276,8 @@ class Store(Bucket):
             _open_stores.discard(self)
             if self._interval is not None:
                 self._interval.stop()
+            if self._watched is not None:
+                self._watched.stop()
             shutdown.stop(self._running)
             log.info("%s is closed", self.path)
 

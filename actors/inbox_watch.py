@@ -1,0 +1,116 @@
+"""Who looks into the inboxes of open stores: one thread a process, asleep but for a listing.
+
+A store that has no inbox costs one stat a look. What is asked for is done on this thread, which
+mostly waits for the disk meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+from octavo.actors.ingest import ingest
+from octavo.files import inbox
+from octavo.files.errors import Closed, OctavoError
+
+if TYPE_CHECKING:
+    from octavo.actors.startup import Running
+
+log = logging.getLogger("octavo.inbox")
+
+LOOK_SECONDS = 0.2
+
+
+def serve(running: Running, now_ms: int) -> int:
+    """Answer every request in the store's inbox; how many there were."""
+    names = inbox.waiting(running.disk, running.path, now_ms)
+    for name in names:
+        try:
+            asked = inbox.read(running.disk, running.path, name)
+            if asked is None:
+                continue
+            done = ingest(
+                running,
+                str(asked["job"]),
+                [str(attempt) for attempt in asked["attempts"]],
+                stream=str(asked["stream"]),
+                batch=int(asked["batch"]),
+            )
+            answer: dict[str, object] = {
+                "first_sqn": done.first_sqn,
+                "last_sqn": done.last_sqn,
+                "repeated": done.repeated,
+            }
+        except Closed:
+            return 0  # the next opener answers
+        except (OctavoError, OSError, KeyError, TypeError, ValueError) as error:
+            log.warning("%s/%s: %s", running.path, name, error)
+            answer = {"error": type(error).__name__, "message": str(error)}
+        inbox.write(
+            running.disk, running.path, name.removesuffix(inbox.REQUEST) + inbox.ANSWER, answer
+        )
+    return len(names)
+
+
+class InboxWatch:
+    """The stores of this process that are looked after."""
+
+    def __init__(self) -> None:
+        self._stores: weakref.WeakSet[Watched] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+
+    def add(self, running: Running) -> Watched:
+        """Look after this store until it is closed. At most one thread is started."""
+        watched = Watched(running)
+        with self._lock:
+            self._stores.add(watched)
+            if self._thread is None or not self._thread.is_alive():
+                self._wake = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._wake,), name="octavo-inbox", daemon=True
+                )
+                self._thread.start()
+        return watched
+
+    def _run(self, wake: threading.Event) -> None:
+        while not wake.wait(LOOK_SECONDS):
+            with self._lock:
+                stores = list(self._stores)
+                if not stores:
+                    self._thread = None
+                    return
+            for watched in stores:
+                watched.look()
+            del stores
+
+
+class Watched:
+    """One store under watch."""
+
+    def __init__(self, running: Running) -> None:
+        self._running: Running | None = running
+        self._turn = threading.Lock()
+
+    def look(self) -> None:
+        """Serve what is in the inbox. Errors are logged: the next look tries again."""
+        with self._turn:
+            running = self._running
+            if running is None:
+                return
+            try:
+                serve(running, time.time_ns() // 1_000_000)
+            except Exception as error:
+                log.warning("%s: the inbox cannot be served: %s", running.path, error)
+
+    def stop(self) -> None:
+        """Look no more; waits for what is being done. Not after a fork: the lock may be taken."""
+        with self._turn:
+            self._running = None
+
+
+WATCH = InboxWatch()

@@ -1,0 +1,95 @@
+"""Committing to a store that is open elsewhere: its owner does it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import octavo
+from octavo.files import inbox
+from octavo.files.disk import RealDisk
+from octavo.files.staged_writer import StagedWriter
+
+
+def staged(path: Path, job: str, value: bytes) -> None:
+    writer = StagedWriter(RealDisk(), str(path), job, "0-0", now_ms=time.time_ns() // 10**6)
+    writer.put_many(b"", [b"k"], [value])
+    writer.finish()
+
+
+def test_a_closed_store_is_opened_for_it(tmp_path: Path) -> None:
+    octavo.open(tmp_path / "s").close()
+    staged(tmp_path / "s", "j", b"v")
+    assert octavo.commit(tmp_path / "s", "j", ["0-0"]).first_sqn == 1
+    with octavo.open(tmp_path / "s") as store:
+        assert store.get(b"k") == b"v"
+
+
+def test_the_owner_of_an_open_store_does_it(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put(b"k", b"old")
+        staged(tmp_path / "s", "j", b"v")
+        found = octavo.commit(tmp_path / "s", "j", ["0-0"])
+        assert (found.first_sqn, found.last_sqn, found.repeated) == (2, 2, False)
+        assert store.get(b"k") == b"v"
+        assert octavo.commit(tmp_path / "s", "j", ["0-0"]).repeated
+    assert list((tmp_path / "s" / "inbox").iterdir()) == []
+
+
+def test_another_process_can_ask(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        staged(tmp_path / "s", "j", b"v")
+        code = f"import octavo; print(octavo.commit({str(tmp_path / 's')!r}, 'j', ['0-0']))"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert "repeated=False" in done.stdout
+        assert store.get(b"k") == b"v"
+
+
+def test_errors_of_the_owner_reach_who_asked(tmp_path: Path) -> None:
+    with (
+        octavo.open(tmp_path / "s"),
+        pytest.raises(octavo.Misuse, match="no finished attempt '7-0'"),
+    ):
+        octavo.commit(tmp_path / "s", "j", ["7-0"])
+
+
+def test_a_request_outlives_the_owner(tmp_path: Path) -> None:
+    store = octavo.open(tmp_path / "s")
+    store._watched.stop()  # type: ignore[union-attr]
+    staged(tmp_path / "s", "j", b"v")
+    answers: list[octavo.Ingested] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(octavo.commit(tmp_path / "s", "j", ["0-0"]))
+    )
+    asking.start()
+    while not inbox.waiting(RealDisk(), str(tmp_path / "s"), 0):
+        pass
+    store.close()
+    asking.join(60)
+    assert [answer.repeated for answer in answers] == [False]
+    with octavo.open(tmp_path / "s") as store:
+        assert store.get(b"k") == b"v"
+
+
+def test_a_damaged_request_is_answered_with_the_damage(tmp_path: Path) -> None:
+    store = octavo.open(tmp_path / "s")
+    disk, path = RealDisk(), str(tmp_path / "s")
+    store._watched.stop()  # type: ignore[union-attr]
+    name = f"{0:012x}-{1:016x}"
+    inbox.write(disk, path, name + inbox.REQUEST, {"job": "j"})
+    file = tmp_path / "s" / "inbox" / (name + inbox.REQUEST)
+    file.write_bytes(file.read_bytes().replace(b'"j"', b'"k"'))
+    from octavo.actors.inbox_watch import serve
+
+    assert serve(store._running, 0) == 1
+    told = inbox.read(disk, path, name + inbox.ANSWER)
+    assert told is not None
+    assert told["error"] == "Corruption"
+    store.close()
