@@ -104,7 +104,7 @@ class Watched:
                 return
             try:
                 serve(running, time.time_ns() // 1_000_000)
-            except Exception as error:
+            except (OctavoError, OSError, RuntimeError) as error:
                 log.warning("%s: the inbox cannot be served: %s", running.path, error)
 
     def stop(self) -> None:
