@@ -132,6 +132,38 @@ class StoreMachine(RuleBasedStateMachine):
         bucket = self.store.bucket(name)
         self.compare_range(bucket, self.model, name, start, end, prefix, reverse)
 
+    @rule(name=names, reverse=st.booleans(), limit=st.integers(1, 5))
+    def page_through(self, name: bytes, reverse: bool, limit: int) -> None:
+        bucket = self.store.bucket(name)
+        found: list[bytes] = []
+        position = None
+        for _ in range(len(self.model) + 2):
+            page = bucket.keys(reverse=reverse, limit=limit, resume=position)
+            found += page
+            position = page.position
+            if position is None:
+                break
+        assert found == sorted((k for of, k in self.model if of == name), reverse=reverse)
+
+    @rule()
+    def fold_over_everything(self) -> None:
+        with self.store.snapshot() as now:
+            for snapshot, model in (*self.snapshots, (now, self.model)):
+                rows = sorted((sqn, *where, value) for where, (value, sqn) in model.items())
+                assert [tuple(item) for item in snapshot.items_by_sqn()] == rows
+                stream = snapshot.to_arrow(["sqn", "bucket", "key", "value"]).read_all()
+                assert sorted(tuple(row.values()) for row in stream.to_pylist()) == rows
+                differ = [(one.bucket, one.key) for one in octavo.compare(snapshot, now)]
+                assert differ == [
+                    where
+                    for where in sorted(model.keys() | self.model.keys())
+                    if model.get(where, (0, 0))[1] != self.model.get(where, (0, 0))[1]
+                ]
+
+    @rule()
+    def compact(self) -> None:
+        self.store.compact()
+
     @rule()
     def take_snapshot(self) -> None:
         if len(self.snapshots) < 3:
