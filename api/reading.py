@@ -313,7 +313,7 @@ class Reading:
         left = narrowed(bound, behind)
         reader = self._reader()
         windows = reader.windows(left) if segments is None else in_segments(reader, left, segments)
-        return Scan.of(place, parts(reader, windows, place, keep, most, give))
+        return Scan.of(place, parts(reader, windows, place, keep, most, give), reader)
 
     def _object_part(self, key: object) -> bytes:
         """How an index row's key ends that is of this key."""

@@ -170,15 +170,17 @@ class Scan(chain[T]):
 
     _place: Place
     _source: Any
+    _reader: Reader
 
     @classmethod
-    def of(cls, place: Place, source: Iterable[Iterable[T]]) -> Scan[T]:
-        """What ``source`` gives, part by part, while it keeps ``place``."""
+    def of(cls, place: Place, source: Iterable[Iterable[T]], reader: Reader) -> Scan[T]:
+        """What ``source`` gives, part by part, from ``reader``, while it keeps ``place``."""
         scan = cls.from_iterable(source)
         if not isinstance(scan, Scan):  # pragma: no cover - CPython makes one of the class asked
             raise TypeError("itertools.chain cannot be subclassed in this interpreter")
         scan._place = place
         scan._source = source
+        scan._reader = reader
         return scan
 
     @property
@@ -198,6 +200,7 @@ class Scan(chain[T]):
         """Let go of what the scan reads from; it gives nothing more. Idempotent."""
         self._place.close()
         self._source.close()
+        self._reader.close()
 
     def __enter__(self) -> Scan[T]:
         return self
