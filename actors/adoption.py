@@ -71,8 +71,14 @@ def adopted(disk: Disk, directory: str, manifest: JournalManifest, *, damaged: b
     if not doubtful:
         for found in unlisted:
             entry = found.entry
-            if manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn):
-                log.info("%s/%s is left over from a compaction: removed", directory, entry.name)
+            old = manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn)
+            # No sqn was given at or above the ceiling: a backup was being brought up to date.
+            if old or entry.base_sqn >= manifest.ceiling:
+                log.info(
+                    "%s/%s is left over from a compaction or a backup: removed",
+                    directory,
+                    entry.name,
+                )
                 disk.unlink(f"{directory}/{entry.name}")
         return Adopted(manifest, [], damaged)
     return Adopted(*_chosen(disk, directory, manifest, names, unlisted), doubtful=True)

@@ -74,6 +74,11 @@ def settle(clerk: InkerClerk) -> None:
     saver = clerk.bookie.actor.clerk
     if saver is not None:
         saver.call(PencillerClerk.save_all)
+    seal_waiting(clerk)
+
+
+def seal_waiting(clerk: InkerClerk) -> None:
+    """Have the files that were rolled sealed, as far as that works. Not in a turn."""
     inker = clerk.inker.actor
     for _ in range(2 * len(inker.unsealed) + 2):
         waiting = list(inker.unsealed)

@@ -66,6 +66,11 @@ class JournalFile(TurnActor):
         self._entry: JournalEntry | None = None  # once sealed in this life
 
     @property
+    def entry(self) -> JournalEntry | None:
+        """What a manifest says of the file, if it was sealed in this life."""
+        return self._entry
+
+    @property
     def path(self) -> str:
         return f"{self.directory}/{self.name}"
 

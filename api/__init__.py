@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from octavo.actors.backup import BackedUp
     from octavo.actors.compaction import Compacted
     from octavo.actors.ingest import Ingested
     from octavo.actors.tags import Tag
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from octavo.index_edit import IndexEdit
     from octavo.published import PublishedSnapshot
     from octavo.repairing import Repair, repair
+    from octavo.restoring import Restored, restore
     from octavo.scans import Scan
     from octavo.snapshot import Item, Snapshot, SnapshotBucket
     from octavo.store import Store, open
@@ -67,7 +69,9 @@ _HOMES = {
     "octavo.scans": ("Scan",),
     "octavo.committing": ("commit",),
     "octavo.ending": ("destroy",),
+    "octavo.actors.backup": ("BackedUp",),
     "octavo.repairing": ("Repair", "repair"),
+    "octavo.restoring": ("Restored", "restore"),
     "octavo.verify": ("Report",),
     "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow"),
     "octavo.index": ("Index",),
@@ -99,6 +103,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "AskCycle",
     "AskTimeout",
+    "BackedUp",
     "Batch",
     "Bucket",
     "Busy",
@@ -125,6 +130,7 @@ __all__ = [
     "PublishedSnapshot",
     "Repair",
     "Report",
+    "Restored",
     "Scan",
     "Snapshot",
     "SnapshotBucket",
@@ -141,6 +147,7 @@ __all__ = [
     "destroy",
     "open",
     "repair",
+    "restore",
 ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from octavo import __version__
+from octavo.cli_backup import backup, restore
 from octavo.cli_compare import diff
 from octavo.cli_demo import demo
 from octavo.cli_dump import dump
@@ -123,6 +124,8 @@ for command in (
     verify,
     compact,
     trim,
+    backup,
+    restore,
     repair,
     destroy,
     demo,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 
 from octavo.actors import identity
 from octavo.actors.consumers import CONSUMERS
+from octavo.actors.linking import emptied
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
 
@@ -31,7 +31,7 @@ def destroy_on(disk: Disk, path: str) -> None:
     try:
         for folder in _FOLDERS:
             if disk.exists(f"{path}/{folder}"):
-                _emptied(disk, f"{path}/{folder}")
+                emptied(disk, f"{path}/{folder}")
         if disk.exists(f"{path}/{CONSUMERS}"):
             disk.unlink(f"{path}/{CONSUMERS}")
         disk.sync_dir(path)
@@ -42,15 +42,3 @@ def destroy_on(disk: Disk, path: str) -> None:
     if not disk.listdir(path):
         disk.rmdir(path)
         disk.sync_dir(os.path.dirname(path))
-
-
-def _emptied(disk: Disk, path: str) -> None:
-    """Take away a directory of the store and all that is in it; links are not followed."""
-    for name in disk.listdir(path):
-        try:
-            disk.unlink(f"{path}/{name}")
-        except OSError as error:
-            if error.errno not in (errno.EISDIR, errno.EPERM):
-                raise
-            _emptied(disk, f"{path}/{name}")
-    disk.rmdir(path)

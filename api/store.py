@@ -14,6 +14,7 @@ from typing import Any
 
 from octavo import changes as feed
 from octavo.actors import compaction, shutdown, startup
+from octavo.actors.backup import BackedUp, backup
 from octavo.actors.compaction import Compacted
 from octavo.actors.inbox_watch import WATCH
 from octavo.actors.ingest import Ingested, ingest
@@ -263,6 +264,37 @@ class Store(Bucket):
         """
         self._refuse_if_not_head_only("trim")
         return compaction.trim(self._running.inker_clerk.actor)
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ledger: bool = True,
+        copy: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> BackedUp:
+        """Back the store up into the directory ``path``, as it is now; again on the same path
+        brings it up to date.
+
+        The active journal file is begun anew and sealed; then the files get second names (hard
+        links) in ``path``, so no value is read or written, writers are never stopped, and later
+        changes here do not touch the backup. A backup is a store: open it, or ``restore`` from
+        it. A crash meanwhile leaves the backup before or the one after. Without ``ledger`` it is
+        rebuilt when the backup is opened; a head-only store's is always there. On another file
+        system the files can only be copied, which ``copy`` allows. O(files).
+
+        Raises Misuse where ``path`` holds something else, or cannot be linked to; StoreLocked
+        where it is open; StorageFull, StorageFailed, Closed.
+        """
+        self._refuse_if_closed()
+        where = os.path.abspath(os.fsdecode(os.fspath(path)))
+        return backup(
+            self._running,
+            where,
+            ledger=to_flag("ledger", ledger) or self._running.identity.head_only,
+            copy=to_flag("copy", copy),
+            progress=progress,
+        )
 
     def close(self) -> None:
         """Make everything durable and let go of the directory. Idempotent.

@@ -1,0 +1,207 @@
+"""Hot backup: a store directory made of second names for this one's files, as of one sqn.
+
+In this order, so that a crash at any moment leaves the backup before or the one after:
+
+    roll, seal     everything up to the backup's sqn is in sealed files, which never change again
+    link           the files that are not there yet; no manifest names them, and the sqns of the
+                   new ones are at or above the ceiling of the backup before, so an opening does
+                   not take them in
+    journal        its manifest, as one snapshot record of a new epoch: the moment of truth
+    ledger         likewise; an older one is only further behind, and the journal is replayed
+    remove         what no manifest names any more
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from octavo.actors import identity as identities
+from octavo.actors import journal_install
+from octavo.actors.bookie import Bookie
+from octavo.actors.compaction import seal_waiting
+from octavo.actors.identity import IDENTITY, Identity
+from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.linking import Linked, bring, remove_others
+from octavo.files.disk import Disk
+from octavo.files.errors import Closed, Corruption, Misuse, StorageFailed
+from octavo.manifest import change_log
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.log_file import id_of
+
+if TYPE_CHECKING:
+    from octavo.actors.startup import Running
+
+PARTIAL = ".partial"
+"""A first backup is made under its name and this, and gets its name when it is whole."""
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """A backup that was made, or brought up to date."""
+
+    path: str
+    sqn: int
+    """The last sequence number that is in it."""
+    files: int
+    linked: int
+    """Files that it did not have before."""
+    bytes_linked: int
+    bytes_copied: int
+    """0 unless the backup is on another file system."""
+    removed: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is to be in a backup, held by a lease until it is."""
+
+    sqn: int
+    ledger: LedgerManifest
+    manifest: JournalManifest
+    files: tuple[JournalFile, ...]
+    number: int  # of the lease
+
+
+def backup(
+    running: Running,
+    path: str,
+    *,
+    ledger: bool,
+    copy: bool,
+    progress: Progress | None = None,
+) -> BackedUp:
+    """See Store.backup. Not in a turn."""
+    began = time.monotonic()
+    disk, source = running.disk, running.path
+    target, fresh = _destination(disk, running.identity, source, path)
+    lock = disk.lock(f"{target}/LOCK")
+    try:
+        state: _State = running.bookie.call(_taken)
+        try:
+            if progress is not None:
+                progress("sealing", 0, 1)
+            seal_waiting(running.inker_clerk.actor)
+            entries = _entries(state)
+            done = Linked()
+            for folder in ("journal", "ledger"):
+                disk.mkdir(f"{target}/{folder}/manifest")
+            names = [entry.name for entry in entries]
+            if progress is not None:
+                progress("journal", 0, len(names))
+            bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
+            levels = state.ledger if ledger else LedgerManifest.empty()
+            tables = [entry.name for level in levels.levels for entry in level]
+            if progress is not None:
+                progress("ledger", len(names), len(names) + len(tables))
+            bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
+        finally:
+            running.bookie.actor.release(state.number)
+        journal = replace(
+            JournalManifest.empty().edit(
+                entries, ceiling=state.sqn + 1, horizon=state.manifest.horizon
+            ),
+            version=state.manifest.version,
+        )
+        identities.write(disk, target, running.identity)
+        _begin(disk, target, journal, levels)
+        removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
+        removed += remove_others(disk, f"{target}/ledger", set(tables), (".sst", "REBUILD"))
+        if fresh:
+            if disk.exists(path):
+                disk.rmdir(path)
+            disk.rename(target, path)
+            disk.sync_dir(os.path.dirname(path))
+    finally:
+        lock.release()
+    if progress is not None:
+        progress("done", 1, 1)
+    return BackedUp(
+        path,
+        state.sqn,
+        len(names) + len(tables),
+        done.linked + done.copied,
+        done.bytes_linked,
+        done.bytes_copied,
+        removed,
+        time.monotonic() - began,
+    )
+
+
+def _destination(disk: Disk, who: Identity, source: str, path: str) -> tuple[str, bool]:
+    """(directory to fill, whether the backup is a first one). Raises Misuse."""
+    mine, theirs = f"{os.path.realpath(source)}/", f"{os.path.realpath(path)}/"
+    if theirs.startswith(mine) or mine.startswith(theirs):
+        raise Misuse(f"path={path!r}: a backup is neither in its store nor around it")
+    if disk.exists(f"{path}/{IDENTITY}"):
+        found = identities.read(disk, path)
+        if found.id != who.id:
+            raise Misuse(
+                f"path={path!r} holds another store, or the backup of one; name a new directory"
+            )
+        return path, False
+    if disk.exists(path) and (strangers := disk.listdir(path)):
+        raise Misuse(
+            f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
+            "a new one, or a backup of this store"
+        )
+    target = path + PARTIAL
+    if disk.exists(f"{target}/{IDENTITY}") and identities.read(disk, target).id != who.id:
+        raise Misuse(f"{target} is left of a backup of another store: remove it")
+    disk.mkdir(target)
+    return target, True
+
+
+def _taken(bookie: Bookie) -> _State:
+    """In the Bookie's turn: begin a new journal file, and hold everything before it."""
+    if bookie.closed:
+        raise Closed("the store is closed")
+    inker = bookie.inker
+    if inker.failed is not None:
+        raise inker.failed
+    inker.roll()
+    sqn = inker.last_sqn
+    number, view = journal_install.leased(bookie)
+    manifest, files = inker.actor_ref.call(_journal_now)
+    return _State(sqn, view.ledger, manifest, files, number)
+
+
+def _journal_now(inker: Inker) -> tuple[JournalManifest, tuple[JournalFile, ...]]:
+    """In the Inker's turn: its manifest and its files agree there."""
+    return inker.manifest, inker.view.files
+
+
+def _entries(state: _State) -> list[JournalEntry]:
+    """What a manifest is to say of the journal's files up to the sqn."""
+    known = {entry.base_sqn: entry for entry in state.manifest.entries}
+    entries = []
+    for file in state.files:
+        if file.base > state.sqn:
+            continue
+        entry = known.get(file.base)
+        if entry is None:
+            entry = file.entry
+        if entry is None:
+            raise StorageFailed(f"{file.path} could not be sealed: see the log; no backup was made")
+        entries.append(replace(entry, file=None))
+    return entries
+
+
+def _begin(disk: Disk, path: str, journal: JournalManifest, ledger: LedgerManifest) -> None:
+    """Write both manifests, the journal's first: from then on this is the backup's state."""
+    for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
+        directory = f"{path}/{folder}/manifest"
+        try:
+            epoch = change_log.recover(disk, directory).epoch
+        except Corruption:  # an old one that nothing can be read of: it is replaced
+            epoch = max([found.epoch for found in map(id_of, disk.listdir(directory)) if found])
+        ChangeLog.begin(disk, directory, epoch + 1, snapshot).close()

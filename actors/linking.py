@@ -1,0 +1,117 @@
+"""Files of a store under second names: what backups and restored stores are made of."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.errors import Misuse
+
+_PIECE_BYTES = 8 << 20
+_END_BYTES = 8192
+
+
+@dataclass(slots=True)
+class Linked:
+    """What was brought into a directory."""
+
+    linked: int = 0
+    copied: int = 0
+    bytes_linked: int = 0
+    bytes_copied: int = 0
+    present: int = 0
+    """Files that were there already."""
+
+
+def bring(
+    disk: Disk,
+    source: str,
+    target: str,
+    names: Sequence[str],
+    done: Linked,
+    *,
+    copy: bool,
+) -> None:
+    """Give the files of a directory a name in another, the same one, and make these names durable.
+
+    ``copy``: copy them where the other is on another file system. Raises Misuse where they would
+    have to be copied.
+    """
+    there = set(disk.listdir(target))
+    for name in names:
+        path, wanted = f"{source}/{name}", f"{target}/{name}"
+        size = disk.size(path)
+        if name in there and _alike(disk, path, wanted, size):
+            done.present += 1
+            continue
+        temporary = wanted + TEMPORARY_SUFFIX
+        if disk.exists(temporary):
+            disk.unlink(temporary)
+        try:
+            disk.link(path, temporary)
+            done.linked += 1
+            done.bytes_linked += size
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+                raise
+            if not copy:
+                raise Misuse(
+                    f"path={target!r} cannot have a link to {path} ({error.strerror}): name a "
+                    "directory on the same file system, or let the files be copied (copy=True)"
+                ) from error
+            copied(disk, path, temporary)
+            done.copied += 1
+            done.bytes_copied += size
+        disk.rename(temporary, wanted)
+    disk.sync_dir(target)
+
+
+def _alike(disk: Disk, one: str, other: str, size: int) -> bool:
+    """Whether two files of one name are the same: their ends have the checksums of the rest, and
+    random ids."""
+    if disk.size(other) != size:
+        return False
+    end = max(size - _END_BYTES, 0)
+    return all(
+        disk.pread(one, _END_BYTES, at) == disk.pread(other, _END_BYTES, at) for at in (0, end)
+    )
+
+
+def copied(disk: Disk, source: str, target: str) -> None:
+    """A copy of a file, its bytes durable. O(bytes)."""
+    view = memoryview(disk.map(source))
+    file = disk.create(target)
+    try:
+        for at in range(0, len(view), _PIECE_BYTES):
+            file.write_all(bytes(view[at : at + _PIECE_BYTES]))
+        file.sync()
+    finally:
+        file.close()
+
+
+def remove_others(disk: Disk, directory: str, names: set[str], suffixes: tuple[str, ...]) -> int:
+    """Remove the files of these kinds that are not among ``names``; how many."""
+    gone = [
+        name
+        for name in disk.listdir(directory)
+        if name not in names and name.removesuffix(TEMPORARY_SUFFIX).endswith(suffixes)
+    ]
+    for name in gone:
+        disk.unlink(f"{directory}/{name}")
+    if gone:
+        disk.sync_dir(directory)
+    return len(gone)
+
+
+def emptied(disk: Disk, path: str) -> None:
+    """Take away a directory and all that is in it; symbolic links are not followed."""
+    for name in disk.listdir(path):
+        try:
+            disk.unlink(f"{path}/{name}")
+        except OSError as error:
+            if error.errno not in (errno.EISDIR, errno.EPERM):
+                raise
+            emptied(disk, f"{path}/{name}")
+    disk.rmdir(path)

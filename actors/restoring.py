@@ -1,0 +1,213 @@
+"""A store made of a backup, or of a store that is not open: whole, or as it was at some point."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from octavo.actors import identity as identities
+from octavo.actors.backup import PARTIAL
+from octavo.actors.linking import Linked, bring, emptied
+from octavo.files import cdb, record
+from octavo.files.disk import Disk
+from octavo.files.errors import HistoryCompacted, Misuse
+from octavo.files.journal_writer import Mover, SealedWriter
+from octavo.files.sparse_offsets import numbers_of
+from octavo.manifest import change_log, recovery
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A store that was made of another's files."""
+
+    path: str
+    sqn: int
+    """The last sequence number that is in it."""
+    linked: int
+    bytes_linked: int
+    bytes_copied: int
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A journal file of the source."""
+
+    name: str
+    base: int
+    seed: int
+    offsets: Sequence[int]
+    entry: JournalEntry | None  # None: it is not sealed
+
+    @property
+    def last(self) -> int:
+        return self.base + len(self.offsets) - 2
+
+
+def restore_on(
+    disk: Disk, backup: str, path: str, *, sqn: int | None, time_ms: int | None, copy: bool
+) -> Restored:
+    """See octavo.restore."""
+    if not disk.exists(f"{backup}/{identities.IDENTITY}"):
+        raise Misuse(f"backup={backup!r} holds no backup and no store")
+    if disk.exists(path) and (strangers := disk.listdir(path)):
+        raise Misuse(
+            f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
+            "a new one"
+        )
+    if f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(backup)}/"):
+        raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
+    who = identities.read(disk, backup)
+    lock = disk.lock(f"{backup}/LOCK")
+    try:
+        manifest, ledger = _manifests(disk, backup)
+        files = _files(disk, backup, manifest)
+        newest = max((file.last for file in files), default=ledger.persisted_sqn)
+        upto = newest if sqn is None else min(sqn, newest)
+        if time_ms is not None:
+            upto = min(upto, _last_at(disk, backup, files, time_ms))
+        if upto < manifest.horizon:
+            raise HistoryCompacted(
+                f"{backup}: compaction dropped records up to sqn {manifest.horizon}: "
+                f"no state before that is there any more, as that of sqn {upto}"
+            )
+        if who.head_only and upto < newest:
+            raise Misuse(f"{backup} is head-only: only its last state can be restored")
+        if ledger.persisted_sqn > upto:
+            ledger = LedgerManifest.empty()
+        done = _made(disk, backup, path + PARTIAL, who, manifest, ledger, files, upto, copy)
+        if disk.exists(path):
+            disk.rmdir(path)
+        disk.rename(path + PARTIAL, path)
+        disk.sync_dir(os.path.dirname(path))
+    finally:
+        lock.release()
+    return Restored(path, upto, done.linked, done.bytes_linked, done.bytes_copied)
+
+
+def _made(
+    disk: Disk,
+    backup: str,
+    target: str,
+    who: identities.Identity,
+    manifest: JournalManifest,
+    ledger: LedgerManifest,
+    files: Sequence[_File],
+    upto: int,
+    copy: bool,
+) -> Linked:
+    """Make the store in a directory that is nobody's yet. What it has cost."""
+    if disk.exists(target):
+        emptied(disk, target)
+    for folder in ("journal", "ledger"):
+        disk.mkdir(f"{target}/{folder}/manifest")
+    done = Linked()
+    whole = [file for file in files if file.entry is not None and file.last <= upto]
+    names = [file.name for file in whole]
+    bring(disk, f"{backup}/journal", f"{target}/journal", names, done, copy=copy)
+    entries = [replace(file.entry, file=None) for file in whole if file.entry is not None]
+    entries += [
+        _cut(disk, backup, f"{target}/journal", file, upto, done)
+        for file in files
+        if file.base <= upto and file not in whole
+    ]
+    disk.sync_dir(f"{target}/journal")
+    names = [entry.name for level in ledger.levels for entry in level]
+    bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
+    newest = max((file.last for file in files), default=0)
+    journal = JournalManifest.empty().edit(
+        entries, ceiling=max(manifest.ceiling, newest + 1), horizon=manifest.horizon
+    )
+    journal = replace(journal, version=manifest.version)
+    for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
+        ChangeLog.begin(disk, f"{target}/{folder}/manifest", 1, snapshot).close()
+    identities.write(disk, target, replace(who, id=f"{secrets.randbits(128):032x}"))
+    return done
+
+
+def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest]:
+    found = change_log.recover(disk, f"{backup}/journal/manifest")
+    journal = JournalManifest.replayed(found.snapshot, found.changes)
+    there = change_log.recover(disk, f"{backup}/ledger/manifest")
+    ledger = LedgerManifest.replayed(there.snapshot, there.changes)
+    names = set(disk.listdir(f"{backup}/ledger"))
+    if there.damaged or any(e.name not in names for level in ledger.levels for e in level):
+        ledger = LedgerManifest.empty()
+    return journal, ledger
+
+
+def _files(disk: Disk, backup: str, manifest: JournalManifest) -> list[_File]:
+    """The journal's files in order, those that are not sealed scanned."""
+    directory = f"{backup}/journal"
+    files = []
+    for entry in manifest.entries:
+        path = f"{directory}/{entry.name}"
+        _, offsets = cdb.sealed_offsets(disk.map(path), path)
+        files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry))
+    tails = recovery.find_tails(disk, directory, manifest, above=1 << 63).tails
+    files += [_File(tail.name, tail.base_sqn, tail.seed, tail.offsets, None) for tail in tails]
+    return sorted(files, key=lambda file: file.base)
+
+
+def _last_at(disk: Disk, backup: str, files: Sequence[_File], time_ms: int) -> int:
+    """The sqn before the first record that was written later than a moment."""
+    for file in files:
+        view = memoryview(disk.map(f"{backup}/journal/{file.name}"))
+        if file.entry is not None:
+            trailer, _ = cdb.sealed_offsets(view, file.name)
+            if trailer.last_ms <= time_ms:
+                continue
+        for number, at, end in _places(file):
+            if record.parse_header(view[at:end], file.seed ^ at, end - at).time_ms > time_ms:
+                return file.base + number - 1
+    return max((file.last for file in files), default=0)
+
+
+def _places(file: _File) -> Iterator[tuple[int, int, int]]:
+    """(relative number, begin, end) of each record."""
+    offsets = file.offsets
+    for number in numbers_of(offsets, 0, len(offsets) - 1):
+        yield number, offsets[number], offsets[number + 1]
+
+
+def _cut(
+    disk: Disk, backup: str, target: str, file: _File, upto: int, done: Linked
+) -> JournalEntry:
+    """A file's records up to a sqn in a new sealed file. Raises Misuse inside a batch."""
+    path = f"{backup}/journal/{file.name}"
+    view = memoryview(disk.map(path))
+    last = min(upto, file.last)
+    seed = secrets.randbits(64)
+    writer = SealedWriter(disk, target, file.base, seed, 0, 0)
+    mover = Mover(view, file.seed, path, False)
+    try:
+        for number, at, end in _places(file):
+            if file.base + number > last:
+                break
+            head = record.parse_header(view[at:end], file.seed ^ at, end - at)
+            if (
+                head.batch is not None
+                and file.base + number - head.batch[0] + head.batch[1] > last + 1
+            ):
+                first = file.base + number - head.batch[0]
+                raise Misuse(
+                    f"sqn={upto} is inside an atomic batch: name {first - 1}, before it, or "
+                    f"{first + head.batch[1] - 1}, its last"
+                )
+            encoded = mover.changed(
+                at, at + head.header_bytes, head.value_bytes, number, seed ^ writer.at, head.kind,
+                True,
+            )  # fmt: skip
+            writer.add(number, encoded, head.time_ms)
+        made = writer.finish(last, cdb.Origin(0, file.base, last, 0, 0))
+    finally:
+        writer.abandon()
+    done.copied += 1
+    done.bytes_copied += int(made["bytes"])
+    return JournalEntry(
+        str(made["name"]), file.base, last, int(made["count"]), int(made["bytes"]), seed, "sealed"
+    )

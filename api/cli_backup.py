@@ -1,0 +1,69 @@
+"""Commands that make a store of another one's files: backup, restore."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from octavo.cli_options import json_option, open_store, path_argument, to_moment
+from octavo.cli_output import Output, count, plural, progress, size
+
+
+@click.command()
+@path_argument
+@click.argument("target", type=click.Path(path_type=str))
+@click.option("--no-ledger", is_flag=True, help="Leave out what an opening can make anew.")
+@click.option("--copy", is_flag=True, help="Copy the files where they cannot be linked.")
+@json_option
+def backup(path: str, target: str, no_ledger: bool, copy: bool, as_json: bool) -> None:
+    """Back up the store at PATH into the directory TARGET.
+
+    By hard links: no value is read or written. Again with the same TARGET brings the backup up to
+    date. A backup is a store.
+    """
+    with Output() as out, open_store(path) as store, progress("backup", None) as advance:
+        done = store.backup(
+            target,
+            ledger=not no_ledger,
+            copy=copy,
+            progress=lambda what, at, total: advance(at, total, what),
+        )
+        if as_json:
+            out.json(dataclasses.asdict(done))
+            return
+        moved = f"{size(done.bytes_linked)} linked"
+        if done.bytes_copied:
+            moved += f", {size(done.bytes_copied)} copied"
+        out.line(
+            f"sqn {count(done.sqn)}: {plural(done.files, 'file')}, {count(done.linked)} of them "
+            f"new ({moved}), {count(done.removed)} removed"
+        )
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=str))
+@path_argument
+@click.option(
+    "--sqn", type=click.IntRange(min=0), metavar="N", help="Only what was written up to it."
+)
+@click.option("--time", "moment", metavar="TIME", help="Only what was written until then.")
+@click.option("--copy", is_flag=True, help="Copy the files where they cannot be linked.")
+@json_option
+def restore(
+    source: str, path: str, sqn: int | None, moment: str | None, copy: bool, as_json: bool
+) -> None:
+    """Make a store at PATH of the backup at SOURCE, or of a store that is not open.
+
+    As it was at a sequence number or a moment, where the journal still has that.
+    """
+    import octavo
+
+    until = None if moment is None else to_moment("--time", moment)
+    with Output() as out:
+        done = octavo.restore(source, path, sqn=sqn, time=until, copy=copy)
+        if as_json:
+            out.json(dataclasses.asdict(done))
+        else:
+            out.line(f"sqn {count(done.sqn)}: {size(done.bytes_linked)} linked, "
+                     f"{size(done.bytes_copied)} written")  # fmt: skip

@@ -1,0 +1,53 @@
+"""Restoring a store from a backup."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+
+from octavo.actors.restoring import Restored, restore_on
+from octavo.files.disk import RealDisk
+from octavo.files.errors import Misuse
+
+__all__ = ["Restored", "restore"]
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    sqn: int | None = None,
+    time: int | datetime | None = None,
+    copy: bool = False,
+) -> Restored:
+    """Make a store at ``path`` of a backup, or of a store that is not open, which stays as it is.
+
+    ``sqn``: only what was written up to this sequence number, inclusive; ``time``: only what was
+    written before the first write after this moment (ms UTC, or an aware datetime). Files are
+    linked, the one that is cut and what is not sealed written anew; on another file system they
+    are copied, if ``copy`` allows it. The new store has an id of its own, and goes on above every
+    sequence number that the backup knew of. O(files), and what a point in time has the ledger
+    made anew of at the first opening.
+
+    Raises Misuse (also for a sqn inside an atomic batch), HistoryCompacted where compaction
+    dropped what that state needs, StoreLocked, StorageFull, Corruption.
+    """
+    if sqn is not None and (isinstance(sqn, bool) or not isinstance(sqn, int) or sqn < 0):
+        raise Misuse(f"sqn={sqn!r}: allowed are sequence numbers from 0")
+    moment = None
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise Misuse("time is a datetime without a time zone: give it one")
+        moment = int(time.timestamp() * 1000)
+    elif time is not None:
+        if isinstance(time, bool) or not isinstance(time, int):
+            raise Misuse(f"time={time!r}: allowed are ms since 1970 UTC, or a datetime")
+        moment = time
+    return restore_on(
+        RealDisk(),
+        os.path.abspath(os.fsdecode(os.fspath(backup))),
+        os.path.abspath(os.fsdecode(os.fspath(path))),
+        sqn=sqn,
+        time_ms=moment,
+        copy=copy,
+    )

@@ -1,0 +1,136 @@
+"""restore: a backup as a store of its own, or as it was at some point."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cli_runs import document, output
+
+import octavo
+from octavo.actors import startup
+from octavo.actors.options import Options
+from octavo.files.disk import RealDisk
+from octavo.store import Store
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    with octavo.open(tmp_path / "s", roll_count=256, push_rows=100) as store:
+        for n in range(700):
+            store.put(b"%d" % (n % 100), b"%d" % n)
+        store.backup(tmp_path / "b")
+    return tmp_path / "b"
+
+
+def at(sqn: int) -> dict[bytes, bytes]:
+    return {b"%d" % (n % 100): b"%d" % n for n in range(sqn)}
+
+
+@pytest.mark.parametrize("sqn", [0, 1, 99, 255, 256, 257, 512, 600, 699, 700, 10_000])
+def test_a_state_is_restored_by_its_sqn(backup: Path, tmp_path: Path, sqn: int) -> None:
+    done = octavo.restore(backup, tmp_path / "r", sqn=sqn)
+    assert done.sqn == min(sqn, 700)
+    with octavo.open(tmp_path / "r", create=False) as store:
+        assert dict(store.items()) == at(min(sqn, 700))
+        assert store.verify().ok
+        assert store.put(b"new", b"v") > 700  # no sqn of what was cut off is given again
+    assert octavo.restore(backup, tmp_path / "r2").sqn == 700  # the backup is as it was
+
+
+def test_a_state_is_restored_by_its_moment(tmp_path: Path) -> None:
+    now = [1_000_000]
+    running = startup.start(
+        str(tmp_path / "s"), Options(roll_count=256), RealDisk(), clock_ms=lambda: now[0]
+    )
+    with Store(running) as store:
+        for n in range(600):
+            now[0] = 1_000_000 + n
+            store.delete(b"none")  # the long way, which asks the given clock
+            store.put(b"k", b"%d" % n, metadata=b"m")
+        store.backup(tmp_path / "b")
+    done = octavo.restore(tmp_path / "b", tmp_path / "r", time=1_000_000 + 299)
+    assert done.sqn == 600
+    with octavo.open(tmp_path / "r") as copy:
+        assert copy[b"k"] == b"299"
+    moment = datetime.fromtimestamp(1_000.0, UTC)
+    assert octavo.restore(tmp_path / "b", tmp_path / "r2", time=moment).sqn == 2
+
+
+def test_a_store_that_was_closed_is_restored_with_what_is_not_sealed(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put(b"k", b"v")
+    octavo.restore(tmp_path / "s", tmp_path / "r")
+    with octavo.open(tmp_path / "r") as copy:
+        assert copy[b"k"] == b"v"
+
+
+def test_a_cut_inside_a_batch_is_refused_and_says_where_it_may_be(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put(b"before", b"v")
+        with store.batch() as batch:
+            for n in range(5):
+                batch.put("", b"%d" % n, b"v")
+        store.backup(tmp_path / "b")
+    with pytest.raises(octavo.Misuse, match="name 1, before it, or 6"):
+        octavo.restore(tmp_path / "b", tmp_path / "r", sqn=3)
+    assert not (tmp_path / "r").exists()
+    assert octavo.restore(tmp_path / "b", tmp_path / "r", sqn=6).sqn == 6
+
+
+def test_what_compaction_dropped_is_not_made_up(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", roll_count=256, push_rows=100) as store:
+        for n in range(700):
+            store.put(b"%d" % (n % 100), b"%d" % n)
+        store.compact()
+        store.backup(tmp_path / "b")
+    with pytest.raises(octavo.HistoryCompacted, match="of sqn 300"):
+        octavo.restore(tmp_path / "b", tmp_path / "r", sqn=300)
+    octavo.restore(tmp_path / "b", tmp_path / "r")
+    with octavo.open(tmp_path / "r") as copy:
+        assert dict(copy.items()) == at(700)
+
+
+def test_indexes_are_those_of_the_point_in_time(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put(b"k", b"1", index={"n": 1})
+        store.put(b"k", b"2", index={"n": 2})
+        store.backup(tmp_path / "b")
+    octavo.restore(tmp_path / "b", tmp_path / "r", sqn=1)
+    with octavo.open(tmp_path / "r") as copy:
+        assert list(copy.index("n").range()) == [(1, b"k")]
+
+
+def test_a_restored_store_is_another_store(backup: Path, tmp_path: Path) -> None:
+    octavo.restore(backup, tmp_path / "r")
+    with octavo.open(tmp_path / "r") as store, pytest.raises(octavo.Misuse, match="another store"):
+        store.backup(backup)
+
+
+def test_bad_arguments_are_named(backup: Path, tmp_path: Path) -> None:
+    for given, why in (
+        ({"sqn": -1}, "sqn=-1"), ({"sqn": True}, "sqn=True"), ({"time": "now"}, "time='now'"),
+        ({"time": datetime(2026, 1, 1)}, "time zone"),
+    ):  # fmt: skip
+        with pytest.raises(octavo.Misuse, match=why):
+            octavo.restore(backup, tmp_path / "r", **given)  # type: ignore[arg-type]
+    with pytest.raises(octavo.Misuse, match="no backup and no store"):
+        octavo.restore(tmp_path / "none", tmp_path / "r")
+    with pytest.raises(octavo.Misuse, match="other things in it"):
+        octavo.restore(backup, tmp_path / "s")
+    with pytest.raises(octavo.Misuse, match="inside the backup"):
+        octavo.restore(backup, backup / "r")
+    with octavo.open(backup), pytest.raises(octavo.StoreLocked):
+        octavo.restore(backup, tmp_path / "r")
+
+
+def test_the_commands_back_up_and_restore(tmp_path: Path) -> None:
+    output("put", tmp_path / "s", "k", "1")
+    output("put", tmp_path / "s", "k", "2")
+    assert document("backup", tmp_path / "s", tmp_path / "b", "--json")["sqn"] == 2
+    assert b"sqn 2" in output("backup", tmp_path / "s", tmp_path / "b")
+    told = document("restore", tmp_path / "b", tmp_path / "r", "--sqn", "1", "--json")
+    assert told["sqn"] == 1
+    assert output("get", tmp_path / "r", "k") == b"1"
+    assert b"sqn 2" in output("restore", tmp_path / "b", tmp_path / "r2", "--time", "2100-01-01")
