@@ -63,12 +63,7 @@ class JournalFile(TurnActor):
         self.failed: StorageFailed | None = None
         self._open_files = open_files
         self._name_durable = False
-        self._entry: JournalEntry | None = None  # once sealed in this life
-
-    @property
-    def entry(self) -> JournalEntry | None:
-        """What a manifest says of the file, if it was sealed in this life."""
-        return self._entry
+        self.entry: JournalEntry | None = None  # once sealed in this life
 
     @property
     def path(self) -> str:
@@ -288,7 +283,7 @@ class JournalFile(TurnActor):
 
     def seal_now(self, runner: JobRunner) -> JournalEntry:
         """Durable and sealed, once; what the manifest says of it. Raises what stopped it."""
-        if self._entry is None:
+        if self.entry is None:
             self.commit.wait_durable(self.offsets[-1], self.DEADLINE_SECONDS)
             count = len(self.offsets) - 1
             first, last = self._times()
@@ -304,7 +299,7 @@ class JournalFile(TurnActor):
                 last_ms=last,
             )
             self.sealed_as(name)
-            self._entry = JournalEntry(
+            self.entry = JournalEntry(
                 name=name,
                 base_sqn=self.base,
                 last_sqn=self.base + count - 1,
@@ -313,7 +308,7 @@ class JournalFile(TurnActor):
                 seed=self.seed,
                 state="sealed",
             )
-        return self._entry
+        return self.entry
 
     def _times(self) -> tuple[int, int]:
         """Write times of the first and the last record that are there, ms UTC. O(holes)."""
