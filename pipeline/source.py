@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql.datasource import DataSource
 
+from octavo.pipeline.writing import Writing
 
-class DefaultSource(DataSource):
+
+class DefaultSource(Writing, DataSource):
     """What ``spark.read.format("octavo")`` is."""
 
     @classmethod

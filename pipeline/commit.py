@@ -1,0 +1,27 @@
+"""The commit of what tasks staged: in the driver's planner process, through the public face."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+
+def made_store(path: str) -> str:
+    """Have a store at this path; its absolute path. Raises Misuse, Corruption."""
+    import octavo
+
+    try:
+        with octavo.open(path) as store:
+            return store.path
+    except octavo.StoreLocked:
+        return os.path.abspath(path)
+
+
+def committed(path: str, job: str, attempts: Sequence[str], stream: str, batch: int) -> bool:
+    """Take in these attempts all at once; whether that had been done before.
+
+    Raises what ``octavo.commit`` raises.
+    """
+    import octavo
+
+    return octavo.commit(path, job, attempts, stream=stream, batch=batch).repeated

@@ -1,0 +1,248 @@
+"""Bulk load and the streaming sink: ``df.write`` and ``df.writeStream`` with ``format("octavo")``.
+
+Tasks stage sealed files; the commit has the store take in those of the attempts that it names, all
+at once. What an attempt that failed, or that lost a race, leaves is swept by age.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from octavo.files import staging
+from octavo.files.disk import RealDisk
+from octavo.files.errors import Misuse
+from octavo.files.staged_writer import StagedWriter
+from octavo.pipeline import commit, duplicates, staged_columns
+
+DUPLICATES = ("last", "first", "error")
+OPTIONS = (
+    "path", "jobid", "duplicates", "ordercolumn", "bucket", "checkpointlocation",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What ``df.write.option(...)`` may say."""
+
+    path: str
+    job_id: str
+    duplicates: str
+    order_column: str
+    bucket: bytes
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The options, checked. Raises Misuse."""
+    options = {name.lower(): value for name, value in given.items()}
+    path = options.get("path", "").removeprefix("file://").removeprefix("file:")
+    if not path:
+        raise Misuse("path: name the store's directory, as in .save(path)")
+    kept = options.get("duplicates", "last")
+    if kept not in DUPLICATES:
+        raise Misuse(f"duplicates={kept!r}: allowed are {', '.join(DUPLICATES)}")
+    order_column = options.get("ordercolumn", "")
+    if order_column and kept != "last":
+        raise Misuse(f"orderColumn says which is last: not with duplicates={kept!r}")
+    job = options.get("jobid") or secrets.token_hex(16)
+    return WriteOptions(
+        os.path.abspath(path),
+        staging.checked_name("jobId", job),
+        kept,
+        order_column,
+        options.get("bucket", "").encode(),
+    )
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task says of its attempt."""
+
+    job: str
+    attempt: str
+    rows: int
+    query: str = ""
+
+
+def staged(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, job: str, query: str = ""
+) -> Staged:
+    """In a task: stage its rows; nothing is left of them if that fails."""
+    context = TaskContext.get()
+    part, task = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+    attempt = f"{part:06d}-{task}-{secrets.token_hex(4)}"
+    writer = StagedWriter(
+        RealDisk(), options.path, job, attempt, now_ms=time.time_ns() // 1_000_000
+    )
+    try:
+        if options.order_column or options.duplicates == "first":
+            batches = _ordered(batches, options)
+        for batch in batches:
+            staged_columns.stage(writer, batch, options.bucket)
+        made = writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    return Staged(job, attempt, made.count, query)
+
+
+def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterator[Any]:
+    """All rows of the task in the order in which the last of a key wins."""
+    every = list(batches)
+    if not every:
+        return
+    table = pa.Table.from_batches(every)
+    if options.order_column:
+        table = table.take(
+            pc.sort_indices(
+                table, sort_keys=[(options.order_column, "ascending")], null_placement="at_start"
+            )
+        )
+    else:
+        table = table.take(pa.array(range(table.num_rows - 1, -1, -1)))
+    yield table
+
+
+def attempts_of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    """The attempts that count, by partition."""
+    found = [message for message in messages if isinstance(message, Staged)]
+    return sorted(found, key=lambda message: message.attempt)
+
+
+class BulkWriter(DataSourceArrowWriter):
+    """One ``df.write``. Made in the driver's planner process; ``write`` runs in tasks."""
+
+    def __init__(self, options: WriteOptions, folder: str) -> None:
+        self.options = options
+        self.folder = folder
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return staged(iterator, self.options, self.folder)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        found = attempts_of(messages)
+        if len(found) != len(messages):
+            raise Misuse(f"{len(messages) - len(found)} tasks said nothing: nothing is committed")
+        names = [message.attempt for message in found]
+        check_duplicates(self.options, self.folder, names)
+        commit.committed(self.options.path, self.folder, names, f"job {self.options.job_id}", 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        forget(self.options.path, self.folder)
+
+
+def check_duplicates(options: WriteOptions, folder: str, names: Sequence[str]) -> None:
+    """Refuse a job with a key twice where the options do not say which counts. Raises Misuse."""
+    if options.duplicates == "last" and not options.order_column:
+        return
+    strict = options.duplicates == "error"
+    found = duplicates.first_duplicate(RealDisk(), options.path, folder, names, within=strict)
+    if found is None:
+        return
+    bucket, key = found
+    which = f"key {key[:80]!r} of bucket {bucket[:80]!r} is" if key else "a key is"
+    if strict:
+        raise Misuse(f"duplicates=error: {which} in the job twice; nothing was written")
+    raise Misuse(
+        f"{which} in two partitions, so that nobody can tell which is first or last: "
+        'df.repartition("key") (with "bucket", where there is one) first; nothing was written'
+    )
+
+
+def forget(path: str, folder: str) -> None:
+    """Remove what was staged. What was committed is no longer there: it has other links."""
+    try:
+        staging.empty(RealDisk(), path, folder)
+    except OSError:
+        return  # a task still writes; swept by age
+
+
+def bulk_writer(given: Mapping[str, str], schema: Any, *, overwrite: bool) -> BulkWriter:
+    """The writer of ``df.write``. Raises Misuse."""
+    if overwrite:
+        raise Misuse(
+            'mode("overwrite") is refused: it would have to delete the whole store. '
+            'Use mode("append"), which replaces the keys that are written; to begin anew, '
+            "octavo.destroy(path) first"
+        )
+    options = checked(given, schema)
+    commit.made_store(options.path)
+    return BulkWriter(options, f"{options.job_id[:90]}.{secrets.token_hex(8)}")
+
+
+def checked(given: Mapping[str, str], schema: Any) -> WriteOptions:
+    """Options and columns, checked. Raises Misuse."""
+    options = write_options(given)
+    fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    staged_columns.check_schema(fields, options.order_column)
+    return options
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """One ``df.writeStream``: each batch is taken in once, known by (query, number of batch)."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context else None
+        if not query:
+            raise Misuse("no streaming query: sql.streaming.queryId is not set in this task")
+        return staged(iterator, self.options, f"stream-{query}", query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        found = attempts_of(messages)
+        if len(found) != len(messages):
+            raise Misuse(f"{len(messages) - len(found)} tasks said nothing: nothing is committed")
+        if not found:
+            return
+        names = [message.attempt for message in found]
+        check_duplicates(self.options, found[0].job, names)
+        commit.committed(self.options.path, found[0].job, names, f"query {found[0].query}", batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        for message in attempts_of(messages):
+            drop(self.options.path, message)
+
+
+def drop(path: str, message: Staged) -> None:
+    """Remove what one attempt staged; what was committed has other links."""
+    disk = RealDisk()
+    where = staging.folder(path, message.job)
+    if not disk.exists(where):
+        return
+    for name in disk.listdir(where):
+        if name.startswith((f"{message.attempt}-", f"{message.attempt}.")):
+            disk.unlink(f"{where}/{name}")
+
+
+class Writing:
+    """The writing half of the data source."""
+
+    options: Any
+
+    def writer(self, schema: Any, overwrite: bool) -> BulkWriter:
+        """Of ``df.write``: appends, replacing keys. Raises Misuse."""
+        return bulk_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamSink:  # noqa: N802
+        """Of ``df.writeStream``, in append or update mode. Raises Misuse."""
+        if overwrite:
+            raise Misuse('outputMode("complete") is refused: use "append" or "update"')
+        options = checked(self.options, schema)
+        commit.made_store(options.path)
+        return StreamSink(options)

@@ -1,0 +1,153 @@
+"""``df.write.format("octavo")``: what comes in, what is refused, and that nothing comes twice."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import octavo
+from octavo.pipeline.source import DefaultSource
+
+
+@pytest.fixture
+def session(spark: Any) -> Any:
+    spark.dataSource.register(DefaultSource)
+    return spark
+
+
+def save(frame: Any, path: Path, **options: str) -> None:
+    frame.write.format("octavo").mode("append").options(**options).save(str(path))
+
+
+def items(path: Path, bucket: str = "") -> dict[bytes, bytes]:
+    with octavo.open(path) as store:
+        return dict(store.bucket(bucket).items())
+
+
+def left_over(path: Path) -> list[str]:
+    staging = path / "staging"
+    return [name for _, _, names in os.walk(staging) for name in names]
+
+
+def test_a_frame_becomes_a_store(session: Any, tmp_path: Path) -> None:
+    frame = session.range(2000).selectExpr(
+        "cast(id as string) as key", "cast(concat('v', id) as binary) as value"
+    )
+    save(frame.repartition(3), tmp_path / "s t ö")
+    assert items(tmp_path / "s t ö") == {b"%d" % n: b"v%d" % n for n in range(2000)}
+    assert left_over(tmp_path / "s t ö") == []
+
+
+def test_an_open_store_takes_it_in(session: Any, tmp_path: Path) -> None:
+    frame = session.createDataFrame([("a", "1"), ("b", "2")], "key string, value string")
+    with octavo.open(tmp_path / "s") as store:
+        store.put(b"a", b"old")
+        save(frame, tmp_path / "s")
+        assert dict(store.items()) == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_job_id_comes_once(session: Any, tmp_path: Path) -> None:
+    for value in ("1", "2"):
+        frame = session.createDataFrame([("a", value)], "key string, value string")
+        save(frame, tmp_path / "s", jobId="load-7")
+    assert items(tmp_path / "s") == {b"a": b"1"}
+    assert left_over(tmp_path / "s") == []
+
+
+def test_all_columns_come_along(session: Any, tmp_path: Path) -> None:
+    frame = session.createDataFrame(
+        [("b", "k", "v", "m", 4_000_000_000_000), ("b", "gone", None, None, None)],
+        "bucket string, key string, value string, metadata string, expires_at bigint",
+    )
+    with octavo.open(tmp_path / "s") as store:
+        store.bucket("b").put("gone", "x")
+    save(frame, tmp_path / "s")
+    with octavo.open(tmp_path / "s") as store:
+        head = store.bucket("b").head("k")
+        assert head is not None
+        assert (head.metadata, head.expires_at) == (b"m", 4_000_000_000_000)
+        assert list(store.bucket("b").keys()) == [b"k"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "told"),
+    [
+        ("k string, value string", ("a", "b"), "no column 'key'"),
+        ("key int, value string", (1, "b"), "column 'key' is of type int; allowed: binary or"),
+        ("key string, value double", ("a", 1.0), "column 'value' is of type double"),
+        ("key string, value string, colour string", ("a", "b", "c"), "column 'colour': not one"),
+        ("key string, value string", (None, "b"), "column 'key': row 0 is null"),
+        ("key string, value string", ("", "b"), "column 'key': row 0 is empty"),
+    ],
+)
+def test_what_cannot_be_written_is_named(
+    session: Any, tmp_path: Path, schema: str, row: tuple[Any, ...], told: str
+) -> None:
+    frame = session.createDataFrame([row], schema)
+    with pytest.raises(Exception, match=told):
+        save(frame, tmp_path / "s")
+    assert left_over(tmp_path / "s") == []
+
+
+def test_overwriting_is_refused_with_what_to_do(session: Any, tmp_path: Path) -> None:
+    frame = session.createDataFrame([("a", "1")], "key string, value string")
+    with pytest.raises(Exception, match=r"octavo\.destroy"):
+        frame.write.format("octavo").mode("overwrite").save(str(tmp_path / "s"))
+
+
+def pairs(session: Any) -> Any:
+    rows = [("a", "1", 3), ("b", "x", 1), ("a", "2", 1), ("a", "3", 2)]
+    return session.createDataFrame(rows, "key string, value string, at int").coalesce(1)
+
+
+def test_of_duplicates_the_last_counts_unless_said_otherwise(session: Any, tmp_path: Path) -> None:
+    frame = pairs(session)
+    save(frame.drop("at"), tmp_path / "last")
+    assert items(tmp_path / "last")[b"a"] == b"3"
+    save(frame.drop("at"), tmp_path / "first", duplicates="first")
+    assert items(tmp_path / "first")[b"a"] == b"1"
+    save(frame, tmp_path / "order", orderColumn="at")
+    assert items(tmp_path / "order")[b"a"] == b"1"
+
+
+def test_duplicates_can_be_an_error(session: Any, tmp_path: Path) -> None:
+    frame = pairs(session).drop("at")
+    for parts in (frame, frame.repartition(4)):
+        with pytest.raises(Exception, match="in the job twice; nothing was written"):
+            save(parts, tmp_path / "s", duplicates="error")
+    assert items(tmp_path / "s") == {}
+    save(frame.dropDuplicates(["key"]), tmp_path / "s", duplicates="error")
+    assert items(tmp_path / "s").keys() == {b"a", b"b"}
+
+
+def test_an_order_over_partitions_asks_for_a_repartition(session: Any, tmp_path: Path) -> None:
+    rows = [("a", "1", n) for n in range(4)]
+    frame = session.createDataFrame(rows, "key string, value string, at int").repartition(4, "at")
+    with pytest.raises(Exception, match="repartition"):
+        save(frame, tmp_path / "s", orderColumn="at")
+    save(frame.repartition("key"), tmp_path / "s", orderColumn="at")
+
+
+def test_a_task_that_fails_first_leaves_nothing(session: Any, tmp_path: Path) -> None:
+    marks = str(tmp_path)
+
+    def shaky(batches: Any) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        for batch in batches:
+            yield batch
+            if context is not None and context.attemptNumber() == 0:
+                raise RuntimeError(f"the first attempt fails, as told in {marks}")
+
+    frame = session.range(500, numPartitions=2).selectExpr(
+        "cast(id as string) as key", "cast(id as string) as value"
+    )
+    save(frame.mapInArrow(shaky, "key string, value string"), tmp_path / "s")
+    assert len(items(tmp_path / "s")) == 500
+    with octavo.open(tmp_path / "s") as store:
+        assert store.last_sqn == 500
+    assert left_over(tmp_path / "s") == []
