@@ -26,6 +26,9 @@ WINDOW_ROWS = 1 << 16
 WIDE_WINDOW_ROWS = 1 << 20
 """The same where a set of segments leaves out most of them."""
 
+WINDOW_BYTES = 8 << 20
+"""Bytes of each source's keys, and of its metadata, in a window, or one row."""
+
 Mask = npt.NDArray[np.bool_]
 
 LedgerRun = tuple[Callable[[], Sst], int]
@@ -86,11 +89,16 @@ class FileRows:
             if file is None:
                 return None
             self._open(*file)
-        if self._sst is None:
+        if self._sst is None or self._columns is None:
             return None
+        low, high = self._low, self._high
         if self._bound.reverse:
-            return self._sst.ledger_key(max(self._low, self._high - self._window))
-        return self._sst.ledger_key(min(self._high, self._low + self._window) - 1)
+            low = max(low, high - self._window)
+        else:
+            high = min(high, low + self._window)
+        if self._chosen is None:
+            low, high = _within(self._columns, low, high, self._bound.reverse)
+        return self._sst.ledger_key(low if self._bound.reverse else high - 1)
 
     def _open(self, reader: Callable[[], Sst], sqn_base: int) -> None:
         sst = reader()
@@ -119,6 +127,24 @@ class FileRows:
             return rows_between(columns, low, high)
         at, end = np.searchsorted(self._chosen, (low, high))
         return rows_at(columns, self._chosen[at:end]) if at < end else None
+
+
+def _within(columns: Columns, low: int, high: int, reverse: bool) -> tuple[int, int]:
+    """As many rows of [low, high), from its front or its end, as have not too many bytes; one
+    at the least."""
+    for strings in (columns.keys, columns.metas):
+        if strings is None:
+            continue
+        starts = strings.starts[low:high]
+        if reverse:
+            end = int(starts[-1] + strings.lengths[high - 1])
+            low += min(int(np.searchsorted(starts, end - WINDOW_BYTES)), high - low - 1)
+        else:
+            first = int(starts[0])
+            ends = starts + strings.lengths[low:high]
+            kept = int(np.searchsorted(ends, first + WINDOW_BYTES, side="right"))
+            high = low + max(kept, 1)
+    return low, high
 
 
 def rows_between(columns: Columns, low: int, high: int) -> Columns:
