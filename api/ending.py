@@ -10,7 +10,7 @@ from octavo.actors.linking import emptied
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
 
-_FOLDERS = ("ledger", "journal", "waste", "damaged", "staging", "inbox")
+_FOLDERS = ("ledger", "journal", "snapshots", "staging", "inbox", "waste", "damaged")
 
 
 def destroy(path: str | os.PathLike[str]) -> None:
