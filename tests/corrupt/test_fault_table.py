@@ -80,9 +80,8 @@ def test_the_newest_manifest_is_empty(place: Path, half: str) -> None:
 
 def test_a_byte_is_flipped_in_the_summary_of_a_ledger_file(place: Path) -> None:
     flip(sorted((place / "ledger").glob("*.sst"))[0], 40)
-    with octavo.open(place) as store:
-        with pytest.raises(octavo.Corruption, match=r"\.sst"):
-            check_all(store)
+    with octavo.open(place) as store, pytest.raises(octavo.Corruption, match=r"\.sst"):
+        check_all(store)
     with octavo.open(place) as store:  # which makes the ledger anew
         check_all(store)
 
