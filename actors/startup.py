@@ -329,8 +329,9 @@ class _Opening:
         self, inker: Ref[Inker], penciller: Ref[Penciller], tails: recovery.Found
     ) -> tuple[Ref[Bookie], Ref[PencillerClerk]]:
         persisted = penciller.actor.manifest.persisted_sqn
+        # Not the oldest row of memory: what a younger record replaced is no reason to rebuild.
+        oldest = min((tail.changes[0][0] for tail in tails.tails if tail.changes), default=0)
         recent = self._replay(tails, persisted)
-        oldest = min((abs(sqn) for sqn in recent.rows.values()), default=0)
         view = View(recent, (), penciller.actor.manifest, inker.actor.view)
         limits = Limits(self.options.push_rows, self.options.push_bytes)
         bookie = Bookie.start(
