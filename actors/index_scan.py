@@ -2,39 +2,139 @@
 
 An entry is valid if and only if its object's newest version has the entry's sqn: so a put, a
 delete or an expiry takes back the older version's entries without touching them.
+
+Few entries are compared one by one, 1.2 us each; windows of many by array kernels, 0.5 us each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from operator import eq
+from typing import NamedTuple
 
-from octavo.actors.reader import STEP, Reader
+import numpy as np
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
-from octavo.files import ledger_key
+from octavo.actors.view import LOW_32
+from octavo.files import find_many, ledger_key
+from octavo.files.hashing import hash_column
+from octavo.files.journal_rows import column_of
+from octavo.manifest.ledger_entry import LedgerEntry
 
 _END = b"\x00\x00"
+
+MANY = 512
+"""Entries of a window from which on the kernels are faster."""
+MOST_FILES = 64
+"""Ledger files up to which they are: each takes its part of the window."""
+
+
+class Entries(NamedTuple):
+    """Valid entries, in the direction of the scan: terms as stored, and keys of their objects."""
+
+    terms: list[bytes]
+    keys: list[bytes]
 
 
 def entries(
     reader: Reader, bucket: bytes, tag: int, field: bytes, bound: Bounds
-) -> Iterator[tuple[bytes, bytes]]:
-    """(term as stored, object's key) of the valid entries of a range of one field, in its
-    direction. ``field`` as index_terms.field_part has it. One look at the ledger an entry.
+) -> Iterator[Entries]:
+    """The valid entries of a range of one field, in its direction, a window at a time.
+
+    ``field`` as index_terms.field_part has it. One look at the ledger an entry.
     """
-    front = ledger_key.prefix(tag, bucket)
-    mark = bytes((tag,))
+    objects = _Objects(reader, ledger_key.prefix(tag, bucket))
     begins = len(field)
+    index = bytes.index
     for window in reader.windows(bound):
-        newest, upper = reader.view.newest, reader.sqn
-        rows = zip(window.keys, window.sqns(), strict=True)
-        found = []
+        rows, sqns = window.keys, window.sqns()
+        ends = [index(row, _END, begins) for row in rows]
+        keys = [row[at + 3 :] for row, at in zip(rows, ends, strict=True)]
         with reader.reading():
-            for row, sqn in rows:
-                at = row.index(_END, begins)
-                key = row[at + 3 :]
-                if row[at + 2 : at + 3] == mark and newest(front + key, upper) == sqn:
-                    found.append((row[begins:at], key))
-        for number, pair in enumerate(found):
-            if not number % STEP:
-                reader.step()
-            yield pair
+            newest = objects.newest(keys)
+        valid = list(map(eq, newest, sqns))
+        terms = [row[begins:at] for row, at in zip(rows, ends, strict=True)]
+        # An entry of another type's object of the same key has another sqn, so it goes, too.
+        if not all(valid):
+            terms, keys = list(compress(terms, valid)), list(compress(keys, valid))
+        if keys:
+            yield Entries(terms, keys)
+
+
+class _Objects:
+    """Looks up the newest versions of the objects of one type and bucket."""
+
+    def __init__(self, reader: Reader, front: bytes) -> None:
+        view = reader.view
+        self._front = front
+        self._upper = reader.sqn
+        self._recent = view.recent
+        self._tables = [table.rows for table in (view.recent, *view.frozen) if table.rows]
+        last = ledger_key.after(front) or front
+        self._levels: list[tuple[Sequence[LedgerEntry], Sequence[bytes] | None]] = []
+        for level in range(len(view.ledger.levels)):
+            files = view.ledger.overlapping(level, front, last)
+            if files:
+                firsts = None if level == 0 else [entry.first_key for entry in files]
+                self._levels.append((files, firsts))
+        self._kernels = sum(len(files) for files, _ in self._levels) <= MOST_FILES
+
+    def newest(self, keys: list[bytes]) -> list[int]:
+        """Sqn of each object's newest version that the reader sees, deletes included; 0: none.
+        Raises Corruption."""
+        front = self._front
+        whole = [front + key for key in keys]
+        found = self._in_memory(whole)
+        left = [at for at, sqn in enumerate(found) if not sqn]
+        if self._kernels and len(left) >= MANY:
+            self._by_kernels(whole, left, found)
+        else:
+            self._one_by_one(whole, left, found)
+        return found
+
+    def _in_memory(self, whole: list[bytes]) -> list[int]:
+        found = [0] * len(whole)
+        upper = self._upper
+        for rows in self._tables:
+            for at, entry in enumerate(map(rows.get, whole)):
+                if entry is None or found[at]:
+                    continue
+                if entry < 0:
+                    entry = -entry
+                if entry > upper:  # written since: an older version may have been kept
+                    entry = abs(self._recent.entry(whole[at], upper) or 0)
+                found[at] = entry
+        return found
+
+    def _one_by_one(self, whole: list[bytes], left: list[int], found: list[int]) -> None:
+        levels = self._levels
+        for at in left:
+            key = whole[at]
+            h32 = xxh3(key) & LOW_32
+            for files, firsts in levels:
+                if firsts is not None:
+                    number = bisect_right(firsts, key)
+                    files = files[number - 1 : number]
+                for entry in files:
+                    sst = entry.file.sst or entry.file.reader()
+                    row = sst.find(key, h32)
+                    if row >= 0:
+                        found[at] = sst.sqns[row] + entry.sqn_base
+                        break
+                else:
+                    continue
+                break
+
+    def _by_kernels(self, whole: list[bytes], left: list[int], found: list[int]) -> None:
+        column = column_of([whole[at] for at in left])
+        levels = [[(entry.file.reader(), entry.sqn_base) for entry in files]
+                  for files, _ in self._levels]  # fmt: skip
+        sqns = np.zeros(len(left), dtype=np.uint64)
+        for sst, base, which, rows in find_many.newest(levels, column, hash_column(column)):
+            sqns[which] = np.asarray(sst.sqns)[rows] + np.uint64(base)
+        for at, sqn in zip(left, sqns.tolist(), strict=True):
+            found[at] = sqn

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, cast
 
-from octavo.actors.index_scan import entries
+from octavo.actors.index_scan import Entries, entries
 from octavo.actors.index_sets import checked_term, field_bytes
-from octavo.actors.reader import Reader
+from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds
 from octavo.arguments import to_flag
 from octavo.files import index_terms, ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term
 from octavo.filters import to_limit
+from octavo.scans import Text
 
 if TYPE_CHECKING:
     from octavo.reading import Reading
@@ -70,7 +71,7 @@ class Index:
         part = self._part(term)
         front = self._front()
         bound = Bounds(front, front + part, ledger_key.after(front + part), False)
-        return (key for _, key in self._pairs(bound))
+        return _keys(*self._entries(bound), self._reading._text)
 
     def terms(
         self, start: Term | None = None, end: Term | None = None, *, reverse: bool = False
@@ -116,20 +117,32 @@ class Index:
                 low = max(at + b"\x00", low)
         return Bounds(front, low, high, reverse)
 
-    def _pairs(self, bound: Bounds) -> Iterator[tuple[Term, Any]]:
+    def _entries(self, bound: Bounds) -> tuple[Reader, Iterator[Entries]]:
         reading = self._reading
-        return _decoded(reading, reading._reader(), self._field, bound)
+        reader = reading._reader()
+        return reader, entries(reader, reading.name, reading._tag, self._field, bound)
+
+    def _pairs(self, bound: Bounds) -> Iterator[tuple[Term, Any]]:
+        return _pairs(*self._entries(bound), self._reading._text)
 
 
-def _decoded(
-    reading: Reading, reader: Reader, field: bytes, bound: Bounds
+def _pairs(
+    reader: Reader, windows: Iterator[Entries], text: Text | None
 ) -> Iterator[tuple[Term, Any]]:
-    stored, term = b"", None
-    for found, key in entries(reader, reading.name, reading._tag, field, bound):
-        if found != stored:
-            stored, term = found, index_terms.stored_term(found)
-        yield term, reading._out(key)  # type: ignore[misc]
-    reader.close()  # one that is broken off is collected: see Reading._windows
+    for window in windows:
+        keys = window.keys if text is None else list(map(text.out, window.keys))
+        pairs = list(zip(index_terms.stored_terms(window.terms), keys, strict=True))
+        for low in range(0, len(pairs), STEP):
+            reader.step()
+            yield from pairs[low : low + STEP]
+    reader.close()  # one that is broken off is collected, which must not ask for a turn
+
+
+def _keys(reader: Reader, windows: Iterator[Entries], text: Text | None) -> Iterator[Any]:
+    for window in windows:
+        for keys in reader.steps(window.keys):
+            yield from keys if text is None else map(text.out, keys)
+    reader.close()
 
 
 def _pattern(match: object) -> re.Pattern[Any]:
