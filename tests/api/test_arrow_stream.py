@@ -145,11 +145,12 @@ def test_polars_reads_a_snapshot(small: octavo.Store) -> None:
 
 def test_pandas_reads_a_snapshot(small: octavo.Store) -> None:
     with small.snapshot() as snap:
-        frame = pandas.DataFrame.from_arrow(snap.bucket("docs"))
-        assert frame["key"].tolist() == [b"a"]
         frame = snap.to_arrow(["key", "size", "written_at"]).read_pandas()
+        assert isinstance(frame, pandas.DataFrame)
         assert len(frame) == 301
         assert str(frame["written_at"].dtype) == "datetime64[ms, UTC]"
+        if hasattr(pandas.DataFrame, "from_arrow"):  # from 3.0 on
+            assert pandas.DataFrame.from_arrow(snap.bucket("docs"))["key"].tolist() == [b"a"]
 
 
 def test_pyarrow_takes_a_snapshot_for_a_stream(small: octavo.Store) -> None:
