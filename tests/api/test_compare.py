@@ -268,3 +268,14 @@ def test_a_head_only_store_is_not_compared_with_another(tmp_path: Path) -> None:
         pytest.raises(octavo.Misuse, match="head-only"),
     ):
         octavo.compare(a, b)
+
+
+def test_the_tree_of_a_store_is_what_it_was_in_every_release(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"k", b"value", metadata=b"m", expires_at=NEVER_MS)
+        store.bucket("b").put(b"k", b"")
+        with store.snapshot() as snap:
+            sums = [
+                snap.merkle(256, by=by).to_bytes()[-8:].hex() for by in ("sqn", "head", "value")
+            ]
+    assert sums == ["a0583b2bd8a2c352", "faf361b67cfbd07e", "6663e60c78af722a"]

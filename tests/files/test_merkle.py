@@ -114,3 +114,10 @@ def test_trees_that_tell_versions_apart_differently_are_not_compared() -> None:
         MerkleTree.empty(256, "size")
     with pytest.raises(Misuse, match="MerkleTree"):
         MerkleTree.empty(256, "sqn").differences("x")  # type: ignore[arg-type]
+
+
+def test_trees_are_what_they_were_in_every_release() -> None:
+    # Stores of different releases exchange them.
+    raw = tree([0, 1, 0x80000000, 0xFFFFFFFF], [1, 2, 3, 1 << 40]).to_bytes()
+    assert raw[:32].hex() == "936f63744d524b0a01000008000000000400000000000000b8bdda93c1349fe2"
+    assert raw[-8:].hex() == "3332734c65268bed"
