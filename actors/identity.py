@@ -1,10 +1,4 @@
-"""What makes a directory a store: the file ``OCTAVO``, JSON with a checksum of the rest.
-
-    {"format": 1, "id": 32 hexadecimal digits, "mode": "standard" | "head_only", "lookup": bool,
-     "tags": {name: number}, "strategies": {name: strategy}, "checksum": 16 of them}
-
-The checksum is xxh3-64 of the other fields as JSON with sorted keys.
-"""
+"""What makes a directory a store: the file ``OCTAVO``; its format stands in store_identity.py."""
 
 from __future__ import annotations
 
@@ -14,16 +8,18 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from xxhash import xxh3_64_intdigest as xxh3
-
 from octavo.actors.options import Options
 from octavo.actors.tags import FIRST_TAG, LAST_TAG, NAME, STRATEGIES, Tags, tags_of
 from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk
-from octavo.files.errors import Corruption, Misuse, UnsupportedFormat
+from octavo.files.errors import Corruption, Misuse
+from octavo.manifest.store_identity import (
+    FORMAT_VERSION,
+    HEAD_ONLY,
+    IDENTITY,
+    checksum,
+    fields_of,
+)
 
-FORMAT_VERSION = 1
-IDENTITY = "OCTAVO"
-HEAD_ONLY = "head_only"
 _ID = re.compile("[0-9a-f]{32}")
 
 
@@ -109,30 +105,17 @@ def write(disk: Disk, path: str, identity: Identity) -> None:
         "lookup": identity.lookup,
         **identity.tags.persisted(),
     }
-    told["checksum"] = _checksum(told)
+    told["checksum"] = checksum(told)
     disk.write_atomically(f"{path}/{IDENTITY}", json.dumps(told).encode() + b"\n")
 
 
 def read(disk: Disk, path: str) -> Identity:
     """What the directory says it is. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
-    file = f"{path}/{IDENTITY}"
+    found = fields_of(disk, path)
     try:
-        found = json.loads(disk.read(file, 1 << 16))
-        version = found["format"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Corruption(file, 0, "does not say which store this is") from None
-    if version != FORMAT_VERSION:
-        raise UnsupportedFormat(
-            f"{path}: a store of format {version!r:.40}; this release knows format {FORMAT_VERSION}"
-        )
-    told = found.pop("checksum", None)
-    try:
-        expected = _checksum(found)
-        if told != expected:
-            raise Corruption(file, 0, "checksum", expected=expected, found=f"{told!r:.80}")
         return _parsed(found)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as wrong:
-        raise Corruption(file, 0, f"says what no store is: {wrong}") from None
+        raise Corruption(f"{path}/{IDENTITY}", 0, f"says what no store is: {wrong}") from None
 
 
 def _parsed(found: dict[str, Any]) -> Identity:
@@ -155,10 +138,6 @@ def _parsed(found: dict[str, Any]) -> Identity:
     }:
         raise ValueError(f"strategies {strategies!r:.200}")
     return Identity(found["id"], mode, lookup, Tags(Tags().numbers | tags, strategies))
-
-
-def _checksum(identity: dict[str, object]) -> str:
-    return f"{xxh3(json.dumps(identity, sort_keys=True).encode()):016x}"
 
 
 def _ours(name: str) -> bool:

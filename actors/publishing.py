@@ -149,14 +149,8 @@ def _with_side_files(
         )
         if result["damaged"]:
             raise Corruption(draft.path, 0, result["damaged"][0])
-        added = [side_entry(row) for row in result["files"]]
+        added = [LedgerEntry.of_job(row) for row in result["files"]]
     return view.ledger.edit(added, persisted_sqn=sqn)
-
-
-def side_entry(row: dict[str, object]) -> LedgerEntry:
-    """A manifest's entry of a new file of level zero, from what a job says of it."""
-    keys = {key: str(row[key]).encode("latin-1") for key in ("first_key", "last_key")}
-    return LedgerEntry(**{**row, **keys}, level=0, sqn_base=0)  # type: ignore[arg-type]
 
 
 def _counts(

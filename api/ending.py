@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from octavo.actors import identity
 from octavo.actors.consumers import CONSUMERS
 from octavo.actors.linking import emptied
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
+from octavo.manifest.store_identity import IDENTITY
 
 _FOLDERS = ("ledger", "journal", "snapshots", "staging", "inbox", "waste", "damaged")
 
@@ -25,7 +25,7 @@ def destroy(path: str | os.PathLike[str]) -> None:
 
 def destroy_on(disk: Disk, path: str) -> None:
     """As ``destroy``, on a given disk."""
-    if not disk.exists(f"{path}/{identity.IDENTITY}"):
+    if not disk.exists(f"{path}/{IDENTITY}"):
         raise Misuse(f"path={path!r} holds no store")
     lock = disk.lock(f"{path}/LOCK")
     try:
@@ -35,7 +35,7 @@ def destroy_on(disk: Disk, path: str) -> None:
         if disk.exists(f"{path}/{CONSUMERS}"):
             disk.unlink(f"{path}/{CONSUMERS}")
         disk.sync_dir(path)
-        disk.unlink(f"{path}/{identity.IDENTITY}")
+        disk.unlink(f"{path}/{IDENTITY}")
         disk.unlink(f"{path}/LOCK")
     finally:
         lock.release()

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import cast
 
 from octavo.actors.bookie import Bookie
-from octavo.actors.identity import FORMAT_VERSION
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.latency import Latency
@@ -19,6 +18,7 @@ from octavo.files.disk import Disk
 from octavo.files.errors import Busy, Closed, Corruption, StorageFull
 from octavo.files.lifecycle import State
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.stats_types import (
     JobsStats,
     JobStats,

@@ -235,3 +235,67 @@ def _of_these_keys(
         if len(wrong):
             same[rows[np.searchsorted(stored.offsets, wrong, side="right") - 1]] = False
     return same
+
+
+class Places(NamedTuple):
+    """Where the values of some puts stand in their file, an element each."""
+
+    good: Mask
+    """Which of them are whole puts of the right keys; the rest says nothing of the others."""
+    at: Ints
+    lengths: Ints
+    """Bytes as stored."""
+    raw_bytes: Ints
+    """Bytes of the value before compression; -1 where it is stored as it is."""
+
+
+def places_of(
+    mapped: mmap | bytes,
+    offsets: Offsets,
+    relative: Ints,
+    seed: int | None,
+    tag: int,
+    bucket: bytes,
+    keys: ByteColumn,
+) -> Places:
+    """Where the value of the put of each key stands, at its relative number in a journal file.
+
+    Framing and keys are compared, 0.05 us a record; with a ``seed`` both checksums, too, some 0.5
+    us a record more and what its bytes take to hash.
+    """
+    count = len(relative)
+    out = Places(
+        np.zeros(count, np.bool_),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.full(count, -1, np.int64),
+    )
+    if not len(mapped):
+        return out
+    raw = np.frombuffer(mapped, dtype=np.uint8)
+    inside, starts, limits = _whole(raw, offsets, relative)
+    good, frames = _framed(raw, starts, limits, tag)
+    rows = np.flatnonzero(good & _of_these_keys(raw, frames, bucket, keys, inside))
+    if seed is not None:
+        rows = rows[_right(mapped, frames, rows, seed)]
+    at = inside[rows]
+    out.good[at] = True
+    out.at[at] = frames.head_ends[rows] + SUMS_BYTES
+    out.lengths[at] = frames.ends[rows] - out.at[at]
+    out.raw_bytes[at] = frames.raw_bytes[rows]
+    return out
+
+
+def _right(mapped: mmap | bytes, frames: Frames, rows: Ints, seed: int) -> Mask:
+    """Which of these records have the checksums that they say."""
+    raw = np.frombuffer(mapped, dtype=np.uint8)
+    view = memoryview(mapped)
+    starts, head_ends, ends = frames.starts[rows], frames.head_ends[rows], frames.ends[rows]
+    spans_of = zip(starts.tolist(), head_ends.tolist(), ends.tolist(), strict=True)
+    sums = []
+    for start, head_end, end in spans_of:
+        h = xxh3(view[start:head_end], seed ^ start)
+        sums.append((h, xxh3(view[head_end + SUMS_BYTES : end], h)))
+    found = np.array(sums, dtype=np.uint64).reshape(-1, 2) & np.uint64(LOW_32)
+    right: Mask = (found[:, 0] == _u32(raw, head_ends)) & (found[:, 1] == _u32(raw, head_ends + 4))
+    return right

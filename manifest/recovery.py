@@ -114,6 +114,21 @@ def _tail(disk: Disk, path: str, name: str, base: int, seed: int, above: int, fo
     return _scanned(buffer, path, name, base, seed, above, found)
 
 
+def whole_records(disk: Disk, path: str, name: str) -> Tail:
+    """The whole records of a tail that is still being written; one that breaks off is no damage.
+    Raises Corruption where whole records follow something that is none."""
+    who = identity(name)
+    if who is None:
+        raise Corruption(path, 0, "not the name of a journal file")
+    found = Found([], [], [])
+    tail = _tail(disk, path, name, *who, 1 << 63, found)
+    harmless = ("torn tail", "a batch of", "held no record")
+    wrong = [note for note in found.notes if not any(mark in note for mark in harmless)]
+    if wrong:
+        raise Corruption(path, 0, f"{wrong[0]}; open the store for writing to have it recovered")
+    return tail
+
+
 def rebuilt_offsets(buffer: bytes | mmap, path: str, seed: int) -> tuple[array[int], list[str]]:
     """(offsets, notes) of a sealed file whose own are damaged, read record by record.
 

@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+from typing import Any
 
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
+from octavo.pipeline.choosing import snapshot_path
+from octavo.pipeline.read_options import parsed
 from octavo.pipeline.writing import Writing
 
 
 class DefaultSource(Writing, DataSource):
-    """What ``spark.read.format("octavo")`` is."""
+    """What ``spark.read.format("octavo")`` is.
+
+    Made once at ``load()``, in a process of its own, and then pickled: what it pins there stays
+    for every action on that DataFrame.
+    """
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._pinned: str | None = None
 
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
         return "octavo"
+
+    def schema(self) -> str:
+        """The columns that the option ``columns`` names, else all."""
+        options = parsed(self.options)
+        self._pin()
+        return options.ddl
+
+    def reader(self, schema: StructType) -> SnapshotReader:
+        """A reader of the snapshot that was pinned."""
+        options = parsed(self.options)
+        made = PushingReader if options.pushdown else SnapshotReader
+        return made(options, self._pin(), schema)
+
+    def _pin(self) -> str:
+        """The directory of the snapshot that all actions read."""
+        if self._pinned is None:
+            self._pinned = snapshot_path(parsed(self.options))
+        return self._pinned
+
+    def __getstate__(self) -> dict[str, Any]:
+        # With a schema of the user's, schema() is never called; but pickled it is before any use.
+        given = {name.lower() for name in self.options}
+        if not given & {"readchangefeed", "jobid", "checkpointlocation"}:
+            self._pin()
+        return dict(self.__dict__)

@@ -18,7 +18,7 @@ CONFIGURATION = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "false",
     "spark.driver.memory": "1g",
-    "spark.log.level": "ERROR",
+    "spark.log.level": "OFF",
 }
 
 

@@ -1,0 +1,219 @@
+"""Pinning a store from another process, without its owner's help: link, then look again.
+
+Files of a store are only ever added, sealed under a new name, and unlinked. So whoever links all
+files that the two manifests name, and then finds both manifests as they were, has a state of the
+store. The tails of the journal, which no manifest names yet, are linked and read up to their last
+whole record, and made durable before they count.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import cdb, jobs, ledger_key
+from octavo.files.disk import Disk
+from octavo.files.errors import Busy, Corruption, Misuse
+from octavo.files.sparse_offsets import cut
+from octavo.manifest import change_log, recovery, store_identity
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.published import Counted, Published
+from octavo.manifest.snapshot_draft import LOG, SEALED, SIDE, Draft
+
+ATTEMPTS = 50
+OFFSETS = ".offsets"
+_SIDE_ROWS = 1 << 18
+_SIDE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifests:
+    """Both manifests, as their logs had them at a moment."""
+
+    ledger: LedgerManifest
+    journal: JournalManifest
+    mark: tuple[object, ...]
+    """What changes with every change of either."""
+
+
+def pin(disk: Disk, store: str, lease_ms: int, now_ms: int) -> Published:
+    """A published snapshot of the newest state of the store at ``store``, whether it is open
+    elsewhere or not. O(files), and reading what is in no sealed file: the journal's tail.
+
+    Raises Misuse where there is no store, Busy where it changed each time, Corruption.
+    """
+    try:
+        identity = store_identity.fields_of(disk, store)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Misuse(f"there is no store at {store}") from None
+    draft = Draft(disk, store, now_ms)
+    try:
+        found, tails = _linked(disk, store, draft)
+        return _finished(disk, draft, identity, found, tails, lease_ms, now_ms)
+    except BaseException:
+        draft.discard()
+        raise
+
+
+def _read(disk: Disk, store: str) -> _Manifests:
+    ledger = change_log.recover(disk, f"{store}/ledger/manifest")
+    journal = change_log.recover(disk, f"{store}/journal/manifest")
+    if ledger.damaged or journal.damaged:
+        raise Corruption(
+            f"{store}/{'ledger' if ledger.damaged else 'journal'}/manifest", 0,
+            "something was lost; open the store for writing to have it recovered",
+        )  # fmt: skip
+    made = JournalManifest.replayed(journal.snapshot, journal.changes)
+    kept = LedgerManifest.replayed(ledger.snapshot, ledger.changes)
+    mark = (ledger.epoch, kept.version, journal.epoch, made.version)
+    return _Manifests(kept, made, mark)
+
+
+def _linked(disk: Disk, store: str, draft: Draft) -> tuple[_Manifests, list[str]]:
+    """(manifests whose files are all linked, names of the journal's tails, oldest first)."""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(0.002 * attempt)
+        try:
+            before = _read(disk, store)
+            names = {entry.name for level in before.ledger.levels for entry in level}
+            for name in names:
+                draft.link_ledger(name)
+            for entry in before.journal.entries:
+                draft.link_journal(entry.name)
+                names.add(entry.name)
+            tails = [
+                draft.link_journal(name)
+                for name in _tails(disk.listdir(f"{store}/journal"), before.journal)
+            ]
+            after = _read(disk, store)
+        except (FileNotFoundError, Corruption) as moved:
+            # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
+            if attempt == ATTEMPTS - 1:
+                raise
+            if isinstance(moved, Corruption) and attempt > 3:
+                raise
+            continue
+        if before.mark == after.mark:
+            draft.drop_others(names | set(tails))
+            return before, sorted(set(tails))
+    raise Busy(f"{store} changed {ATTEMPTS} times while it was being pinned; try again")
+
+
+def _tails(names: list[str], manifest: JournalManifest) -> list[str]:
+    """Journal files above all that the manifest has, oldest first; of a file under two names the
+    sealed one."""
+    last = max((entry.last_sqn for entry in manifest.entries), default=0)
+    there = set(names)
+    out = []
+    for name in sorted(names):
+        who = recovery.identity(name)
+        if who is None or who[0] <= last:
+            continue
+        if name.endswith(LOG) and name.removesuffix(LOG) + SEALED in there:
+            continue
+        out.append(name)
+    return out
+
+
+def _finished(
+    disk: Disk,
+    draft: Draft,
+    identity: dict[str, object],
+    found: _Manifests,
+    tails: list[str],
+    lease_ms: int,
+    now_ms: int,
+) -> Published:
+    persisted = found.ledger.persisted_sqn
+    entries = list(found.journal.entries)
+    parts: list[dict[str, object]] = []
+    blobs: list[bytes] = []
+    for entry in entries:
+        if entry.last_sqn > persisted:
+            mapped = disk.map(f"{draft.path}/{entry.name}")
+            _, offsets = cdb.sealed_offsets(mapped, f"{draft.path}/{entry.name}")
+            low = max(persisted + 1 - entry.base_sqn, 0)
+            blob, count, sparse = cut(offsets, low, len(offsets) - 1)
+            parts.append(_part(entry, low, count, sparse=sparse))
+            blobs.append(blob)
+    for name in tails:
+        entry, table = _tail(disk, draft, name)
+        if not entry.count:
+            continue
+        entries.append(entry)
+        low = max(persisted + 1 - entry.base_sqn, 0)
+        if low < entry.count:
+            blob, count, sparse = cut(table.cast("I"), low, entry.count)
+            parts.append(_part(entry, low, count, sparse=sparse))
+            blobs.append(blob)
+    sqn = max([persisted, *(entry.last_sqn for entry in entries)])
+    added = _side_files(disk, draft, parts, b"".join(blobs))
+    return draft.finish(
+        name="",
+        store_id=str(identity["id"]),
+        sqn=sqn,
+        taken_at=now_ms,
+        expires_at=now_ms + lease_ms,
+        counts=_uncounted(identity),
+        ledger=found.ledger.edit(added, persisted_sqn=sqn),
+        journal=JournalManifest.empty().edit(
+            entries, ceiling=sqn + 1, horizon=found.journal.horizon
+        ),
+    )
+
+
+def _part(entry: JournalEntry, first: int, count: int, *, sparse: bool) -> dict[str, object]:
+    return {
+        "name": entry.name, "seed": entry.seed, "base_sqn": entry.base_sqn,
+        "first": first, "count": count, "sparse": sparse,
+    }  # fmt: skip
+
+
+def _tail(disk: Disk, draft: Draft, name: str) -> tuple[JournalEntry, memoryview]:
+    """(what a manifest says of a tail, where its records begin, native u32). An unsealed one is
+    made durable, and its offsets are written beside it."""
+    path = f"{draft.path}/{name}"
+    disk.sync_file(path)
+    tail = recovery.whole_records(disk, path, name)
+    table = tail.offsets.tobytes()
+    if not tail.sealed and len(tail.offsets) > 1:
+        disk.write_atomically(path + OFFSETS, table + xxh3(table).to_bytes(8, "little"))
+    count = len(tail.offsets) - 1
+    entry = JournalEntry(
+        name=name,
+        base_sqn=tail.base_sqn,
+        last_sqn=tail.base_sqn + count - 1 if count else tail.base_sqn,
+        count=count,
+        bytes=disk.size(path),
+        seed=tail.seed,
+        state="sealed",
+    )
+    return entry, memoryview(table)
+
+
+def _side_files(
+    disk: Disk, draft: Draft, parts: list[dict[str, object]], offsets: bytes
+) -> list[LedgerEntry]:
+    """The rows that the ledger does not have yet, as files of level zero."""
+    if not parts:
+        return []
+    result = jobs.level_zero(
+        disk, offsets, journal=draft.path, ledger=draft.path, stem=SIDE, parts=parts,
+        max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
+    )  # fmt: skip
+    if result["damaged"]:
+        raise Corruption(draft.path, 0, result["damaged"][0])
+    return [LedgerEntry.of_job(row) for row in result["files"]]
+
+
+def _uncounted(identity: dict[str, object]) -> dict[int, Counted]:
+    if identity["mode"] == store_identity.HEAD_ONLY:
+        return {ledger_key.HEAD_ONLY: Counted(None, None, "head_only")}
+    tags = identity["tags"]
+    numbers = {"standard": ledger_key.STANDARD, **(tags if isinstance(tags, dict) else {})}
+    return {number: Counted(None, None, name) for name, number in numbers.items()}

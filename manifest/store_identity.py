@@ -1,0 +1,50 @@
+"""The file ``OCTAVO`` that makes a directory a store: JSON with a checksum of the rest.
+
+    {"format": 1, "id": 32 hexadecimal digits, "mode": "standard" | "head_only", "lookup": bool,
+     "tags": {name: number}, "strategies": {name: strategy}, "checksum": 16 of them}
+
+The checksum is xxh3-64 of the other fields as JSON with sorted keys.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption, UnsupportedFormat
+
+FORMAT_VERSION = 1
+IDENTITY = "OCTAVO"
+HEAD_ONLY = "head_only"
+_MAX_BYTES = 1 << 16
+
+
+def fields_of(disk: Disk, path: str) -> dict[str, Any]:
+    """What the directory says it is, its checksum compared and taken out. Raises Corruption,
+    UnsupportedFormat, FileNotFoundError."""
+    file = f"{path}/{IDENTITY}"
+    try:
+        found: dict[str, Any] = json.loads(disk.read(file, _MAX_BYTES))
+        version = found["format"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Corruption(file, 0, "does not say which store this is") from None
+    if version != FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"{path}: a store of format {version!r:.40}; this release knows format {FORMAT_VERSION}"
+        )
+    told = found.pop("checksum", None)
+    try:
+        expected = checksum(found)
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise Corruption(file, 0, f"says what no store is: {wrong}") from None
+    if told != expected:
+        raise Corruption(file, 0, "checksum", expected=expected, found=f"{told!r:.80}")
+    return found
+
+
+def checksum(identity: dict[str, object]) -> str:
+    """Of the fields but itself."""
+    return f"{xxh3(json.dumps(identity, sort_keys=True).encode()):016x}"

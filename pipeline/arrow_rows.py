@@ -1,0 +1,257 @@
+"""Rows of a snapshot as Arrow record batches of 1 to 4 MB, in the schema that Spark wants.
+
+Values are not copied one by one: an array of views into the maps of the journal is made by array
+kernels, and one pass turns it into an array that holds its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from mmap import mmap
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from octavo.files import ledger_key, record
+from octavo.files.arrow import binary_array
+from octavo.files.byte_strings import Ints, gather, windows
+from octavo.files.errors import Corruption, Misuse
+from octavo.files.journal_values import places_of
+from octavo.files.live_batches import Batch, buckets_of, strings_of
+from octavo.files.rows import ByteColumn
+from octavo.pipeline.snapshot_files import SnapshotFiles
+
+COLUMNS = (
+    "bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value",
+)  # fmt: skip
+BATCH_ROWS = 1 << 15
+BATCH_BYTES = 4 << 20
+_VIEW = np.dtype([("length", "<i4"), ("bytes", "V12")])
+_VIEW_REST = np.dtype([("first", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
+_INLINE = 12
+_SLICE_BITS = 30
+_MAX_VALUE_BYTES = 1 << 30
+
+
+def record_batches(
+    files: SnapshotFiles, batches: Iterator[Batch], schema: pa.Schema, *, checksums: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows as record batches of exactly this schema, whose names are among COLUMNS.
+
+    ``checksums``: verify those of each value and its header, 0.6 us each. Keys and lengths are
+    compared in any case. Raises Corruption, SnapshotExpired, Misuse (a type that does not fit).
+    """
+    values = "value" in schema.names
+    for whole in batches:
+        for batch in _cut(whole, values=values):
+            with files.reading():
+                arrays = [
+                    _as(_column(files, field.name, batch, checksums=checksums), field)
+                    for field in schema
+                ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cut(whole: Batch, *, values: bool) -> Iterator[Batch]:
+    """The batch in parts of not too many rows and bytes."""
+    columns, rows = whole
+    lengths = columns.keys.lengths[rows] + 32
+    if values:
+        lengths = lengths + columns.sizes[rows]
+    filled = np.cumsum(lengths)
+    low, before = 0, 0
+    while low < len(rows):
+        full = int(np.searchsorted(filled, before + BATCH_BYTES, side="right"))
+        high = min(max(full, low + 1), low + BATCH_ROWS, len(rows))
+        yield whole._replace(rows=rows[low:high])
+        before = int(filled[high - 1])
+        low = high
+
+
+def _column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) -> pa.Array:
+    columns, rows = batch
+    if name == "bucket":
+        return binary_array(_buckets(batch))
+    if name == "key":
+        return binary_array(strings_of(columns.keys, rows))
+    if name == "sqn":
+        return pa.array(columns.sqns[rows].view(np.int64))
+    if name == "size":
+        return pa.array(columns.sizes[rows].astype(np.int64))
+    if name == "metadata":
+        if columns.metas is None:
+            return pa.nulls(len(rows), pa.binary())
+        return binary_array(strings_of(columns.metas, rows), empty_is_null=True)
+    if name == "written_at":
+        return _moments(columns.times[rows], len(rows))
+    if name == "expires_at":
+        return _moments(None if columns.expiries is None else columns.expiries[rows], len(rows))
+    return _values(files, batch, checksums=checksums)
+
+
+def _as(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type.equals(field.type):
+        return array
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as wrong:
+        raise Misuse(
+            f"column {field.name!r} is {array.type}, the schema wants {field.type}: {wrong}"
+        ) from None
+
+
+def _moments(moments: npt.NDArray[np.uint64] | None, rows: int) -> pa.Array:
+    """Moments in ms UTC as timestamps of microseconds; 0 is null."""
+    kind = pa.timestamp("us", tz="UTC")
+    if moments is None:
+        return pa.nulls(rows, kind)
+    validity = pa.py_buffer(np.packbits(moments > 0, bitorder="little"))
+    micros = np.minimum(moments, np.uint64(1 << 53)).astype(np.int64) * 1000
+    return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(micros)])
+
+
+def _buckets(batch: Batch) -> ByteColumn:
+    names, counts = [], []
+    for prefix, low, high in buckets_of(batch):
+        names.append(ledger_key.split(prefix)[1])
+        counts.append(high - low)
+    lengths = np.array([len(name) for name in names], dtype=np.int64)
+    which = np.repeat(np.arange(len(names), dtype=np.int64), counts)
+    blob = np.frombuffer(b"".join(names), dtype=np.uint8)
+    return gather(blob, (np.cumsum(lengths) - lengths)[which], lengths[which])
+
+
+# ---------------------------------------------------------------- values
+
+
+class _Views:
+    """An array of views into buffers, in the making."""
+
+    def __init__(self, rows: int) -> None:
+        self.views = np.zeros(rows, dtype=_VIEW)
+        self.buffers: list[pa.Buffer] = []
+
+    def add(self, buffer: mmap | bytes, rows: Ints, at: Ints, lengths: Ints) -> None:
+        """Rows numbered ``rows`` are ``buffer[at:][:lengths]``."""
+        raw = np.frombuffer(buffer, dtype=np.uint8)
+        views = np.zeros(len(rows), dtype=_VIEW)
+        views["length"] = lengths
+        short = np.flatnonzero(lengths <= _INLINE)
+        if len(short):
+            views["bytes"][short] = _inline(raw, at[short], lengths[short])
+        long = np.flatnonzero(lengths > _INLINE)
+        if len(long):
+            rest = np.zeros(len(long), dtype=_VIEW_REST)
+            rest["first"] = windows(raw, 4)[at[long]]
+            slices = at[long] >> _SLICE_BITS
+            rest["buffer"] = slices + len(self.buffers)
+            rest["offset"] = at[long] & ((1 << _SLICE_BITS) - 1)
+            views["bytes"][long] = rest.view("V12")
+            whole = pa.py_buffer(buffer)
+            self.buffers += [
+                whole.slice(number << _SLICE_BITS) for number in range(int(slices.max()) + 1)
+            ]
+        self.views[rows] = views
+
+    def array(self) -> pa.Array:
+        """The array, its bytes its own. One copy."""
+        buffers = [None, pa.py_buffer(self.views), *self.buffers]
+        return pa.Array.from_buffers(pa.binary_view(), len(self.views), buffers).cast(pa.binary())
+
+
+def _inline(raw: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> npt.NDArray[np.void]:
+    """Up to 12 bytes each, zeros behind them."""
+    place = at[:, None] + np.arange(_INLINE, dtype=np.int64)
+    inside = np.arange(_INLINE) < lengths[:, None]
+    found = np.where(inside, raw[np.minimum(place, len(raw) - 1)], 0).astype(np.uint8)
+    return np.ascontiguousarray(found).view("V12").ravel()
+
+
+def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
+    """The value of each row."""
+    columns, rows = batch
+    made = _Views(len(rows))
+    sqns = columns.sqns[rows].astype(np.int64)
+    keys = strings_of(columns.keys, rows)
+    lengths = keys.offsets[1:] - keys.offsets[:-1]
+    for prefix, low, high in buckets_of(batch):
+        tag, bucket, _ = ledger_key.split(prefix)
+        if tag == ledger_key.HEAD_ONLY:
+            raise Misuse("a head-only store has no values apart: read the column metadata")
+        order = np.argsort(sqns[low:high], kind="stable") + low
+        cuts = np.searchsorted(sqns[order], files.bases).tolist()
+        if cuts and cuts[0] > 0:
+            files.record(int(sqns[order[0]]))  # raises
+        for number, (begin, end) in enumerate(pairwise([*cuts, len(order)])):
+            which = order[begin:end]
+            if not len(which):
+                continue
+            entry = files.found.journal.entries[number]
+            mapped, offsets = files.open_journal(entry)
+            wanted = gather(keys.blob, keys.offsets[:-1][which], lengths[which])
+            found = places_of(
+                mapped, offsets, sqns[which] - entry.base_sqn,
+                entry.seed if checksums else None, tag, bucket, wanted,
+            )  # fmt: skip
+            plain = np.flatnonzero(found.good & (found.raw_bytes < 0))
+            made.add(mapped, which[plain], found.at[plain], found.lengths[plain])
+            packed = np.flatnonzero(found.good & (found.raw_bytes >= 0))
+            if len(packed):
+                _add_packed(
+                    made, mapped, which[packed], found.at[packed], found.lengths[packed],
+                    found.raw_bytes[packed], files, sqns,
+                )  # fmt: skip
+            for row in which[~found.good].tolist():
+                _add_with_care(made, files, row, int(sqns[row]), tag, bucket, keys)
+    return made.array()
+
+
+def _add_packed(
+    made: _Views,
+    mapped: mmap | bytes,
+    rows: Ints,
+    at: Ints,
+    lengths: Ints,
+    raw_bytes: Ints,
+    files: SnapshotFiles,
+    sqns: Ints,
+) -> None:
+    """Values that are compressed."""
+    parts: list[bytes] = []
+    view = memoryview(mapped)
+    places = zip(rows.tolist(), at.tolist(), lengths.tolist(), raw_bytes.tolist(), strict=True)
+    for row, begin, length, size in places:
+        try:
+            parts.append(record.decompress(view[begin : begin + length], size))
+        except ValueError:
+            parts.append(files.record(int(sqns[row])).value)  # says what is wrong
+    _add_bytes(made, rows, parts)
+
+
+def _add_bytes(made: _Views, rows: Ints | Sequence[int], parts: list[bytes]) -> None:
+    sizes = np.array([len(part) for part in parts], dtype=np.int64)
+    made.add(b"".join(parts) or b"\0", np.asarray(rows), np.cumsum(sizes) - sizes, sizes)
+
+
+def _add_with_care(
+    made: _Views,
+    files: SnapshotFiles,
+    row: int,
+    sqn: int,
+    tag: int,
+    bucket: bytes,
+    keys: ByteColumn,
+) -> None:
+    """What did not come the short way; this says what is wrong, if so."""
+    key = keys.blob[keys.offsets[row] : keys.offsets[row + 1]].tobytes()
+    whole = files.record(sqn)
+    if (whole.kind, whole.tag, whole.bucket, whole.key) != (record.PUT, tag, bucket, key):
+        raise Corruption(
+            files.found.path, 0, f"sqn {sqn} is of another key than the ledger says",
+            expected=key[:80], found=whole.key[:80],
+        )  # fmt: skip
+    _add_bytes(made, [row], [whole.value])
+
+

@@ -1,0 +1,47 @@
+"""Which published snapshot a read is of; without a wish, one that is pinned now."""
+
+from __future__ import annotations
+
+import time
+
+from octavo.files.disk import RealDisk
+from octavo.files.errors import Misuse
+from octavo.manifest import pinning, published
+from octavo.manifest.published import Published
+from octavo.pipeline.read_options import ReadOptions
+
+
+def snapshot_path(options: ReadOptions) -> str:
+    """The directory of the snapshot to read. Raises Misuse, SnapshotExpired, Corruption."""
+    return chosen(options).path
+
+
+def chosen(options: ReadOptions) -> Published:
+    """The snapshot to read: that of the option, or one that is pinned now."""
+    disk, now_ms = RealDisk(), time.time_ns() // 1_000_000
+    wishes = {
+        "snapshot": options.snapshot,
+        "sqnAsOf": options.sqn_as_of,
+        "timestampAsOf": options.timestamp_as_of,
+    }
+    given = [name for name, wish in wishes.items() if wish is not None]
+    if len(given) > 1:
+        raise Misuse(f"{given[0]} and {given[1]}: each says which snapshot; give one of them")
+    if options.snapshot is not None:
+        return published.found(disk, options.path, options.snapshot, now_ms)
+    if not given:
+        return pinning.pin(disk, options.path, int(options.lease_seconds * 1000), now_ms)
+    live = [each for each in published.listed(disk, options.path) if now_ms < each.expires_at]
+    fitting = [
+        each
+        for each in live
+        if (options.sqn_as_of is None or each.sqn <= options.sqn_as_of)
+        and (options.timestamp_as_of is None or each.taken_at <= options.timestamp_as_of)
+    ]
+    if not fitting:
+        there = ", ".join(f"{each.id} (sqn {each.sqn}, {each.taken_at} ms)" for each in live)
+        raise Misuse(
+            f"{given[0]}={wishes[given[0]]}: no published snapshot is as old; "
+            f"there are: {there or 'none'}"
+        )
+    return max(fitting, key=lambda each: (each.sqn, each.taken_at))

@@ -1,0 +1,118 @@
+"""Key ranges of about even size: what each task of a read gets.
+
+Ranges, not files, since levels overlap. Each ledger file gives a sample of its keys, one for each
+so many bytes of keys and values; the cuts are taken from all samples together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql.datasource import InputPartition
+
+from octavo.files import ledger_key
+from octavo.files.bounds import Bounds, bounds
+from octavo.files.sst import Sst
+from octavo.pipeline.read_options import ReadOptions
+from octavo.pipeline.snapshot_files import SnapshotFiles
+
+SAMPLES = 64
+"""Keys of a sample for each share of a task."""
+_ROW_BYTES = 24
+"""What a row costs beside its key, metadata and value."""
+
+
+@dataclass
+class KeyRange(InputPartition):
+    """Ledger keys of one type of objects, in parts that each are of one bucket or of all."""
+
+    parts: list[Bounds]
+
+    def __init__(self, parts: list[Bounds]) -> None:
+        self.parts = parts
+
+
+def ranges_of(files: SnapshotFiles, tag: int, options: ReadOptions) -> list[Bounds]:
+    """The ledger keys that the options ask for, in order."""
+    start, end, prefix = options.key_start, options.key_end, options.prefix
+    if options.bucket is not None:
+        return [bounds(ledger_key.prefix(tag, options.bucket), start, end, prefix, False)]
+    number = bytes((tag,))
+    whole = Bounds(b"", number, ledger_key.after(number), False)
+    if start is None and end is None and prefix is None:
+        return [whole]
+    names = {
+        found
+        for entries in files.levels(whole)
+        for entry in entries
+        for found, _, _ in files.open_ledger(entry).groups()
+        if found[0] == tag
+    }
+    return [bounds(name, start, end, prefix, False) for name in sorted(names)]
+
+
+def partitions(
+    files: SnapshotFiles, ranges: list[Bounds], *, values: bool, split_bytes: int
+) -> list[KeyRange]:
+    """The ranges cut into such of about ``split_bytes``, several small ones together. Reads the
+    sizes of the rows, 4 bytes each."""
+    out: list[KeyRange] = []
+    taken: list[Bounds] = []
+    filled = 0.0
+    for bound in ranges:
+        if bound.high is not None and bound.low >= bound.high:
+            continue
+        for part, size in _cut(files, bound, values=values, split_bytes=split_bytes):
+            if taken and filled + size > 1.25 * split_bytes:
+                out.append(KeyRange(taken))
+                taken, filled = [], 0.0
+            taken.append(part)
+            filled += size
+    if taken:
+        out.append(KeyRange(taken))
+    return out
+
+
+def _cut(
+    files: SnapshotFiles, bound: Bounds, *, values: bool, split_bytes: int
+) -> Iterator[tuple[Bounds, float]]:
+    """(part, about how many bytes it has) of one range, in order."""
+    step = max(split_bytes / SAMPLES, 1)
+    samples: list[tuple[bytes, float]] = []
+    for entries in files.levels(bound):
+        for entry in entries:
+            with files.reading():
+                samples += _sample(files.open_ledger(entry), bound, step, values=values)
+    samples.sort()
+    total = sum(size for _, size in samples)
+    if not total:
+        return
+    share = total / max(round(total / split_bytes), 1)
+    low, filled, wanted = bound.low, 0.0, share
+    cut_at = 0.0
+    for key, size in samples:
+        if filled >= wanted and low < key and (bound.high is None or key < bound.high):
+            yield bound._replace(low=low, high=key), filled - cut_at
+            low, cut_at = key, filled
+            wanted = filled + share
+        filled += size
+    yield bound._replace(low=low), filled - cut_at
+
+
+def _sample(sst: Sst, bound: Bounds, step: float, *, values: bool) -> list[tuple[bytes, float]]:
+    """(ledger key, bytes from it to the next one of the sample) of a file's rows in the range."""
+    low = sst.lower_bound(bound.low)
+    high = sst.rows if bound.high is None else sst.lower_bound(bound.high)
+    if low >= high:
+        return []
+    weights = np.full(high - low, _ROW_BYTES + len(sst.first_key), dtype=np.float64)
+    if values:
+        weights += np.asarray(sst.sizes[low:high])
+    filled = np.cumsum(weights)
+    count = max(int(filled[-1] / step), 1)
+    at = np.searchsorted(filled, np.arange(count) * (filled[-1] / count), side="right")
+    at = np.unique(at)
+    sizes = np.diff(np.append(filled[at] - weights[at], filled[-1]))
+    return [(sst.ledger_key(low + row), size) for row, size in zip(at.tolist(), sizes, strict=True)]

@@ -1,0 +1,162 @@
+"""The options of ``spark.read.format("octavo")``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import unquote, urlsplit
+
+from octavo.files.errors import Misuse
+from octavo.pipeline.arrow_rows import COLUMNS
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+DDL = {
+    "bucket": "binary",
+    "key": "binary",
+    "sqn": "bigint",
+    "size": "bigint",
+    "metadata": "binary",
+    "written_at": "timestamp",
+    "expires_at": "timestamp",
+    "value": "binary",
+}
+"""Spark's type of each column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What is to be read. Byte strings may be given in hexadecimal: ``keyStartHex`` and so on."""
+
+    path: str
+    """The directory of the store."""
+    snapshot: str | None = None
+    """Id or name of a published snapshot; without it, the newest state, pinned at ``load()``."""
+    sqn_as_of: int | None = None
+    """The newest published snapshot that has nothing above this sqn."""
+    timestamp_as_of: int | None = None
+    """The newest published snapshot taken at or before this moment, ms UTC."""
+    tag: str = "standard"
+    """The type of objects."""
+    bucket: bytes | None = None
+    """Only this bucket; None: all."""
+    key_start: bytes | None = None
+    """Inclusive; in each bucket."""
+    key_end: bytes | None = None
+    """Exclusive; in each bucket."""
+    prefix: bytes | None = None
+    columns: tuple[str, ...] = COLUMNS
+    split_bytes: int = 128 << 20
+    """About how much a task reads."""
+    lease_seconds: float = 3600.0
+    """Of what ``load()`` pins."""
+    checksums: bool = True
+    """Verify those of each value."""
+    pushdown: bool = False
+    """Take Spark's filters on key and bucket; needs spark.sql.python.filterPushdown.enabled."""
+
+    @property
+    def ddl(self) -> str:
+        """The schema, as Spark writes it."""
+        return ", ".join(f"{name} {DDL[name]}" for name in self.columns)
+
+
+def parsed(options: Mapping[str, str]) -> ReadOptions:
+    """The options of a ``load``, whatever the case of their names. Raises Misuse."""
+    given = {name.lower(): value for name, value in options.items()}
+    if not given.get("path"):
+        raise Misuse('no path: .load("/path/of/the/store")')
+    columns = tuple(name.strip() for name in given.get("columns", ",".join(COLUMNS)).split(","))
+    for name in columns:
+        if name not in COLUMNS:
+            raise Misuse(f"columns names {name!r}: there are {', '.join(COLUMNS)}")
+    if len(set(columns)) != len(columns):
+        raise Misuse(f"columns={given['columns']!r}: each once")
+    return ReadOptions(
+        path=local_path(given["path"]),
+        snapshot=given.get("snapshot"),
+        sqn_as_of=_number(given, "sqnAsOf"),
+        timestamp_as_of=_moment(given),
+        tag=given.get("tag", "standard"),
+        bucket=_bytes(given, "bucket"),
+        key_start=_bytes(given, "keyStart"),
+        key_end=_bytes(given, "keyEnd"),
+        prefix=_bytes(given, "prefix"),
+        columns=columns,
+        split_bytes=max(size_of(given, "splitBytes", 128 << 20), 1),
+        lease_seconds=float(size_of(given, "leaseSeconds", 3600)),
+        checksums=flag(given, "checksums", default=True),
+        pushdown=flag(given, "pushdown", default=False),
+    )
+
+
+def local_path(path: str) -> str:
+    """The directory of a path or a ``file:`` URI. Raises Misuse for another scheme."""
+    if path.startswith("file:"):
+        parts = urlsplit(path)
+        if parts.netloc not in ("", "localhost"):
+            raise Misuse(f"path={path!r}: a file: URI names no host")
+        path = unquote(parts.path)
+    elif "://" in path:
+        raise Misuse(f"path={path!r}: allowed are directories that every executor sees, and file:")
+    if not path.startswith("/"):
+        raise Misuse(f"path={path!r}: allowed are absolute paths; executors work elsewhere")
+    return path.rstrip("/") or "/"
+
+
+def _bytes(given: Mapping[str, str], name: str) -> bytes | None:
+    plain, in_hex = given.get(name.lower()), given.get(f"{name.lower()}hex")
+    if plain is not None and in_hex is not None:
+        raise Misuse(f"{name} and {name}Hex are one option: give one of them")
+    if in_hex is None:
+        return None if plain is None else plain.encode()
+    try:
+        return bytes.fromhex(in_hex)
+    except ValueError:
+        raise Misuse(f"{name}Hex={in_hex!r:.80}: allowed are hexadecimal digits") from None
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise Misuse(f"{name}={text!r:.80}: allowed are whole numbers")
+    return int(text)
+
+
+def _moment(given: Mapping[str, str]) -> int | None:
+    text = given.get("timestampasof")
+    if text is None or (text.isascii() and text.isdigit() and len(text) > len("20261121")):
+        return None if text is None else int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Misuse(
+            f"timestampAsOf={text!r:.80}: allowed are ISO 8601, UTC where it names no zone, and "
+            "ms since 1970"
+        ) from None
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return int(found.timestamp() * 1000)
+
+
+def size_of(given: Mapping[str, str], name: str, default: int) -> int:
+    """A number, with k, m or g behind it or not. Raises Misuse."""
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    unit = _UNITS.get(text[-1:].lower(), 0)
+    digits = text[:-1] if unit else text
+    if not digits.isascii() or not digits.isdigit() or not int(digits):
+        raise Misuse(f"{name}={text!r:.80}: allowed are numbers from 1 up, and 64k, 128m, 1g")
+    return int(digits) * (unit or 1)
+
+
+def flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """true or false. Raises Misuse."""
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise Misuse(f"{name}={text!r:.80}: allowed are true and false")
+    return text.lower() == "true"

@@ -1,0 +1,140 @@
+"""The files of a published snapshot, as a task reads them: no actor, no lock, nothing written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from mmap import mmap
+
+import numpy as np
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import cdb, ledger_key, record
+from octavo.files.bounds import Bounds
+from octavo.files.disk import Disk, RealDisk
+from octavo.files.errors import Corruption
+from octavo.files.journal_values import Offsets
+from octavo.files.live_batches import Batch, FileRows, LedgerRun, Source, live_batches
+from octavo.files.sst import Sst
+from octavo.manifest import published
+from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.published import Published
+
+LOOK_EVERY_SECONDS = 1.0
+OFFSETS = ".offsets"
+_TOP = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8)
+
+
+class SnapshotFiles:
+    """Reads one published snapshot. Each task has its own."""
+
+    def __init__(
+        self,
+        path: str,
+        disk: Disk | None = None,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """``path``: its directory. Raises SnapshotExpired, Corruption."""
+        self._disk = RealDisk() if disk is None else disk
+        self._clock_ms = clock_ms
+        self._looked = time.monotonic()
+        self._journal: dict[str, tuple[mmap | bytes, Offsets]] = {}
+        self.found: Published = published.read(self._disk, path)
+        self.found.check(clock_ms())
+        self.bases = np.array(self.found.journal.bases, dtype=np.int64)
+
+    def check(self) -> None:
+        """Raise SnapshotExpired if the lease ended; one that was renewed goes on."""
+        now_ms = self._clock_ms()
+        gone = now_ms >= self.found.expires_at
+        if gone or time.monotonic() - self._looked >= LOOK_EVERY_SECONDS:
+            self._looked = time.monotonic()
+            self.found = published.read(self._disk, self.found.path)
+            self.found.check(now_ms)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around every use of the files: what is gone because the lease ended is told as that."""
+        self.check()
+        try:
+            yield
+        except FileNotFoundError as missing:
+            published.read(self._disk, self.found.path).check(self._clock_ms())
+            raise Corruption(str(missing.filename), 0, "the file is missing") from missing
+
+    # ------------------------------------------------------------ the ledger
+
+    def open_ledger(self, entry: LedgerEntry) -> Sst:
+        """One of its ledger files. Maps it and reads its summary."""
+        path = f"{self.found.path}/{entry.name}"
+        return Sst(self._disk.map(path), path)
+
+    def levels(self, bound: Bounds) -> Iterator[tuple[LedgerEntry, ...]]:
+        """The ledger files of a range, newest first, in parts that do not overlap each other."""
+        ledger = self.found.ledger
+        for level in range(len(ledger.levels)):
+            touched = ledger.overlapping(
+                level, bound.low, _TOP if bound.high is None else bound.high
+            )
+            if level:
+                yield touched
+            else:
+                yield from ((entry,) for entry in touched)
+
+    def batches(self, bound: Bounds) -> Iterator[Batch]:
+        """The live rows of a range as columns, some 100,000 at a time. Raises Corruption,
+        SnapshotExpired."""
+        sources: list[Source] = []
+        for entries in self.levels(bound):
+            runs: list[LedgerRun] = [
+                (partial(self.open_ledger, entry), entry.sqn_base) for entry in entries
+            ]
+            if runs:
+                sources.append(FileRows(runs, bound))
+        found = live_batches(sources, self.found.taken_at, reverse=bound.reverse)
+        while True:
+            with self.reading():
+                batch = next(found, None)
+            if batch is None:
+                return
+            yield batch
+
+    # ------------------------------------------------------------ the journal
+
+    def open_journal(self, entry: JournalEntry) -> tuple[mmap | bytes, Offsets]:
+        """(map, offsets) of one of its journal files; kept. Raises Corruption."""
+        known = self._journal.get(entry.name)
+        if known is None:
+            path = f"{self.found.path}/{entry.name}"
+            mapped = self._disk.map(path)
+            if entry.name.endswith(".cdb"):
+                known = mapped, cdb.sealed_offsets(mapped, path)[1]
+            else:
+                known = mapped, self._offsets(path + OFFSETS, len(mapped))
+            self._journal[entry.name] = known
+        return known
+
+    def _offsets(self, path: str, limit: int) -> Offsets:
+        stored = self._disk.read(path, cdb.MAX_FILE_BYTES)
+        whole = len(stored) > 8 and len(stored) % 4 == 0
+        if not whole or xxh3(stored[:-8]) != int.from_bytes(stored[-8:], "little"):
+            raise Corruption(path, 0, "offsets of an unsealed journal file")
+        table = np.frombuffer(stored[:-8], dtype=np.uint32)
+        if int(table[-1]) > limit:
+            raise Corruption(path, 0, "offsets reach beyond the file", expected=limit)
+        return table
+
+    def record(self, sqn: int) -> record.Record:
+        """A whole record, every checksum verified; says what is wrong with it, if so."""
+        entry = self.found.journal.find(sqn)
+        if entry is None:
+            raise Corruption(self.found.path, 0, f"no journal file holds sqn {sqn}")
+        mapped, offsets = self.open_journal(entry)
+        path, relative = f"{self.found.path}/{entry.name}", sqn - entry.base_sqn
+        if relative >= len(offsets) - 1 or offsets[relative] == offsets[relative + 1]:
+            raise Corruption(path, 0, f"the record of sqn {sqn} was lost to damage")
+        at, end = int(offsets[relative]), int(offsets[relative + 1])
+        return record.decode(mapped[at:end], entry.seed ^ at, entry.base_sqn, path, at)

@@ -1,0 +1,289 @@
+"""What Spark reads of a snapshot, against what the store itself gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from whole_store import NEVER_MS, SEED, flush, opened
+
+import octavo
+from octavo.manifest import published
+from octavo.pipeline.read_options import parsed
+
+
+@pytest.fixture(autouse=True)
+def says_its_seed() -> None:
+    print(f"OCTAVO_SEED={SEED}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[octavo.Store]:
+    with opened(tmp_path / "störe 1 %41") as store:
+        yield store
+
+
+def fill(store: octavo.Store, rng: random.Random, operations: int = 1500) -> None:
+    """Overwrites, deletes, expiries, batches, several buckets, values of all sizes."""
+    names = [b"", b"b", b"b\x00c", b"\xff"]
+    for _ in range(operations):
+        bucket = store.bucket(rng.choice(names))
+        key = rng.choice([b"k%03d", b"\x00%d\x00", b"%d\xff"]) % rng.randrange(200)
+        kind = rng.random()
+        value = rng.randbytes(rng.choice([0, 1, 4, 11, 12, 13, 100, 3000])) * rng.choice([1, 1, 40])
+        if kind < 0.2:
+            bucket.delete(key)
+        elif kind < 0.3:
+            bucket.put(key, value, expires_at=rng.choice([1000, NEVER_MS]))
+        elif kind < 0.4:
+            bucket.put(key, value, metadata=rng.randbytes(rng.randrange(1, 40)))
+        elif kind < 0.5:
+            with store.batch() as batch:
+                batch.put(bucket.name, key, value)
+                batch.put(bucket.name, key + b"2", value)
+        else:
+            bucket.put(key, value)
+        if rng.random() < 0.003:
+            flush(store)
+
+
+def held(snap: octavo.Snapshot) -> dict[tuple[bytes, bytes], tuple[Any, ...]]:
+    """{(bucket, key): (value, sqn, size, metadata, written at, expires at)} by the store."""
+    out = {}
+    for name in snap.buckets():
+        bucket = snap.bucket(name)
+        for key, head in bucket.heads():
+            rest = (head.sqn, head.size, head.metadata or None, head.written_at, head.expires_at)
+            out[name, key] = (bucket[key], *rest)
+    return out
+
+
+def read(frame: Any) -> dict[tuple[bytes, bytes], tuple[Any, ...]]:
+    """The same by Spark."""
+    exact = frame.selectExpr(
+        "bucket", "key", "value", "sqn", "size", "metadata", "unix_millis(written_at) as w",
+        "unix_millis(expires_at) as e",
+    )  # fmt: skip
+    rows = exact.collect()
+    found = {
+        (bytes(r.bucket), bytes(r.key)): (
+            bytes(r.value), r.sqn, r.size, None if r.metadata is None else bytes(r.metadata),
+            r.w, r.e,
+        )
+        for r in rows
+    }  # fmt: skip
+    assert len(found) == len(rows)
+    return found
+
+
+def load(spark: Any, store: octavo.Store, **options: str) -> Any:
+    return spark.read.format("octavo").options(**options).load(store.path)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_published_snapshot_reads_as_in_the_store(
+    spark: Any, store: octavo.Store, number: int
+) -> None:
+    fill(store, random.Random(SEED + number))
+    with store.snapshot() as snap:
+        made = snap.publish()
+        want = held(snap)
+        store.put(b"later", b"x")
+        frame = load(spark, store, snapshot=made.id, splitBytes="100k", columns=ALL)
+        assert read(frame) == want
+        assert frame.rdd.getNumPartitions() > 3
+        assert made.keys == len(want)
+
+
+ALL = "bucket,key,value,sqn,size,metadata,written_at,expires_at"
+
+
+def test_a_bare_load_pins_a_store_that_is_open(spark: Any, store: octavo.Store) -> None:
+    fill(store, random.Random(SEED))
+    store.put(b"unflushed", b"in the active file")
+    frame = load(spark, store)
+    with store.snapshot() as snap:
+        want = held(snap)
+    for key in list(store.keys()):
+        store.delete(key)
+    flush(store)
+    store.compact()
+    assert read(frame) == want
+    assert read(frame) == want  # the same state for every action
+
+
+def test_a_closed_store_is_read_too(spark: Any, tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        fill(store, random.Random(SEED + 9))
+        with store.snapshot() as snap:
+            want = held(snap)
+    assert read(load(spark, store)) == want
+
+
+def test_an_empty_store_gives_no_rows(spark: Any, store: octavo.Store) -> None:
+    assert load(spark, store).count() == 0
+    made = store.snapshot().publish()
+    assert load(spark, store, snapshot=made.id).collect() == []
+
+
+def test_ranges_and_columns(spark: Any, store: octavo.Store) -> None:
+    fill(store, random.Random(SEED))
+    with store.snapshot() as snap:
+        want = list(snap.bucket("b").keys(b"k05", b"k15", prefix=b"k"))
+    options = {"keyStart": "k05", "keyEndHex": b"k15".hex(), "prefix": "k", "columns": "sqn, key"}
+    frame = load(spark, store, bucket="b", splitBytes="1k", **options)
+    assert frame.columns == ["sqn", "key"]
+    assert sorted(bytes(row.key) for row in frame.collect()) == want
+    assert load(spark, store, **options).select("key").distinct().count() >= len(want)
+
+
+def test_a_schema_of_the_users_picks_columns_and_text(spark: Any, store: octavo.Store) -> None:
+    store.put("ä", "ö")
+    reader = spark.read.format("octavo").schema("value string, key string not null")
+    assert [tuple(row) for row in reader.load(store.path).collect()] == [("ö", "ä")]
+    store.put("ä", b"\xff")
+    with pytest.raises(Exception, match="column 'value' is binary, the schema wants string"):
+        reader.load(store.path).collect()
+    with pytest.raises(Exception, match="the schema names 'other'"):
+        spark.read.format("octavo").schema("other long").load(store.path).collect()
+
+
+def test_one_range_with_ten_times_the_bytes_is_cut_finer(spark: Any, store: octavo.Store) -> None:
+    for number in range(400):
+        store.put(b"k%03d" % number, b"x" * (50 if number < 360 else 5000))
+    frame = load(spark, store, splitBytes="25k")
+    sizes = frame.selectExpr("spark_partition_id() p", "size").groupBy("p").sum("size").collect()
+    assert len(sizes) > 5
+    assert max(row[1] for row in sizes) < 60_000
+
+
+def test_time_travel_takes_the_newest_published_snapshot_of_that_age(
+    spark: Any, store: octavo.Store
+) -> None:
+    for number in range(3):
+        store.put("n", str(number))
+        store.snapshot().publish(f"at {number}")
+    second = store.published("at 1")[0]
+    rows = load(spark, store, sqnAsOf=str(second.sqn)).collect()
+    assert bytes(rows[0].value) == b"1"
+    first = store.published("at 0")[0]
+    row = load(spark, store, timestampAsOf=str(first.taken_at)).collect()[0]
+    assert bytes(row.value) in (b"0", b"1", b"2")  # taken within one millisecond, perhaps
+    with pytest.raises(Exception, match="sqnAsOf=0: no published snapshot is as old"):
+        load(spark, store, sqnAsOf="0")
+
+
+def test_an_expired_lease_is_told_and_gives_no_rows(spark: Any, store: octavo.Store) -> None:
+    fill(store, random.Random(SEED), 300)
+    made = store.snapshot().publish()
+    frame = load(spark, store, snapshot=made.id)
+    assert frame.count() == made.keys
+    made.release()
+    with pytest.raises(Exception, match=f"SnapshotExpired.*{made.id}"):
+        frame.collect()
+    with pytest.raises(Exception, match="SnapshotExpired"):
+        load(spark, store, snapshot=made.id)
+
+
+def test_damage_in_a_value_is_told(spark: Any, store: octavo.Store) -> None:
+    store.put("a", b"x" * 1000)
+    made = store.snapshot().publish()
+    file = next(Path(made.path).glob("*.cdb"))
+    stored = file.read_bytes()
+    file.unlink()  # it is linked to the store's own
+    file.write_bytes(stored.replace(b"x" * 1000, b"x" * 999 + b"y"))
+    with pytest.raises(Exception, match=r"Corruption.*value checksum"):
+        load(spark, store, snapshot=made.id).collect()
+
+
+def test_a_task_that_is_retried_reads_the_same_rows(
+    spark: Any, store: octavo.Store, tmp_path: Path
+) -> None:
+    fill(store, random.Random(SEED), 800)
+    made = store.snapshot().publish()
+    marks = str(tmp_path / "marks")
+    Path(marks).mkdir()
+
+    def fails_once(rows: Any) -> Any:
+        import os
+
+        from pyspark import TaskContext
+
+        for number, row in enumerate(rows):
+            yield row.sqn
+            if number == 3:
+                try:
+                    os.mkdir(f"{marks}/{TaskContext.get().partitionId()}")
+                except FileExistsError:
+                    continue
+                raise RuntimeError("a task fails")
+
+    frame = load(spark, store, snapshot=made.id, splitBytes="100k")
+    found = frame.rdd.mapPartitions(fails_once).collect()
+    assert len(list(Path(marks).iterdir())) > 1
+    with store.snapshot() as snap:
+        assert sorted(found) == sorted(row[1] for row in held(snap).values())
+
+
+def test_pushdown_narrows_what_is_read(spark: Any, store: octavo.Store) -> None:
+    fill(store, random.Random(SEED), 600)
+    flush(store)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = load(spark, store, pushdown="true", splitBytes="4k", columns=ALL)
+        whole = frame.rdd.getNumPartitions()
+        few = frame.where("key >= x'6b303530' and key < x'6b303630' and bucket = x''")
+        assert few.rdd.getNumPartitions() < whole
+        every = read(frame).items()
+        want = {at: row for at, row in every if (b"", b"k050") <= at < (b"", b"k060")}
+        assert read(few) == want
+        assert want
+        one = next(iter(want))[1]
+        assert frame.where(f"key = x'{one.hex()}'").where("bucket = x''").count() == 1
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "no path"),
+        ({"path": "relative"}, "absolute"),
+        ({"path": "s3://x"}, "file:"),
+        ({"path": "/x", "columns": "key,nothing"}, "'nothing'"),
+        ({"path": "/x", "columns": "key,key"}, "each once"),
+        ({"path": "/x", "splitBytes": "many"}, "splitBytes='many'"),
+        ({"path": "/x", "keyStart": "a", "keyStartHex": "61"}, "one option"),
+        ({"path": "/x", "keyStartHex": "zz"}, "hexadecimal"),
+        ({"path": "/x", "sqnAsOf": "-1"}, "whole numbers"),
+        ({"path": "/x", "timestampAsOf": "soon"}, "ISO 8601"),
+        ({"path": "/x", "checksums": "maybe"}, "true and false"),
+    ],
+)
+def test_options_are_checked(options: dict[str, str], why: str) -> None:
+    with pytest.raises(octavo.Misuse, match=why):
+        parsed(options)
+
+
+def test_paths_may_be_uris() -> None:
+    assert parsed({"path": "file:///a%20b/c/"}).path == "/a b/c"
+    assert parsed({"path": "/a%20b"}).path == "/a%20b"
+
+
+def test_a_path_without_a_store_is_told(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="there is no store at"):
+        spark.read.format("octavo").load(str(tmp_path))
+
+
+def test_what_was_pinned_is_swept_when_it_expired(spark: Any, store: octavo.Store) -> None:
+    store.put("a", "b")
+    load(spark, store, leaseSeconds="1000").count()
+    (path,) = published.directories(store._running.disk, store.path)
+    found = published.read(store._running.disk, path)
+    assert found.sqn == 1
+    assert published.sweep(
+        store._running.disk, store.path, found.expires_at + published.GRACE_MS
+    ) == [found.id]
