@@ -12,13 +12,9 @@ from octavo.actors.options import Options
 from octavo.actors.tags import FIRST_TAG, LAST_TAG, NAME, STRATEGIES, Tags, tags_of
 from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
-from octavo.manifest.store_identity import (
-    FORMAT_VERSION,
-    HEAD_ONLY,
-    IDENTITY,
-    checksum,
-    fields_of,
-)
+from octavo.manifest.store_identity import FORMAT_VERSION as FORMAT_VERSION
+from octavo.manifest.store_identity import HEAD_ONLY, checksum, fields_of
+from octavo.manifest.store_identity import IDENTITY as IDENTITY
 
 _ID = re.compile("[0-9a-f]{32}")
 
