@@ -43,6 +43,9 @@ log = logging.getLogger("octavo.compaction")
 SAMPLES = 192
 SMALL = 4
 """A file below this part of ``roll_size_bytes`` is merged with a small neighbour."""
+EXPIRED_FOR_MS = 3_600_000
+"""A put is dropped when it expired so long ago: a clock that is set back by less brings it back
+in full."""
 _ATTEMPTS = 3
 
 
@@ -373,7 +376,7 @@ class InkerClerk(TurnActor):
                         [(entry.name, entry.sqn_base) for entry in level]
                         for level in view.ledger.levels
                     ],
-                    now_ms=self.clock_ms(),
+                    now_ms=max(self.clock_ms() - EXPIRED_FOR_MS, 0),
                     **arguments,
                 )
             except WorkerDied as error:

@@ -188,6 +188,10 @@ class Reader:
                 expected=key[:80],
                 found=whole.key[:80],
             )
+        if whole.kind != record.PUT:
+            raise Corruption(
+                file.path, 0, f"sqn {sqn} is no put, as the ledger says: did the clock go back?"
+            )
         return whole.value
 
     def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:

@@ -126,6 +126,8 @@ class View:
             return None
         whole = self.journal.file_of(found.sqn).read(found.sqn)
         check_same_key(whole, ledger_key, self.journal.file_of(found.sqn))
+        if whole.kind != record.PUT:
+            return None  # it had expired when it was compacted; the clock went back since
         return whole.value, found.sqn
 
     def head(self, ledger_key: bytes, upper: int, now_ms: int) -> Head | None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from octavo.files import (
+    cdb,
     cdb_seal,
     jobs_journal,
     jobs_published,
@@ -76,13 +77,25 @@ def seal(
     try:
         file.write_all(back)
         file.sync()
-        file.pwrite_all(front, 0)
+        file.pwrite_all(front + _missing_header(disk, path, name, seed, first_ms), 0)
         file.sync()
     finally:
         file.close()
     disk.rename(path, sealed)
     disk.sync_dir(directory)
     return {"bytes": records_end + len(back)}
+
+
+def _missing_header(disk: Disk, path: str, name: str, seed: int, created_ms: int) -> bytes:
+    """The file header, if a power cut kept it from the disk while records came there; the file's
+    name says what it said."""
+    at = cdb.POINTERS_BYTES
+    try:
+        cdb.read_header(bytes(at) + disk.pread(path, cdb.RECORDS_AT - at, at), path)
+    except Corruption:
+        made = cdb.FileHeader(0, int(name[:16], 16), seed, created_ms)
+        return cdb.beginning(made)[at:]
+    return b""
 
 
 def _journal_file(disk: Disk, path: str) -> mmap | bytes:
