@@ -81,10 +81,11 @@ def repair_files(disk: Disk, path: str, progress: Progress | None = None) -> Rep
         if progress is not None:
             progress(f"journal {name}", number, len(names))
         made = _journal_file(disk, path, name, entries.get(name), done)
-        if made is not None and name in entries:
+        if made is not None:
             entries[name] = made
-    if done.rewritten and manifest.entries:
-        changed = manifest.edit([entries[n] for n in done.rewritten if n in entries])
+    if tuple(entries.values()) != manifest.entries:
+        done.notes.append(f"{journal}/manifest: says now what the files are that were written anew")
+        changed = manifest.edit(entries.values())
         ChangeLog.begin(disk, f"{journal}/manifest", epoch + 1, changed.encode()).close()
     _ledger(disk, path, identity, done, progress)
     if progress is not None:
@@ -203,7 +204,8 @@ class _Whole:
 def _journal_file(
     disk: Disk, path: str, name: str, entry: JournalEntry | None, done: Repaired
 ) -> JournalEntry | None:
-    """Write one sealed file anew if anything in it is damaged; what a manifest says of it then."""
+    """Write one sealed file anew if anything in it is damaged; what its manifest's entry is to be,
+    if that is not as the file is."""
     who = recovery.identity(name)
     if who is None:
         return None
@@ -211,7 +213,11 @@ def _journal_file(
     view = memoryview(disk.map(file))
     whole = _read(view, file, who[1])
     if not whole.faults:
-        return None
+        if entry is None or whole.trailer is None or entry.bytes == len(view):
+            return None
+        # An earlier repair was cut short behind the file.
+        last = entry.base_sqn + whole.trailer.count - 1
+        return replace(entry, last_sqn=last, count=whole.trailer.live, bytes=len(view))
     log.warning("%s: %s", file, "; ".join(whole.faults[:3]))
     _put_aside(disk, path, f"journal/{name}", done)
     made = _rewritten(disk, f"{path}/journal", who, view, whole, entry, done.lost)

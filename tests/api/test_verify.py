@@ -1,0 +1,107 @@
+"""verify: whatever disagrees with anything else is told, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import octavo
+from octavo import verify as verifying
+from octavo.files import index_terms, ledger_key
+
+STANDARD = ledger_key.STANDARD
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[octavo.Store]:
+    with octavo.open(tmp_path / "s", roll_count=256, push_rows=64) as store:
+        for n in range(600):
+            store.put(b"%d" % (n % 200), b"%d" % n, metadata=b"m%d" % n)
+        for n in range(0, 200, 5):
+            store.delete(b"%d" % n)
+        store.put(b"gone", b"v", ttl=0.001)
+        store.put(b"indexed", b"v", index={"f": ["a", "b"]})
+        store.bucket("other").put(b"1", b"v")
+        store.compact()
+        store.put(b"late", b"old", index={"f": "c"})
+        store.put(b"late", b"v", index={"f": "c"})
+        yield store
+
+
+def test_a_store_that_is_whole_has_no_problem(store: octavo.Store) -> None:
+    report = store.verify()
+    assert report.problems == []
+    assert report.keys == len(store) + 1
+    assert report.journal_files == len(store._running.inker.actor.view.files)
+
+
+def test_keys_are_taken_in_parts_with_the_same_result(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = store.verify()
+    monkeypatch.setattr(verifying, "MOST_KEYS", 50)
+    assert store.verify() == whole
+
+
+def row(key: bytes) -> bytes:
+    return ledger_key.prefix(STANDARD, b"") + key
+
+
+@pytest.mark.parametrize("most", [1 << 22, 50])
+def test_a_version_that_is_not_the_newest_is_told(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(verifying, "MOST_KEYS", most)
+    rows = store._running.bookie.actor.view.recent.rows
+    rows[row(b"late")] -= 1
+    problems = store.verify().problems
+    assert all("late" in problem or "sqn" in problem for problem in problems)
+    assert any(f"the journal sqn {store.last_sqn}" in problem for problem in problems)
+
+
+def test_a_key_that_the_ledger_does_not_know_is_told(store: octavo.Store) -> None:
+    del store._running.bookie.actor.view.recent.rows[row(b"late")]
+    (problem,) = store.verify().problems
+    assert f"sqn {store.last_sqn} is the newest of ledger key" in problem
+    assert "absent" in problem
+
+
+def test_an_index_entry_that_is_not_there_is_told(store: octavo.Store) -> None:
+    part = index_terms.entry_part(b"f", "c")
+    (entry,) = index_terms.ledger_keys(STANDARD, b"", b"late", index_terms.packed([part]))
+    del store._running.bookie.actor.view.recent.rows[entry]
+    (problem,) = store.verify().problems
+    assert "its index entry" in problem
+
+
+def test_another_key_s_record_is_told(store: octavo.Store) -> None:
+    rows = store._running.bookie.actor.view.recent.rows
+    rows[row(b"stranger")] = store.last_sqn
+    (problem,) = store.verify().problems
+    assert "is not of ledger key" in problem
+
+
+@pytest.mark.parametrize("field", ["rows", "bytes", "tombstones", "min_sqn", "max_sqn"])
+def test_a_manifest_that_says_other_things_of_a_ledger_file_is_told(
+    store: octavo.Store, field: str
+) -> None:
+    bookie = store._running.bookie.actor
+    ledger = bookie.view.ledger
+    level = next(number for number, files in enumerate(ledger.levels) if files)
+    wrong = replace(ledger.levels[level][0], **{field: getattr(ledger.levels[level][0], field) + 1})
+    levels = list(ledger.levels)
+    levels[level] = (wrong, *levels[level][1:])
+    bookie.view = replace(bookie.view, ledger=replace(ledger, levels=tuple(levels)))
+    assert any("the ledger's manifest says" in problem for problem in store.verify().problems)
+
+
+def test_progress_is_told_to_the_end(store: octavo.Store) -> None:
+    seen: list[tuple[str, int, int]] = []
+    store.verify(lambda what, done, total: seen.append((what, done, total)))
+    assert seen[0][1] == 0
+    assert seen[-1][0] == "done"
+    assert seen[-1][1] == seen[-1][2]
+    assert any(what.startswith("ledger and journal") for what, _, _ in seen)
