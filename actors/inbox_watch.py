@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
@@ -32,18 +32,7 @@ def serve(running: Running, now_ms: int) -> int:
             asked = inbox.read(running.disk, running.path, name)
             if asked is None:
                 continue
-            done = ingest(
-                running,
-                str(asked["job"]),
-                [str(attempt) for attempt in asked["attempts"]],
-                stream=str(asked["stream"]),
-                batch=int(asked["batch"]),
-            )
-            answer: dict[str, object] = {
-                "first_sqn": done.first_sqn,
-                "last_sqn": done.last_sqn,
-                "repeated": done.repeated,
-            }
+            answer = _answer(running, asked)
         except Closed:
             return 0  # the next opener answers
         except (OctavoError, OSError, KeyError, TypeError, ValueError) as error:
@@ -53,6 +42,32 @@ def serve(running: Running, now_ms: int) -> int:
             running.disk, running.path, name.removesuffix(inbox.REQUEST) + inbox.ANSWER, answer
         )
     return len(names)
+
+
+def _answer(running: Running, asked: dict[str, Any]) -> dict[str, object]:
+    if "consumer" in asked:
+        return {"position": acknowledge(running, str(asked["consumer"]), int(asked["sqn"]))}
+    done = ingest(
+        running,
+        str(asked["job"]),
+        [str(attempt) for attempt in asked["attempts"]],
+        stream=str(asked["stream"]),
+        batch=int(asked["batch"]),
+    )
+    return {"first_sqn": done.first_sqn, "last_sqn": done.last_sqn, "repeated": done.repeated}
+
+
+def acknowledge(running: Running, name: str, sqn: int) -> int:
+    """A durable consumer of the feed, made if there is none, needs nothing at or below ``sqn``
+    any more; its position. Raises as Consumers.begin."""
+    consumers = running.inker_clerk.actor.consumers
+    found = consumers.position(name)
+    if found is None:
+        inker = running.inker.actor
+        consumers.begin(name, sqn, lambda: inker.manifest.horizon)
+    elif found < sqn:
+        consumers.move(name, sqn)
+    return max(found or 0, sqn)
 
 
 class InboxWatch:

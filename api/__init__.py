@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from octavo.batch import Batch
     from octavo.bucket import Bucket
     from octavo.changes import Change
-    from octavo.committing import commit
+    from octavo.committing import acknowledge, commit
     from octavo.comparing import Difference, compare
     from octavo.consumer import Consumer
     from octavo.ending import destroy
@@ -67,7 +67,7 @@ _HOMES = {
     "octavo.files.merkle": ("MerkleTree",),
     "octavo.published": ("PublishedSnapshot",),
     "octavo.scans": ("Scan",),
-    "octavo.committing": ("commit",),
+    "octavo.committing": ("acknowledge", "commit"),
     "octavo.ending": ("destroy",),
     "octavo.actors.backup": ("BackedUp",),
     "octavo.repairing": ("Repair", "repair"),
@@ -142,6 +142,7 @@ __all__ = [
     "Tag",
     "UnsupportedFormat",
     "__version__",
+    "acknowledge",
     "commit",
     "compare",
     "destroy",

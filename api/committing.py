@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from octavo.actors import inbox_watch
 from octavo.actors.ingest import Ingested
 from octavo.files import errors, inbox
 from octavo.files.disk import RealDisk
 from octavo.files.errors import AskTimeout, OctavoError, StorageFailed, StoreLocked
 from octavo.files.staging import INBOX
+
+if TYPE_CHECKING:
+    from octavo.store import Store
 
 _LOOK_SECONDS = 0.02
 _OPEN_SECONDS = 1.0
@@ -34,18 +39,53 @@ def commit(
     A commit that was interrupted may be repeated: what was done is not done again. Raises as
     ``octavo.open`` and ``Store.ingest``, but not StoreLocked; AskTimeout.
     """
+    answer = _by_owner(
+        path,
+        {"job": job_id, "attempts": list(attempts), "stream": stream, "batch": batch},
+        lambda store: asdict(store.ingest(job_id, attempts, stream=stream, batch=batch)),
+        timeout_seconds,
+        options,
+    )
+    return Ingested(answer["first_sqn"], answer["last_sqn"], answer["repeated"])
+
+
+def acknowledge(
+    path: str | os.PathLike[str], consumer: str, sqn: int, *, timeout_seconds: float = 600.0
+) -> int:
+    """A durable consumer of a store's change feed, made if there is none, needs nothing at or
+    below ``sqn`` any more; its position. For who follows from another process: as ``commit``.
+
+    Raises HistoryCompacted where a new one cannot begin there, Misuse, AskTimeout.
+    """
+    answer = _by_owner(
+        path,
+        {"consumer": consumer, "sqn": sqn},
+        lambda store: {"position": inbox_watch.acknowledge(store._running, consumer, sqn)},
+        timeout_seconds,
+        {},
+    )
+    return int(answer["position"])
+
+
+def _by_owner(
+    path: str | os.PathLike[str],
+    asked: dict[str, Any],
+    do: Callable[[Store], dict[str, Any]],
+    timeout_seconds: float,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """Open the store and ``do`` it, or have its owner do what is asked."""
     from octavo.store import open as open_store
 
     where = os.path.abspath(os.fsdecode(os.fspath(path)))
     disk = RealDisk()
-    asked = {"job": job_id, "attempts": list(attempts), "stream": stream, "batch": batch}
     stem = f"{time.time_ns() // 1_000_000:012x}-{secrets.randbits(64):016x}"
     deadline = time.monotonic() + timeout_seconds
     try:
         while True:
             try:
                 with open_store(where, create=False, **options) as store:
-                    return store.ingest(job_id, attempts, stream=stream, batch=batch)
+                    return do(store)
             except StoreLocked:
                 pass
             if not disk.exists(f"{where}/{INBOX}/{stem}{inbox.REQUEST}"):
@@ -58,14 +98,14 @@ def commit(
                 time.sleep(_LOOK_SECONDS)
             if time.monotonic() > deadline:
                 raise AskTimeout(
-                    f"{where} is open elsewhere, and its owner did not take in job {job_id!r} "
-                    f"within {timeout_seconds:g} s; repeat the commit when it does"
+                    f"{where} is open elsewhere, and its owner did not answer within "
+                    f"{timeout_seconds:g} s; try again when it does"
                 )
     finally:
         inbox.remove(disk, where, stem + inbox.REQUEST, stem + inbox.ANSWER)
 
 
-def _understood(answer: dict[str, Any]) -> Ingested:
+def _understood(answer: dict[str, Any]) -> dict[str, Any]:
     told = answer.get("error")
     if told is not None:
         kind = getattr(errors, str(told), None)
@@ -75,4 +115,4 @@ def _understood(answer: dict[str, Any]) -> Ingested:
         if isinstance(kind, type) and issubclass(kind, OctavoError):
             raise kind(message)
         raise StorageFailed(f"the store's owner: {told}: {message}")
-    return Ingested(answer["first_sqn"], answer["last_sqn"], answer["repeated"])
+    return answer

@@ -25,3 +25,10 @@ def committed(path: str, job: str, attempts: Sequence[str], stream: str, batch: 
     import octavo
 
     return octavo.commit(path, job, attempts, stream=stream, batch=batch).repeated
+
+
+def consumer_at(path: str, consumer: str, sqn: int) -> None:
+    """Have a durable consumer of the store's change feed stand at ``sqn``."""
+    import octavo
+
+    octavo.acknowledge(path, consumer, sqn)

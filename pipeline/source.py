@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
+from octavo.pipeline import feed
 from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
 from octavo.pipeline.choosing import snapshot_path
+from octavo.pipeline.feed import FeedReader, Following
 from octavo.pipeline.read_options import parsed
-from octavo.pipeline.writing import Writing
+from octavo.pipeline.writing import OPTIONS, Writing
 
 
-class DefaultSource(Writing, DataSource):
+class DefaultSource(Writing, Following, DataSource):
     """What ``spark.read.format("octavo")`` is.
 
     Made once at ``load()``, in a process of its own, and then pickled: what it pins there stays
@@ -30,13 +32,17 @@ class DefaultSource(Writing, DataSource):
         return "octavo"
 
     def schema(self) -> str:
-        """The columns that the option ``columns`` names, else all."""
+        """Those of a change; else the columns that the option ``columns`` names, or all."""
+        if feed.is_feed(self.options):
+            return feed.SCHEMA
         options = parsed(self.options)
         self._pin()
         return options.ddl
 
-    def reader(self, schema: StructType) -> SnapshotReader:
-        """A reader of the snapshot that was pinned."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the changes, or of the snapshot that was pinned."""
+        if feed.is_feed(self.options):
+            return FeedReader(feed.feed_options(self.options), schema)
         options = parsed(self.options)
         made = PushingReader if options.pushdown else SnapshotReader
         return made(options, self._pin(), schema)
@@ -50,6 +56,6 @@ class DefaultSource(Writing, DataSource):
     def __getstate__(self) -> dict[str, Any]:
         # With a schema of the user's, schema() is never called; but pickled it is before any use.
         given = {name.lower() for name in self.options}
-        if not given & {"readchangefeed", "jobid", "checkpointlocation"}:
+        if not given & {"readchangefeed", *OPTIONS}:
             self._pin()
         return dict(self.__dict__)

@@ -29,9 +29,8 @@ from octavo.files.staged_writer import StagedWriter
 from octavo.pipeline import commit, duplicates, staged_columns
 
 DUPLICATES = ("last", "first", "error")
-OPTIONS = (
-    "path", "jobid", "duplicates", "ordercolumn", "bucket", "checkpointlocation",
-)  # fmt: skip
+OPTIONS = ("jobid", "duplicates", "ordercolumn", "checkpointlocation")
+"""What only who writes says, in lower case."""
 
 
 @dataclass(frozen=True)

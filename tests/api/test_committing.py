@@ -78,6 +78,18 @@ def test_a_request_outlives_the_owner(tmp_path: Path) -> None:
         assert store.get(b"k") == b"v"
 
 
+def test_a_consumer_is_moved_by_the_owner_or_by_oneself(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        for n in range(9):
+            store.put(b"k%d" % n, b"v")
+        assert octavo.acknowledge(tmp_path / "s", "c", 3) == 3
+        assert store.consumer("c").position == 3
+        assert octavo.acknowledge(tmp_path / "s", "c", 2) == 3
+    assert octavo.acknowledge(tmp_path / "s", "c", 7) == 7
+    with octavo.open(tmp_path / "s") as store:
+        assert store.consumer("c").position == 7
+
+
 def test_a_damaged_request_is_answered_with_the_damage(tmp_path: Path) -> None:
     store = octavo.open(tmp_path / "s")
     disk, path = RealDisk(), str(tmp_path / "s")

@@ -1,0 +1,275 @@
+"""The change feed on Spark: ``option("readChangeFeed", True)`` with ``read`` or ``readStream``.
+
+An offset is ``{"sqn": n, "horizon": h}``: everything up to n was read. A feed that begins at 0
+(no ``startingSqn``) gives what the journal still has; what compaction dropped up to ``h``, the
+horizon when it began, was replaced or deleted since, so a follower ends at the same state. Above
+``h`` nothing may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from octavo.files import record
+from octavo.files.disk import RealDisk
+from octavo.files.errors import HistoryCompacted, Misuse
+from octavo.pipeline import commit
+from octavo.pipeline.feed_files import JournalLook, JournalPart, records
+
+SCHEMA = (
+    "_change_type string, _commit_sqn bigint, _commit_timestamp timestamp, bucket binary, "
+    "key binary, value binary, metadata binary, expires_at timestamp"
+)
+COLUMNS = tuple(column.split()[0] for column in SCHEMA.split(", "))
+_BATCH_BYTES = 4 << 20
+_BATCH_ROWS = 8192
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    """What ``option(...)`` may say of a feed."""
+
+    path: str
+    since: int | None
+    """Exclusive; None: from the beginning, whatever compaction dropped."""
+    upto: int | None
+    """Inclusive, of a batch read; None: the newest."""
+    records: int
+    """A trigger takes at most so many (0: all), but no batch is split."""
+    bytes: int
+    """... or so many bytes of journal."""
+    fails: bool
+    """Whether changes that compaction dropped are an error."""
+    consumer: str
+    """Durable consumer whose position holds compaction back; "": none."""
+    split_bytes: int
+
+
+def is_feed(options: Mapping[str, str]) -> bool:
+    """Whether a ``load`` asks for changes, not for the state. Raises Misuse."""
+    return _flag({name.lower(): value for name, value in options.items()}, "readChangeFeed", False)
+
+
+def feed_options(options: Mapping[str, str]) -> FeedOptions:
+    """The options, checked. Raises Misuse."""
+    given = {name.lower(): value for name, value in options.items()}
+    path = given.get("path", "").removeprefix("file://").removeprefix("file:")
+    if not path.startswith("/"):
+        raise Misuse(f"path={path!r}: name the store's directory, absolute, as in .load(path)")
+    first = _number(given, "startingSqn", 0)
+    return FeedOptions(
+        path.rstrip("/"),
+        first - 1 if first else None,
+        _number(given, "endingSqn", 0) or None,
+        _number(given, "maxRecordsPerTrigger", 0),
+        _number(given, "maxBytesPerTrigger", 0),
+        _flag(given, "failOnDataLoss", True),
+        given.get("consumerid", ""),
+        _number(given, "splitBytes", 64 << 20) or 1,
+    )
+
+
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    found = given.get(name.lower(), str(default)).lower()
+    if found not in ("true", "false"):
+        raise Misuse(f"{name}={found!r}: allowed are true and false")
+    return found == "true"
+
+
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    unit = _UNITS.get(text[-1:].lower(), 0)
+    digits = text[:-1] if unit else text
+    if not digits.isascii() or not digits.isdigit() or not int(digits):
+        raise Misuse(f"{name}={text!r}: allowed are whole numbers from 1 up, and 64k, 256m, 1g")
+    return int(digits) * (unit or 1)
+
+
+# ---------------------------------------------------------------- rows
+
+
+class Stretch(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: JournalPart | None, horizon: int) -> None:
+        self.part = part
+        self.horizon = horizon
+
+
+def batches(
+    options: FeedOptions, partition: Stretch, schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """The changes of a stretch, in order, as Arrow record batches. In an executor."""
+    if partition.part is None:
+        return
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    horizon = partition.horizon if options.fails else 1 << 63
+    rows: list[record.Record] = []
+    size = 0
+    for found in records(RealDisk(), options.path, partition.part, horizon):
+        if found.kind not in (record.PUT, record.DELETE):
+            continue
+        rows.append(found)
+        size += len(found.value) + len(found.key) + len(found.metadata)
+        if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
+            yield _batch(rows, arrow)
+            rows, size = [], 0
+    if rows:
+        yield _batch(rows, arrow)
+
+
+def _batch(rows: list[record.Record], schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        made = pa.array([_VALUES[field.name](row) for row in rows], type=_stored(field.type))
+        columns.append(made if made.type == field.type else made.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+_VALUES: dict[str, Any] = {
+    "_change_type": lambda row: "put" if row.kind == record.PUT else "delete",
+    "_commit_sqn": lambda row: row.sqn,
+    "_commit_timestamp": lambda row: row.time_ms * 1000,
+    "bucket": lambda row: row.bucket,
+    "key": lambda row: row.key,
+    "value": lambda row: row.value if row.kind == record.PUT else None,
+    "metadata": lambda row: row.metadata or None,
+    "expires_at": lambda row: row.expiry_ms * 1000 or None,
+}
+
+
+def _checked(schema: StructType) -> StructType:
+    for field in schema.fields:
+        if field.name not in COLUMNS:
+            raise Misuse(f"column {field.name!r}: a change has {', '.join(COLUMNS)}")
+    return schema
+
+
+def stretches(look: JournalLook, since: int, upto: int, split_bytes: int) -> list[Stretch]:
+    """Partitions of the changes in (since, upto]; at least one, or Spark plans none."""
+    found = [Stretch(part, look.horizon) for part in look.parts(since, upto, split_bytes)]
+    return found or [Stretch(None, 0)]
+
+
+def refuse_gap(options: FeedOptions, since: int, allowed: int, horizon: int) -> None:
+    """Raise HistoryCompacted where changes above ``since`` that were not allowed to be missing
+    may be; ``allowed``: up to there they may."""
+    if options.fails and since < horizon and horizon > allowed:
+        raise HistoryCompacted(
+            f"{options.path}: compaction dropped changes above sqn {since}; the journal is "
+            f"complete above {horizon}. Begin without startingSqn (the state, then changes), or "
+            "set failOnDataLoss to false. A consumerId holds compaction back"
+        )
+
+
+class FeedReader(DataSourceReader):
+    """``spark.read`` of changes: ``startingSqn`` to ``endingSqn``, both inclusive."""
+
+    def __init__(self, options: FeedOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = _checked(schema)
+
+    def partitions(self) -> list[Any]:
+        """Stretches of about ``splitBytes`` of journal. Raises HistoryCompacted, Corruption."""
+        options = self._options
+        look = JournalLook(RealDisk(), options.path)
+        upto = look.newest()
+        if options.upto is not None:
+            upto = min(upto, options.upto)
+        since = options.since or 0
+        allowed = look.horizon if options.since is None else 0
+        refuse_gap(options, since, allowed, look.horizon)
+        return list(stretches(look, since, upto, options.split_bytes))
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The changes of a partition. In an executor."""
+        return batches(self._options, partition, self._schema)
+
+
+class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """``spark.readStream`` of changes."""
+
+    def __init__(self, options: FeedOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = _checked(schema)
+        self._look = JournalLook(RealDisk(), options.path)
+        self._target: int | None = None
+        self._acknowledged = -1
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Where a new query begins."""
+        self._look.look()
+        since = self._options.since
+        allowed = self._look.horizon if since is None else 0
+        if self._options.consumer:
+            commit.consumer_at(self._options.path, self._options.consumer, max(since or 0, allowed))
+        return {"sqn": since or 0, "horizon": allowed}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """This query ends at the newest change now."""
+        self._target = self._look.newest()
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """How far the next trigger reads. One listing and one stat where nothing came."""
+        begun = json.loads(start) if isinstance(start, str) else dict(start)
+        since = int(begun["sqn"])
+        newest = self._look.newest()
+        refuse_gap(self._options, since, int(begun["horizon"]), self._look.horizon)
+        if newest <= since:
+            return begun
+        upto = self._look.end_of(since, self._options.records, self._options.bytes)
+        if self._target is not None:
+            upto = max(min(upto, self._target), since)
+        return {"sqn": upto, "horizon": int(begun["horizon"])}
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+        """The newest change there is."""
+        return {"sqn": self._look.newest(), "horizon": 0}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
+        """Stretches of (start, end]. Raises HistoryCompacted, Corruption."""
+        self._look.newest()
+        since, upto = int(start["sqn"]), int(end["sqn"])
+        if since >= upto:
+            return [Stretch(None, 0)]
+        refuse_gap(self._options, since, int(start["horizon"]), self._look.horizon)
+        return list(stretches(self._look, since, upto, self._options.split_bytes))
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The changes of a partition. In an executor."""
+        return batches(self._options, partition, self._schema)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """All up to there was taken in: a durable consumer moves on."""
+        sqn = int(end["sqn"])
+        if self._options.consumer and sqn > self._acknowledged:
+            commit.consumer_at(self._options.path, self._options.consumer, sqn)
+            self._acknowledged = sqn
+
+
+class Following:
+    """The feed's half of the data source."""
+
+    options: Any
+
+    def streamReader(self, schema: StructType) -> FeedStream:  # noqa: N802 - Spark's name
+        """Of ``spark.readStream``: only changes can be followed. Raises Misuse."""
+        if not is_feed(self.options):
+            raise Misuse('a stream reads changes: .option("readChangeFeed", True)')
+        return FeedStream(feed_options(self.options), schema)

@@ -1,0 +1,161 @@
+"""``readChangeFeed``: batch and stream, a store that follows another, batches that come once."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import octavo
+from octavo.pipeline.source import DefaultSource
+
+NEVER_MS = 4_000_000_000_000
+
+
+@pytest.fixture
+def session(spark: Any) -> Any:
+    spark.dataSource.register(DefaultSource)
+    return spark
+
+
+def feed(session: Any, path: Path, **options: Any) -> Any:
+    return (
+        session.read.format("octavo")
+        .option("readChangeFeed", True)
+        .options(**options)
+        .load(str(path))
+    )
+
+
+def follow(session: Any, source: Path, target: Path, state: Path, **options: Any) -> None:
+    """Bring the target up to date."""
+    frame = (
+        session.readStream.format("octavo")
+        .option("readChangeFeed", True)
+        .options(**options)
+        .load(str(source))
+    )
+    query = (
+        frame.writeStream.format("octavo")
+        .option("checkpointLocation", str(state))
+        .trigger(availableNow=True)
+        .start(str(target))
+    )
+    query.awaitTermination()
+
+
+def whole(path: Path) -> dict[Any, Any]:
+    """Everything that may be known of the live objects of a store, but its sqns."""
+    found = {}
+    with octavo.open(path) as store:
+        for name in store.buckets():
+            bucket = store.bucket(name)
+            for key, value in bucket.items():
+                head = bucket.head(key)
+                assert head is not None
+                found[name, key] = (value, head.metadata, head.expires_at)
+    return found
+
+
+def lived(path: Path, seed: int, steps: int) -> None:
+    rng = random.Random(seed)
+    with octavo.open(path) as store:
+        for step in range(steps):
+            key, bucket = b"k%d" % rng.randrange(40), store.bucket(f"b{rng.randrange(3)}")
+            kind = rng.randrange(6)
+            if kind == 0:
+                bucket.delete(key)
+            elif kind == 1:
+                bucket.put(key, b"t%d" % step, expires_at=NEVER_MS + step)
+            elif kind == 2:
+                with store.batch() as batch:
+                    for n in range(3):
+                        batch.put(b"b0", b"k%d" % n, b"batch%d" % step)
+            elif kind == 3:
+                bucket.put(key, b"m%d" % step, metadata=b"meta%d" % step)
+            else:
+                bucket.put(key, rng.randbytes(rng.randrange(30)))
+
+
+def test_a_batch_read_gives_the_changes_of_a_range(session: Any, tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("a", "1")
+        store.put("b", "2", metadata=b"m")
+        store.delete("a")
+        store.put("c", "3")
+        rows = feed(session, tmp_path / "s", startingSqn=2, endingSqn=3).collect()
+    assert [
+        (r._change_type, r._commit_sqn, bytes(r.key), r.value and bytes(r.value)) for r in rows
+    ] == [("put", 2, b"b", b"2"), ("delete", 3, b"a", None)]
+    assert bytes(rows[0].metadata) == b"m"
+
+
+def test_a_store_that_follows_another_stays_equal(session: Any, tmp_path: Path) -> None:
+    source, target, state = tmp_path / "a", tmp_path / "b", tmp_path / "state"
+    lived(source, 1, 200)
+    follow(session, source, target, state, maxRecordsPerTrigger=90)
+    assert whole(target) == whole(source) != {}
+    lived(source, 2, 80)
+    with octavo.open(source) as store:
+        store.put("while", "open")
+        follow(session, source, target, state)
+    assert whole(target) == whole(source)
+
+
+def test_a_batch_that_is_replayed_is_ignored(session: Any, tmp_path: Path) -> None:
+    source, target, state = tmp_path / "a", tmp_path / "b", tmp_path / "state"
+    lived(source, 3, 50)
+    follow(session, source, target, state)
+    with octavo.open(target) as store:
+        newest = store.last_sqn
+    # As after a kill behind the store's commit and before Spark's own.
+    commits = sorted(p for p in (state / "commits").iterdir() if p.name.isdigit())
+    for mark in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
+        mark.unlink(missing_ok=True)
+    follow(session, source, target, state)
+    with octavo.open(target) as store:
+        assert store.last_sqn == newest
+    assert whole(target) == whole(source)
+
+
+def test_a_gap_is_an_error_unless_it_is_allowed(session: Any, tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        for n in range(300):
+            store.put(f"k{n % 5}", f"{n}")
+        store.compact()
+        with pytest.raises(Exception, match="compaction dropped changes above sqn 1"):
+            feed(session, tmp_path / "s", startingSqn=2).count()
+        assert feed(session, tmp_path / "s", startingSqn=2, failOnDataLoss=False).count() < 300
+        assert feed(session, tmp_path / "s").count() < 300
+
+
+def test_a_consumer_holds_compaction_back(session: Any, tmp_path: Path) -> None:
+    source, target, state = tmp_path / "a", tmp_path / "b", tmp_path / "state"
+    with octavo.open(source) as store:
+        store.put("k", "0")
+        follow(session, source, target, state, consumerId="c")
+        position = store.consumer("c").position
+        for n in range(300):
+            store.put(f"k{n % 5}", f"{n}")
+        store.compact()
+        assert position <= 1
+        assert sum(1 for _ in store.changes(since=position)) == store.last_sqn - position
+        follow(session, source, target, state, consumerId="c")
+    assert whole(target) == whole(source)
+
+
+def test_offsets_are_numbers_that_people_can_read(session: Any, tmp_path: Path) -> None:
+    source, target, state = tmp_path / "a", tmp_path / "b", tmp_path / "state"
+    lived(source, 4, 10)
+    follow(session, source, target, state)
+    with octavo.open(source) as store:
+        newest = store.last_sqn
+    last = max(
+        (p for p in (state / "offsets").iterdir() if p.name.isdigit()), key=lambda p: int(p.name)
+    )
+    assert json.loads(last.read_text().splitlines()[-1])["sqn"] == newest
+    shutil.rmtree(state)

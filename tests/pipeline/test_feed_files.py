@@ -1,0 +1,141 @@
+"""The journal as another process sees it: complete, in order, whole, through seals and merges."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from whole_store import flush, opened, settle
+
+import octavo
+from octavo.files import record
+from octavo.files.disk import RealDisk
+from octavo.files.staged_writer import StagedWriter
+from octavo.pipeline.feed_files import JournalLook, records
+
+SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
+
+
+def told(path: str, since: int = 0, split: int = 1 << 30) -> list[tuple[int, bytes, bytes | None]]:
+    """(sqn, key, value) of every change that a fresh look finds above ``since``."""
+    look = JournalLook(RealDisk(), path)
+    upto = look.newest()
+    return [
+        (found.sqn, found.key, found.value if found.kind == record.PUT else None)
+        for part in look.parts(since, upto, split)
+        for found in records(RealDisk(), path, part, look.horizon)
+    ]
+
+
+def expected(store: octavo.Store, since: int = 0) -> list[tuple[int, bytes, bytes | None]]:
+    return [(change.sqn, change.key, change.value) for change in store.changes(since)]
+
+
+def test_it_agrees_with_the_owner_at_every_moment(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    print(f"OCTAVO_SEED={SEED}")
+    look = JournalLook(RealDisk(), str(tmp_path / "s"))
+    with opened(tmp_path / "s") as store:
+        for step in range(60):
+            for _ in range(rng.randrange(60)):
+                key = b"k%d" % rng.randrange(50)
+                if rng.random() < 0.2:
+                    store.delete(key)
+                else:
+                    store.put(key, rng.randbytes(rng.randrange(40)))
+            if step % 7 == 3:
+                with store.batch() as batch:
+                    for n in range(5):
+                        batch.put("", b"b%d" % n, b"x")
+            if step % 11 == 5:
+                flush(store)
+                settle(store)
+            assert look.newest() == store.last_sqn
+            assert told(store.path, split=rng.randrange(1, 5000)) == expected(store)
+        since = rng.randrange(store.last_sqn)
+        assert told(store.path, since) == expected(store, since)
+
+
+def test_a_batch_that_is_being_written_is_not_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"1")
+        with store.batch() as batch:
+            batch.put("", b"b", b"2")
+            batch.put("", b"c", b"3")
+        active = store._inker.active
+        assert active is not None
+        path = active.path
+        image = tmp_path / "t" / "journal"
+        (image / "manifest").mkdir(parents=True)
+        whole = Path(path).read_bytes()
+        middle = active.offsets[2]
+        for log in (tmp_path / "s" / "journal" / "manifest").iterdir():
+            (image / "manifest" / log.name).write_bytes(log.read_bytes())
+        look = JournalLook(RealDisk(), str(tmp_path / "t"))
+        (image / Path(path).name).write_bytes(whole[:middle])
+        assert look.newest() == 1
+        (image / Path(path).name).write_bytes(whole[: middle + 3])
+        assert look.newest() == 1
+        (image / Path(path).name).write_bytes(whole)
+        assert look.newest() == 3
+
+
+def test_limits_never_split_a_batch(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"1")
+        with store.batch() as batch:
+            for n in range(4):
+                batch.put("", b"b%d" % n, b"x")
+        store.put(b"z", b"1")
+        look = JournalLook(RealDisk(), store.path)
+        ends = [look.end_of(since, 2, 0) for since in (0, 1, 5)]
+        assert ends == [5, 5, 6]
+        assert look.end_of(0, 0, 1) == 1
+        store._inker.roll()
+        settle(store)
+        look = JournalLook(RealDisk(), store.path)
+        assert [look.end_of(since, 2, 0) for since in (0, 1, 5)] == [5, 5, 6]
+
+
+def test_nothing_above_files_whose_commit_is_not_decided_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"1")
+        writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=5)
+        writer.put_many(b"", [b"x"], [b"y"])
+        made = writer.finish()
+        seed = made.journals[0].seed
+        os.link(
+            tmp_path / "s" / "staging" / "j" / made.journals[0].name,
+            tmp_path / "s" / "journal" / f"{2:016x}-{seed:016x}.cdb",
+        )
+        store._inker.roll()  # the new active file begins at 2, too: it stands for one above
+        store.put(b"b", b"2")
+        assert told(store.path) == [(1, b"a", b"1")]
+
+
+def test_what_compaction_dropped_is_missing_and_the_horizon_says_so(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        for n in range(600):
+            store.put(b"k%d" % (n % 20), b"%d" % n)
+        store.compact()
+        look = JournalLook(RealDisk(), store.path)
+        assert look.newest() == 600
+        assert look.horizon > 0
+        state = {key: value for _, key, value in told(store.path)}
+        assert state == dict(store.items())
+
+
+def test_a_part_whose_file_was_compacted_is_an_error_unless_allowed(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        for n in range(600):
+            store.put(b"k%d" % (n % 20), b"%d" % n)
+        flush(store)
+        look = JournalLook(RealDisk(), store.path)
+        parts = look.parts(0, look.newest(), 1 << 30)
+        store.compact()
+        with pytest.raises(octavo.HistoryCompacted, match="consumerId"):
+            list(records(RealDisk(), store.path, parts[0], 0))
+        left = [each for part in parts for each in records(RealDisk(), store.path, part, 1 << 63)]
+        assert {each.key: each.value for each in left} == dict(store.items())
