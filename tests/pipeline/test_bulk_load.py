@@ -37,6 +37,7 @@ def test_a_frame_becomes_a_store(session: Any, tmp_path: Path) -> None:
         "cast(id as string) as key", "cast(concat('v', id) as binary) as value"
     )
     save(frame.repartition(3), tmp_path / "s t ö")
+    assert not (tmp_path / "s t ö" / "snapshots").exists()
     assert items(tmp_path / "s t ö") == {b"%d" % n: b"v%d" % n for n in range(2000)}
     assert left_over(tmp_path / "s t ö") == []
 
