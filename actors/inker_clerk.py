@@ -407,8 +407,8 @@ class InkerClerk(TurnActor):
                 continue
             try:
                 file.actor_ref.call(JournalFile.delete, self.waste.remove)
-            except FileNotFoundError:
-                log.warning("%s was already gone", file.path)
+            except OSError as error:
+                log.warning("%s is left for the next start to remove: %s", file.path, error)
             file.actor_ref.stop()
         self.delete_pending = waiting
         self.waste.sweep()

@@ -256,8 +256,8 @@ class Penciller(TurnActor):
                 continue
             try:
                 file.actor_ref.call(LedgerFile.delete)
-            except FileNotFoundError:
-                log.warning("%s was already gone", file.path)
+            except OSError as error:
+                log.warning("%s is left for the next start to remove: %s", file.path, error)
             file.actor_ref.stop()
         self.delete_pending = waiting
         return len(waiting)

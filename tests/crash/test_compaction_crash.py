@@ -3,6 +3,7 @@ and of the store."""
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -114,6 +115,49 @@ def test_a_power_cut_at_any_operation_of_a_compaction_loses_nothing(mode: str) -
             except (AssertionError, octavo.OctavoError) as error:
                 pytest.fail(f"OCTAVO_SEED={SEED}, point {point}, mode {mode}, {again}: {error}")
             without_ledger(image)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
+@pytest.mark.parametrize(
+    "operation", ["create", "write", "pwrite", "sync", "rename", "sync_dir", "unlink"]
+)
+def test_an_io_error_at_any_moment_loses_nothing(operation: str, code: int) -> None:
+    for nth in range(1, 100):
+        disk = SimDisk()
+        store = opened("/store", disk, compact_every_seconds=None)
+        model: dict[bytes, bytes] = {}
+        for i in range(160):
+            model[b"k%d" % (i % 20)] = b"%d" % i
+            store.put(b"k%d" % (i % 20), b"%d" % i)
+            if i % 40 == 39:
+                store._inker.roll()
+        flush(store)
+        disk.fail(operation, nth, code)
+        try:
+            store.compact()
+            went_well = True
+        except (octavo.StorageFull, octavo.StorageFailed):
+            went_well = False
+        assert {key: store.get(key) for key in model} == model, f"{operation} {nth}"
+        disk.heal()
+        if code == errno.ENOSPC:
+            store.compact()  # nothing is poisoned by a full disk
+            store.put(b"more", b"1")
+            model[b"more"] = b"1"
+        try:
+            store.close()
+        except octavo.OctavoError:
+            assert code == errno.EIO
+        store = opened("/store", disk, compact_every_seconds=None)
+        check(store, model)
+        store.compact()
+        check(store, model)
+        store.close()
+        for name in disk.listdir("/store/journal"):
+            assert not name.endswith(".tmp")
+        if went_well and nth > 25:
+            return
+    raise AssertionError("more operations than there can be")
 
 
 @pytest.mark.parametrize("when", range(4))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
 from array import array
 from pathlib import Path
 
@@ -118,3 +120,15 @@ def test_damage_at_the_end_is_seen(tmp_path: Path, at: int) -> None:
 
     with pytest.raises(Corruption):
         read()
+
+
+def test_tinycdb_reads_a_compacted_file(tmp_path: Path) -> None:
+    tool = shutil.which("cdb")
+    assert tool, "tinycdb is not installed: apt-get install tinycdb"
+    numbers = [0, 3, 150, 4000]
+    file = written(tmp_path, numbers, 5000)
+    dump = subprocess.run([tool, "-d", str(file)], capture_output=True, check=True).stdout
+    offsets = cdb.sealed_offsets(file.read_bytes(), file.name)[1]
+    for number in numbers:
+        size = offsets[number + 1] - offsets[number] - 16
+        assert b"+8,%d:%s->" % (size, number.to_bytes(8, "big")) in dump
