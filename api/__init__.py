@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from octavo.index import Index
     from octavo.index_edit import IndexEdit
     from octavo.published import PublishedSnapshot
+    from octavo.read_only import ReadOnlyStore
     from octavo.repairing import Repair, repair
     from octavo.restoring import Restored, restore
     from octavo.scans import Scan
@@ -66,6 +67,7 @@ _HOMES = {
     "octavo.comparing": ("Difference", "compare"),
     "octavo.files.merkle": ("MerkleTree",),
     "octavo.published": ("PublishedSnapshot",),
+    "octavo.read_only": ("ReadOnlyStore",),
     "octavo.scans": ("Scan",),
     "octavo.committing": ("acknowledge", "commit"),
     "octavo.ending": ("destroy",),
@@ -128,6 +130,7 @@ __all__ = [
     "Misuse",
     "OctavoError",
     "PublishedSnapshot",
+    "ReadOnlyStore",
     "Repair",
     "Report",
     "Restored",

@@ -19,7 +19,7 @@ from octavo.cli_options import (
     STDIN,
     bound,
     hex_key_option,
-    open_store,
+    open_for_reading,
     path_argument,
     to_bytes,
 )
@@ -92,7 +92,7 @@ def dump(
         raise click.UsageError("Parquet is compressed by itself: name FILE without .gz or .zst")
     done = 0
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(path))
+        store = stack.enter_context(open_for_reading(path))
         snap = stack.enter_context(store.snapshot(_LEASE_SECONDS))
         if output == STDIN:
             out = stack.enter_context(Output())

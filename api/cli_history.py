@@ -15,6 +15,7 @@ from octavo.cli_options import (
     json_option,
     notation_options,
     one_key,
+    open_for_reading,
     open_store,
     path_argument,
     to_bytes,
@@ -138,7 +139,7 @@ def snapshot(
     chosen = None if bucket is None else to_bytes("--bucket", bucket)
     begins = None if prefix is None else to_bytes("--prefix", prefix, hexadecimal=hex_key)
     wanted = None if key is None else one_key(key, hexadecimal=hex_key)
-    with Output() as out, open_store(path) as store, store.snapshot(_LEASE_SECONDS) as snap:
+    with Output() as out, open_for_reading(path) as store, store.snapshot(_LEASE_SECONDS) as snap:
         if wanted is not None:
             complain(f"snapshot at sqn {count(snap.sqn)}")
             value = snap.bucket(chosen or b"").get(wanted)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from octavo.cli_notation import put_field, to_text
-from octavo.cli_options import bucket_option, json_option, open_store, path_argument, to_bytes
+from octavo.cli_options import bucket_option, json_option, open_for_reading, path_argument, to_bytes
 from octavo.cli_output import Output
 from octavo.files.errors import Misuse
 
@@ -80,7 +80,7 @@ def index(
     low, high, exact = (
         None if given is None else to_term(given, number=number) for given in (start, end, term)
     )
-    with Output() as out, open_store(path) as store:
+    with Output() as out, open_for_reading(path) as store:
         found = store.bucket(to_bytes("--bucket", bucket)).index(field)
         if exact is not None:
             entries = islice(((exact, key) for key in found.having(exact)), limit)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -47,6 +47,18 @@ def open_store(path: str, *, create: bool = False) -> Store:
     if not create and not os.path.isdir(path):
         raise Misuse(f"there is no store at {path}; `put` and `load` make one")
     return octavo.open(path, create=create)
+
+
+def open_for_reading(path: str) -> Store:
+    """The store at ``path``; one that is open elsewhere as it was just now. Raises Misuse where
+    there is none."""
+    import octavo
+
+    try:
+        return open_store(path)
+    except octavo.StoreLocked:
+        found: Any = octavo.open(path, read_only=True)
+        return cast("Store", found)
 
 
 def to_bytes(name: str, argument: str, *, hexadecimal: bool = False) -> bytes:

@@ -14,7 +14,7 @@ from octavo.cli_options import (
     json_option,
     notation_options,
     one_key,
-    open_store,
+    open_for_reading,
     path_argument,
     to_bytes,
     to_moment,
@@ -50,7 +50,7 @@ def get(
     as `scan --keys-only` prints it. Ends with 1 if the key is absent.
     """
     wanted = one_key(key, hexadecimal=hex_key)
-    with Output() as out, open_store(path) as store:
+    with Output() as out, open_for_reading(path) as store:
         value = store.bucket(to_bytes("--bucket", bucket)).get(wanted)
         if value is None:
             complain(f"no key {to_text(wanted)}")
@@ -79,7 +79,7 @@ def head(
     absent.
     """
     wanted = one_key(key, hexadecimal=hex_key)
-    with Output() as out, open_store(path) as store:
+    with Output() as out, open_for_reading(path) as store:
         found = store.bucket(to_bytes("--bucket", bucket)).head(wanted)
         if found is None:
             complain(f"no key {to_text(wanted)}")
@@ -149,7 +149,7 @@ def scan(
     Python's, on the key's bytes. POSITION goes with the same range and direction.
     """
     notation = notation or "text"
-    with Output() as out, open_store(path) as store:
+    with Output() as out, open_for_reading(path) as store:
         source = store.bucket(to_bytes("--bucket", bucket))
         give = source.keys if keys_only else source.items
         found: Scan[Any] = give(
@@ -186,7 +186,7 @@ def buckets(path: str, as_json: bool) -> None:
 
     Of those that hold a key; there are no others.
     """
-    with Output() as out, open_store(path) as store:
+    with Output() as out, open_for_reading(path) as store:
         for name in store.buckets():
             if as_json:
                 out.json(_fields(bucket=name))

@@ -84,7 +84,7 @@ def _by_owner(
     try:
         while True:
             try:
-                with open_store(where, create=False, **options) as store:
+                with open_store(where, read_only=False, create=False, **options) as store:
                     return do(store)
             except StoreLocked:
                 pass

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from octavo import changes as feed
 from octavo.actors import compaction, shutdown, startup
@@ -41,26 +41,48 @@ from octavo.verify import Report, verify
 
 log = logging.getLogger("octavo")
 
+if TYPE_CHECKING:
+    from octavo.read_only import ReadOnlyStore
+
 _SYNC_TIMEOUT_SECONDS = 600.0
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
-def open(path: str | os.PathLike[str], **options: Any) -> Store:
+@overload
+def open(
+    path: str | os.PathLike[str], *, read_only: Literal[False] = ..., **options: Any
+) -> Store: ...
+@overload
+def open(
+    path: str | os.PathLike[str], *, read_only: Literal[True], **options: Any
+) -> ReadOnlyStore: ...
+def open(
+    path: str | os.PathLike[str], *, read_only: bool = False, **options: Any
+) -> Store | ReadOnlyStore:
     """Open the store in the directory ``path``, making it if it is not there.
 
     One opener at a time, in any process; the rest get StoreLocked. Options: see
     ``octavo.actors.options.Options`` or the README's table. Opening takes as long as what the
     ledger does not hold yet takes to replay, whatever the size of the store.
 
-    Raises StoreLocked, Misuse (a bad path or option), UnsupportedFormat, Corruption.
+    With ``read_only`` the store may be open elsewhere, and is left as it is but for a directory
+    of hard links below it, which goes at ``close``: what comes back is a Snapshot of its newest
+    durable state, ReadOnlyStore. Takes as long as reading the journal file being written.
+
+    Raises StoreLocked, Misuse (a bad path or option), UnsupportedFormat, Corruption; read-only
+    also Busy, where the store changed again and again meanwhile.
     """
-    chosen = checked_options(options)
     try:
         where = os.fsdecode(os.fspath(path))
     except TypeError:
         raise Misuse(f"path={path!r}: allowed are str and path-like objects") from None
     if not where or "\0" in where:
         raise Misuse(f"path={where!r} names no directory")
+    if to_flag("read_only", read_only):
+        from octavo.read_only import opened
+
+        return opened(RealDisk(), os.path.abspath(where), options)
+    chosen = checked_options(options)
     running = startup.start(os.path.abspath(where), chosen, RealDisk())
     return Store(running)
 

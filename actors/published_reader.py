@@ -1,0 +1,129 @@
+"""A reader of a published snapshot in this process: the live reader's own reads, on a view of
+files that nobody changes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.ledger_file import LedgerFile
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.open_files import OpenFiles
+from octavo.actors.reader import Reader
+from octavo.actors.view import JournalView, View
+from octavo.files import cdb
+from octavo.files.disk import Disk
+from octavo.files.errors import Closed, Corruption
+from octavo.files.lifecycle import after
+from octavo.manifest import published
+from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.pinning import OFFSETS
+from octavo.manifest.published import Published
+from octavo.manifest.snapshot_draft import LOG
+
+
+class _Nobody:
+    """Takes the place of a Bookie and a Penciller where there is no store."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.penciller = self
+
+    def slice(self, *_: object) -> list[bytes]:
+        """No memory table has a key."""
+        return []
+
+    def send(self, *_: object) -> None:
+        """Damage is told to the caller, and to nobody else."""
+
+
+class PublishedReader(Reader):
+    """Reads a published snapshot, renews its lease as it goes, and removes it at the end.
+
+    Its files' actors are not started: nothing is ever sent to them.
+    """
+
+    def __init__(
+        self, disk: Disk, found: Published, clock_ms: Callable[[], int], max_open_files: int
+    ) -> None:
+        self._disk = disk
+        self._clock_ms = clock_ms
+        self._found = found
+        self._lease_ms = max(found.expires_at - clock_ms(), 1)
+        self._bookie: Any = _Nobody()
+        self._renewing = True
+        self._closed = False
+        self._open_files = OpenFiles(max_open_files)
+        self.number = 0
+        self.sqn = found.sqn
+        self.now_ms = found.taken_at
+        levels = tuple(
+            tuple(
+                replace(e, file=LedgerFile(disk, found.path, e.name, self._open_files))
+                for e in level
+            )
+            for level in found.ledger.levels
+        )
+        files = tuple(map(self._journal_file, found.journal.entries))
+        journal = JournalView(tuple(file.base for file in files), files)
+        table = MemoryTable(found.sqn)
+        table.frozen = True
+        self.view = View(table, (), replace(found.ledger, levels=levels), journal)
+
+    def _journal_file(self, entry: JournalEntry) -> JournalFile:
+        path = self._found.path
+        file = JournalFile(
+            self._disk, path, entry.name, entry.base_sqn, entry.seed, self._open_files
+        )
+        if not entry.name.endswith(LOG):
+            file.opened_sealed()
+            return file
+        stored = self._disk.read(f"{path}/{entry.name}{OFFSETS}", cdb.MAX_FILE_BYTES)
+        if xxh3(stored[:-8]) != int.from_bytes(stored[-8:], "little"):
+            raise Corruption(f"{path}/{entry.name}{OFFSETS}", 0, "checksum")
+        file.state = after(file.state, "recover", entry.name)
+        file.offsets = array("I", stored[:-8])
+        file.reading = (None, file.offsets)
+        return file
+
+    def check(self) -> None:
+        """Raise Closed or SnapshotExpired. Once half of the lease is gone, it begins anew."""
+        if self._closed:
+            raise Closed("the store was closed")
+        now_ms = self._clock_ms()
+        if now_ms >= self._found.expires_at:
+            self._found.check(now_ms)
+        if self._found.expires_at - now_ms < self._lease_ms // 2:
+            self._found = published.renewed(
+                self._disk, self._found.path, now_ms + self._lease_ms, now_ms
+            )
+
+    def renew(self, lease_seconds: float | None = None) -> None:
+        """The lease begins anew. Raises SnapshotExpired if it had ended."""
+        self.check()
+        if lease_seconds is not None:
+            self._lease_ms = int(lease_seconds * 1000)
+        now_ms = self._clock_ms()
+        self._found = published.renewed(
+            self._disk, self._found.path, now_ms + self._lease_ms, now_ms
+        )
+
+    def step(self) -> None:
+        """A scan goes on."""
+        self.check()
+
+    def close(self) -> None:
+        """A scan ends: the store stays open."""
+
+    def really_close(self) -> None:
+        """Let go of the files. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._open_files.closed = True
+            published.remove(self._disk, self._found.path)

@@ -1,0 +1,130 @@
+"""A store that is only read: one that another process has open, or none has."""
+
+from __future__ import annotations
+
+import atexit
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from octavo.actors.identity import read as identity_of
+from octavo.actors.published_reader import PublishedReader
+from octavo.actors.tags import STANDARD
+from octavo.arguments import Key, to_bucket, to_flag
+from octavo.files.disk import Disk
+from octavo.files.errors import Misuse
+from octavo.manifest import pinning
+from octavo.snapshot import Snapshot, SnapshotBucket
+
+LEASE_SECONDS = 3600.0
+_WRITES = frozenset(
+    {
+        "put", "put_many", "delete", "batch", "sync", "compact", "trim", "backup", "changes",
+        "head_batch", "publish", "verify", "stats", "repair", "load",
+    }
+)  # fmt: skip
+_open: weakref.WeakSet[ReadOnlyStore] = weakref.WeakSet()
+
+
+def _refuse(what: str) -> NoReturn:
+    raise Misuse(f"{what}: the store was opened with read_only=True, as it was at that moment")
+
+
+class _Refusing:
+    """What a store opened for writing can do, and this one cannot."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _WRITES:
+            _refuse(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setitem__(self, key: object, value: object) -> None:
+        _refuse("put")
+
+    def __delitem__(self, key: object) -> None:
+        _refuse("delete")
+
+
+class ReadOnlyBucket(_Refusing, SnapshotBucket):  # type: ignore[misc]  # as its base
+    """A bucket of a store opened with ``read_only=True``."""
+
+
+class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
+    """The store as it was when it was opened with ``read_only=True``: itself a snapshot.
+
+    Whatever its owner does meanwhile changes nothing here. Open it again for a newer state.
+    """
+
+    def __init__(self, disk: Disk, path: str, max_open_files: int = 512) -> None:
+        self._path = path
+        identity = identity_of(disk, path) if disk.exists(f"{path}/OCTAVO") else None
+        if identity is None:
+            raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
+        now_ms = time.time_ns() // 1_000_000
+        found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms)
+        reader: Any = PublishedReader(
+            disk, found, lambda: time.time_ns() // 1_000_000, max_open_files
+        )
+        SnapshotBucket.__init__(self, reader, identity, b"")
+        _open.add(self)
+
+    @property
+    def path(self) -> str:
+        """The store's directory, absolute."""
+        return self._path
+
+    @property
+    def last_sqn(self) -> int:
+        """The last sequence number that is in it."""
+        return self.sqn
+
+    @property
+    def read_only(self) -> bool:
+        """True."""
+        return True
+
+    def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> SnapshotBucket:
+        """A bucket as it was, its objects of one type; an unknown one is empty. Raises Misuse."""
+        return ReadOnlyBucket(
+            self._shared, self._identity, to_bucket(name), text=to_flag("text", text), tag=tag
+        )
+
+    def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
+        """This very state again; closing that leaves the store open."""
+        return _Again(self)
+
+    def publish(self, *_: object, **__: object) -> NoReturn:
+        """Only the owner publishes. Raises Misuse."""
+        _refuse("publish")
+
+    def __repr__(self) -> str:
+        return f"<octavo.ReadOnlyStore {self._path!r} at sqn {self.sqn}>"
+
+
+class _Again(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
+    def __init__(self, store: ReadOnlyStore) -> None:
+        SnapshotBucket.__init__(self, store._shared, store._identity, b"")
+        self._store = store
+
+    def close(self) -> None:
+        """The store stays open."""
+
+
+def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStore:
+    """See ``octavo.open``. Raises Misuse for an option that says how to write."""
+    for name in options:
+        if name not in ("max_open_files", "create"):
+            raise Misuse(f"{name}= is for a store that is written; this one is read_only=True")
+    limit = options.get("max_open_files", 512)
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 8 <= limit <= 100_000:
+        raise Misuse(f"max_open_files={limit!r}: allowed are numbers from 8 to 100000")
+    return ReadOnlyStore(disk, path, limit)
+
+
+def _close_all() -> None:
+    for store in list(_open):
+        store.close()
+
+
+atexit.register(_close_all)

@@ -1,0 +1,133 @@
+"""A store opened with read_only=True, beside its owner or without one."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from whole_store import SEED, flush, opened
+
+import octavo
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[octavo.Store]:
+    with opened(tmp_path / "störe") as store:
+        rng = random.Random(SEED)
+        print(f"OCTAVO_SEED={SEED}")
+        for _ in range(1200):
+            key = b"k%03d" % rng.randrange(300)
+            if rng.random() < 0.2:
+                store.delete(key)
+            else:
+                store.put(key, rng.randbytes(rng.randrange(60)), metadata=b"m")
+        store.bucket("b").put("x", "y", index={"f": ["t"]})
+        yield store
+
+
+def everything(source: octavo.Store | octavo.Snapshot) -> dict[tuple[bytes, bytes], object]:
+    return {
+        (name, key): (value, source.bucket(name).head(key))
+        for name in source.buckets()
+        for key, value in source.bucket(name).items()
+    }
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_it_reads_what_the_owner_reads(store: octavo.Store, flushed: bool) -> None:
+    if flushed:
+        flush(store)
+    want = everything(store)
+    with octavo.open(store.path, read_only=True) as found:
+        for key in list(store.keys()):
+            store.delete(key)
+        flush(store)
+        store.compact()
+        assert everything(found) == want
+        assert len(found) == len(list(found.keys(reverse=True)))
+        assert found[b"k001"] == found.get(b"k001") if b"k001" in found else True
+        assert list(found.bucket("b").index("f").keys()) == [b"x"]
+        assert everything(found.snapshot()) == want
+        assert [item.key for item in found.items_by_sqn()][-1] == b"x"
+    assert not os.listdir(f"{store.path}/snapshots")
+
+
+def test_a_closed_store_is_read(store: octavo.Store) -> None:
+    want, last = everything(store), store.last_sqn
+    store.close()
+    with octavo.open(store.path, read_only=True) as found:
+        assert everything(found) == want
+        assert found.last_sqn == last
+
+
+@pytest.mark.parametrize("name", ["put", "delete", "batch", "sync", "compact", "publish"])
+def test_writes_are_refused_by_name(store: octavo.Store, name: str) -> None:
+    with octavo.open(store.path, read_only=True) as found:
+        with pytest.raises(octavo.Misuse, match=f"{name}.*read_only"):
+            getattr(found, name)("a", "b")
+        with pytest.raises(octavo.Misuse, match=r"put.*read_only"):
+            found["a"] = "b"  # type: ignore[index]
+        with pytest.raises(octavo.Misuse, match=r"put.*read_only"):
+            found.bucket("b").put("a", "b")  # type: ignore[attr-defined]
+    with pytest.raises(octavo.Closed):
+        found.get("a")
+
+
+def test_options_that_say_how_to_write_are_refused(store: octavo.Store, tmp_path: Path) -> None:
+    with pytest.raises(octavo.Misuse, match="sync"):
+        octavo.open(store.path, read_only=True, sync="always")
+    with pytest.raises(octavo.Misuse, match="max_open_files=3"):
+        octavo.open(store.path, read_only=True, max_open_files=3)
+    with pytest.raises(octavo.Misuse, match="holds no store"):
+        octavo.open(tmp_path / "none", read_only=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store, octavo.open(store.path, read_only=True) as found:
+        assert everything(found) == {}
+        assert found.last_sqn == 0
+
+
+def test_batches_are_whole_while_the_store_is_written(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        over = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not over.is_set():
+                number += 1
+                with store.batch() as batch:
+                    for key in (b"a", b"b", b"c"):
+                        batch.put(b"", key, b"%d" % number)
+                store.put(b"k%d" % (number % 500), b"x" * 200)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for _ in range(10):
+                with octavo.open(store.path, read_only=True) as found:
+                    assert len({found.get(key) for key in (b"a", b"b", b"c")}) == 1
+                    assert all(len(value) == 200 for value in found.values(prefix="k"))
+        finally:
+            over.set()
+            writer.join()
+
+
+def test_the_command_line_reads_a_store_that_is_open(store: octavo.Store) -> None:
+    store.put("n", "1")
+    for arguments, want in (
+        (["get", store.path, "n"], b"1"),
+        (["scan", store.path, "--prefix", "n"], b"n\t1\n"),
+        (["buckets", store.path], b"(default)\nb\n"),
+        (["dump", store.path, "--bucket", "b"], b'"y"'),
+    ):
+        command = [sys.executable, "-m", "octavo", *arguments]
+        done = subprocess.run(command, capture_output=True, check=True)
+        assert want in done.stdout
