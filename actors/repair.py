@@ -294,8 +294,15 @@ def _rewritten(
     there = {head.relative_sqn for _, head in found}
     known = {head.relative_sqn: head for _, head in damaged}
     wanted = whole.numbers
-    if wanted is None:  # a file that was compacted has gaps, and nothing tells them from losses
-        wanted = frozenset(known if whole.origin is not None else range(last + 1))
+    if wanted is None and (whole.origin or (entry and entry.count <= last)):
+        # A file that was compacted has gaps, and nothing tells them from losses but their number.
+        wanted = frozenset(known)
+        missing = 0 if entry is None else entry.count - len(there) - len(known)
+        if missing > 0:
+            why = f"{missing} records up to sqn {base + last} are gone; which, nothing tells"
+            lost.append(Lost(base, file, why))
+    elif wanted is None:
+        wanted = frozenset(range(last + 1))
     for number in sorted(wanted - there):
         told = known.get(number)
         if told is None:

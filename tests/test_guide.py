@@ -13,7 +13,7 @@ import pytest
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-@pytest.mark.parametrize("guide", ["guide.md", "reading.md", "watching.md"])
+@pytest.mark.parametrize("guide", ["guide.md", "reading.md", "watching.md", "keeping.md"])
 def test_a_guide_runs_and_prints_what_it_says(
     guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

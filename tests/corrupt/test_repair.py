@@ -123,6 +123,25 @@ def test_of_a_journal_file_with_damaged_records_the_others_are_kept(
         holds_all_but(store, image[1], {sqns[lost.sqn]})
 
 
+def test_gaps_that_compaction_left_are_no_losses(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    wanted = dict(image[1])
+    with octavo.open(store) as opened:
+        for n in range(0, 200, 2):
+            wanted[b"0-%d" % n] = b"anew"
+            opened.put(b"0-%d" % n, b"anew")
+        opened.compact()
+    file = sealed(store)
+    flip(file, file.stat().st_size - 10)
+    done = octavo.repair(store)
+    assert done.ok
+    assert done.files.rewritten == [file.name]
+    holds_all_but(store, wanted, set())
+
+
 def test_a_batch_that_lost_a_record_keeps_the_others(
     image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
 ) -> None:
