@@ -380,9 +380,9 @@ class JournalFile(TurnActor):
         try:
             return cdb.sealed_offsets(mapped, self.path)[1]
         except Corruption as wrong:
-            log.warning("%s; reading record by record instead: repair the store", wrong)
+            # Where not even that can be done whoever reads is told, each time.
             offsets, notes = recovery.rebuilt_offsets(mapped, self.path, self.seed)
-            for note in notes:
+            for note in (f"{wrong}; reading record by record instead: repair the store", *notes):
                 log.warning("%s", note)
             return offsets
 
