@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import compress, repeat
+from itertools import compress
 
 import numpy as np
 
@@ -16,16 +16,16 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.scan import LARGEST_WINDOW, Bounds, Slice
 from octavo.actors.view import Found, Head, View
 from octavo.files import ledger_key
-from octavo.files.byte_strings import Ints, as_list, offsets_of
+from octavo.files.byte_strings import Ints, offsets_of
 from octavo.files.hashing import hash_of
 from octavo.files.live_batches import (
     Batch,
     FileRows,
     Segments,
     Source,
+    heads_of,
     keys_of,
     live_batches,
-    strings_of,
 )
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst_writer import Columns, Strings
@@ -165,23 +165,6 @@ def batches(
             for entries in apart
         ]
     yield from live_batches(sources, now_ms, reverse=bound.reverse)
-
-
-def heads_of(batch: Batch) -> list[Head]:
-    """The heads of a batch's rows; it was made with ``heads``. Some 0.5 us a row."""
-    columns, rows = batch
-    metas: Iterable[bytes] = repeat(b"")
-    if columns.metas is not None:
-        found = strings_of(columns.metas, rows)
-        metas = as_list(found.blob.tobytes(), found.offsets)
-    expiries: Iterable[int | None] = repeat(None)
-    if columns.expiries is not None:
-        expiries = [moment or None for moment in columns.expiries[rows].tolist()]
-    parts = zip(
-        columns.sqns[rows].tolist(), columns.sizes[rows].tolist(), metas,
-        columns.times[rows].tolist(), expiries, strict=False,
-    )  # fmt: skip
-    return list(map(Head._make, parts))
 
 
 class BatchWindow:

@@ -16,26 +16,12 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.files import record
 from octavo.files.errors import Corruption
+from octavo.files.head import Head as Head
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst import Sst
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 LOW_32 = 0xFFFFFFFF
-
-
-class Head(NamedTuple):
-    """What is known of a value without reading it."""
-
-    sqn: int
-    """Sequence number of the put; what ``if_sqn`` compares with."""
-    size: int
-    """Bytes of the value, as given."""
-    metadata: bytes
-    """What the put was given as ``metadata``."""
-    written_at: int
-    """Moment of the put, ms UTC."""
-    expires_at: int | None
-    """Moment from which the key reads as absent, ms UTC; None: never."""
 
 
 class JournalView(NamedTuple):

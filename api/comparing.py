@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from octavo.actors.batches import heads_of
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds, bounds
 from octavo.actors.tags import STANDARD
@@ -16,7 +15,7 @@ from octavo.arguments import to_bucket
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import STANDARD as TAG
-from octavo.files.live_batches import Segments, buckets_of, keys_of
+from octavo.files.live_batches import Segments, buckets_of, heads_of, keys_of
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
 from octavo.head_only import parts_of
 from octavo.snapshot import Snapshot

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from octavo.arguments import to_lease
 from octavo.files.disk import Disk
@@ -90,6 +91,13 @@ class PublishedSnapshot:
     def release(self) -> None:
         """Remove it. Idempotent. O(files)."""
         published.remove(self._disk, self.path)
+
+    def df(self, spark: Any, columns: Sequence[str] | None = None, **options: Any) -> Any:
+        """A Spark DataFrame of it. ``columns``: see SnapshotBucket.to_arrow; what is not asked for
+        is not read. ``options`` as of ``spark.read.format("octavo")``: bucket, keyStart, ..."""
+        from octavo.pipeline.frames import frame
+
+        return frame(spark, self.store_path, self.id, columns, options)
 
     def __repr__(self) -> str:
         named = f" {self.name!r}" if self.name else ""

@@ -321,6 +321,19 @@ class Snapshot(SnapshotBucket):
         )
         return PublishedSnapshot(bookie.inker.disk, made, bookie.clock_ms)
 
+    def df(
+        self,
+        spark: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        lease_seconds: float = PUBLISHED_SECONDS,
+        **options: Any,
+    ) -> Any:
+        """A Spark DataFrame of this state, which is published for ``lease_seconds``; otherwise as
+        ``PublishedSnapshot.df``."""
+        made = self.publish(lease_seconds=lease_seconds, count=False)
+        return made.df(spark, columns, **options)
+
     def renew(self, lease_seconds: float | None = None) -> None:
         """Begin the lease anew, now. Raises SnapshotExpired if it had ended."""
         self._shared.renew(None if lease_seconds is None else to_lease(lease_seconds))

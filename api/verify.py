@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.batches import heads_of
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
@@ -16,7 +15,7 @@ from octavo.files import cdb, index_terms, ledger_key, record
 from octavo.files.bounds import HEAD_ROWS, OBJECTS
 from octavo.files.errors import OctavoError
 from octavo.files.lifecycle import State
-from octavo.files.live_batches import buckets_of, keys_of
+from octavo.files.live_batches import buckets_of, heads_of, keys_of
 from octavo.manifest.ledger_entry import LedgerEntry
 
 Progress = Callable[[str, int, int], None]

@@ -2,3 +2,18 @@
 
 What executors run reads sealed files through files/ and manifest/ only; no actor lives there.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["fold"]
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy: most of this room needs pyspark.
+    if name == "fold":
+        from octavo.pipeline.folding import fold
+
+        return fold
+    raise AttributeError(f"module 'octavo.pipeline' has no attribute {name!r}")

@@ -1,0 +1,187 @@
+"""Folds over a snapshot on Spark: leveled's idiom, a range of keys a task.
+
+``seq`` takes in one row after the other, ``comb`` puts two states together. Both run in the
+executors; the states travel between them, rows never do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+
+from octavo.files import index_terms, ledger_key
+from octavo.files.bounds import Bounds
+from octavo.files.disk import RealDisk
+from octavo.files.errors import Misuse
+from octavo.files.find_many import Level
+from octavo.files.live_batches import Batch, buckets_of, heads_of, keys_of
+from octavo.files.stale_entries import without_stale
+from octavo.manifest import pinning, published
+from octavo.pipeline.arrow_rows import record_batches
+from octavo.pipeline.batch_reader import tag_number
+from octavo.pipeline.partitions import partitions, ranges_of
+from octavo.pipeline.read_options import ReadOptions, local_path
+from octavo.pipeline.snapshot_files import SnapshotFiles
+
+S = TypeVar("S")
+What = Literal["objects", "heads", "index"]
+_VALUES = pa.schema([("value", pa.binary())])
+_LEASE_SECONDS = 86_400.0
+
+
+def fold(
+    snapshot: Any,
+    seq: Callable[..., S],
+    comb: Callable[[S, S], S],
+    zero: S,
+    what: What = "objects",
+    *,
+    spark: Any = None,
+    bucket: bytes | None = None,
+    start: bytes | None = None,
+    end: bytes | None = None,
+    prefix: bytes | None = None,
+    tag: str = "standard",
+    decode: Callable[[bytes], Any] | None = None,
+    split_bytes: int = 64 << 20,
+) -> S:
+    """What ``seq`` makes of all live rows, beginning with ``zero`` in each task.
+
+    ``snapshot``: a Snapshot, which is published for as long as this takes, a PublishedSnapshot,
+    or the path of a store, which is pinned. ``what`` says what ``seq`` is called with:
+
+    - ``"objects"``: ``seq(state, bucket, key, value)``; the value through ``decode``, if given
+    - ``"heads"``: ``seq(state, bucket, key, head)``; no value is read
+    - ``"index"``: ``seq(state, bucket, field, term, key)``, for each valid index entry
+
+    Within a task rows come by bucket and key; ``comb(left, right)`` gets states in that order.
+    ``bucket``, ``start`` (inclusive), ``end`` (exclusive) and ``prefix`` choose objects as the
+    options of the data source do; an index fold takes only ``bucket``. ``tag``: the type of the
+    objects. ``spark``: the session; None: the active one.
+
+    Raises Misuse, SnapshotExpired, Corruption; what a task raises, as Spark tells it.
+    """
+    if what not in ("objects", "heads", "index"):
+        raise Misuse(f"what={what!r}: allowed are 'objects', 'heads' and 'index'")
+    if what == "index" and (start, end, prefix) != (None, None, None):
+        raise Misuse("start, end and prefix choose objects: an index fold takes only a bucket")
+    path, release = _published(snapshot)
+    try:
+        files = SnapshotFiles(path)
+        number = tag_number(files, tag)
+        options = ReadOptions(
+            path, bucket=bucket, key_start=start, key_end=end, prefix=prefix,
+            split_bytes=split_bytes,
+        )  # fmt: skip
+        ranges = ranges_of(files, ledger_key.INDEX if what == "index" else number, options)
+        parts = [
+            each.parts
+            for each in partitions(
+                files, ranges, values=what == "objects", split_bytes=split_bytes
+            )
+        ]
+        if not parts:
+            return zero
+        run = partial(_task, path, what, number, decode, seq, zero)
+        states = _context(spark).parallelize(parts, len(parts)).map(run).collect()
+        state: S = states[0]
+        for each in states[1:]:
+            state = comb(state, each)
+        return state
+    finally:
+        if release:
+            published.remove(RealDisk(), path)
+
+
+def _context(spark: Any) -> Any:
+    if spark is None:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise Misuse("there is no active Spark session: give one as spark=")
+    return spark.sparkContext
+
+
+def _published(snapshot: Any) -> tuple[str, bool]:
+    """(directory of a published snapshot, whether it is to be removed behind the fold)."""
+    if isinstance(snapshot, str):
+        now_ms = time.time_ns() // 1_000_000
+        made = pinning.pin(RealDisk(), local_path(snapshot), int(_LEASE_SECONDS * 1000), now_ms)
+        return made.path, True
+    if hasattr(snapshot, "store_path"):
+        return str(snapshot.path), False
+    if hasattr(snapshot, "publish"):
+        return str(snapshot.publish(lease_seconds=_LEASE_SECONDS, count=False).path), True
+    raise Misuse(
+        f"snapshot={snapshot!r:.80}: allowed are a Snapshot, a PublishedSnapshot and a path"
+    )
+
+
+# ---------------------------------------------------------------- in an executor
+
+
+def _task(
+    path: str,
+    what: What,
+    tag: int,
+    decode: Callable[[bytes], Any] | None,
+    seq: Callable[..., S],
+    zero: S,
+    parts: list[Bounds],
+) -> S:
+    """The state of one task."""
+    files = SnapshotFiles(path)
+    state = zero
+    for bound in parts:
+        if what == "objects":
+            rows: Iterator[tuple[Any, ...]] = _objects(files, bound, decode)
+        elif what == "heads":
+            rows = _heads(files, bound)
+        else:
+            rows = _entries(files, bound, tag)
+        for row in rows:
+            state = seq(state, *row)
+    return state
+
+
+def _named(batch: Batch) -> Iterator[bytes]:
+    for prefix, low, high in buckets_of(batch):
+        name = ledger_key.split(prefix)[1]
+        for _ in range(low, high):
+            yield name
+
+
+def _objects(
+    files: SnapshotFiles, bound: Bounds, decode: Callable[[bytes], Any] | None
+) -> Iterator[tuple[bytes, bytes, Any]]:
+    for batch in files.batches(bound):
+        names, keys = _named(batch), iter(keys_of(batch))
+        for part in record_batches(files, iter((batch,)), _VALUES, checksums=True):
+            for value in part.column(0).to_pylist():
+                yield next(names), next(keys), value if decode is None else decode(value)
+
+
+def _heads(files: SnapshotFiles, bound: Bounds) -> Iterator[tuple[bytes, bytes, Any]]:
+    for batch in files.batches(bound):
+        yield from zip(_named(batch), keys_of(batch), heads_of(batch), strict=True)
+
+
+def _entries(
+    files: SnapshotFiles, bound: Bounds, tag: int
+) -> Iterator[tuple[bytes, bytes, index_terms.Term, bytes]]:
+    """Index entries that are valid: the newest version of their object has their sqn."""
+    levels: list[Level] = [
+        [(files.open_ledger(entry), entry.sqn_base) for entry in level]
+        for level in files.found.ledger.levels
+    ]
+    for batch in files.batches(bound):
+        valid = batch._replace(rows=without_stale(batch.columns, batch.rows, levels))
+        for name, row in zip(_named(valid), keys_of(valid), strict=True):
+            entry = index_terms.entry_of(row)
+            if entry.tag == tag:
+                yield name, entry.field, entry.term, entry.key

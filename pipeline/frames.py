@@ -1,0 +1,19 @@
+"""DataFrames of published snapshots: what ``snap.df(spark)`` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def frame(
+    spark: Any, store_path: str, id: str, columns: Sequence[str] | None, options: dict[str, Any]
+) -> Any:
+    """A DataFrame of a published snapshot; ``options`` as the data source takes them."""
+    from octavo.pipeline.source import DefaultSource
+
+    spark.dataSource.register(DefaultSource)
+    reader = spark.read.format("octavo").option("snapshot", id)
+    if columns is not None:
+        reader = reader.option("columns", ",".join(columns))
+    return reader.options(**options).load(store_path)
