@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
+from octavo.actors.tags import STANDARD
 from octavo.files.errors import HistoryCompacted
-from octavo.files.record import DELETE, KEY_DELTA, PUT
+from octavo.files.index_terms import Term, terms_by_field, unpacked
+from octavo.files.ledger_key import HEAD_ONLY
+from octavo.files.record import DELETE, KEY_DELTA, PUT, Record
+from octavo.head_only import parts_of
 
 _TIMEOUT_SECONDS = 600.0
 _KINDS: dict[int, Literal["put", "delete", "delta"]] = {
@@ -39,9 +43,39 @@ class Change:
     batch: tuple[int, int] | None
     """(position from 0, length) of its atomic batch; None: written by itself, or compaction
     dropped a part of it."""
+    tag: str = STANDARD
+    """The type of the object; "head_only" in a head-only store."""
+    index: Mapping[bytes, Sequence[Term]] = field(default_factory=dict)
+    """The whole set of its index entries: terms by field."""
+    sub_key: bytes = b""
+    """In a head-only store."""
 
 
-def changes(bookie: Bookie, since: int, *, compacted: bool) -> Iterator[Change]:
+def _change(whole: Record, names: dict[int, str]) -> Change:
+    key, sub_key, value, metadata = whole.key, b"", whole.value, whole.metadata
+    name = names.get(whole.tag, "")
+    if whole.tag == HEAD_ONLY:
+        name, (key, sub_key) = "head_only", parts_of(key)
+        value, metadata = metadata, b""
+    return Change(
+        whole.sqn,
+        _KINDS[whole.kind],
+        whole.bucket,
+        key,
+        value if whole.kind == PUT else None,
+        metadata,
+        whole.time_ms,
+        whole.expiry_ms or None,
+        whole.batch,
+        name,
+        terms_by_field(unpacked(whole.index_changes)) if whole.index_changes else {},
+        sub_key,
+    )
+
+
+def changes(
+    bookie: Bookie, since: int, *, compacted: bool, types: Mapping[str, int]
+) -> Iterator[Change]:
     """Durable changes above ``since`` (exclusive), in sqn order, up to the newest now: see
     Store.changes. Reads through a lease, which is renewed as it goes on."""
     reader = Reader(bookie, LEASE_SECONDS, renewing=True)
@@ -53,10 +87,10 @@ def changes(bookie: Bookie, since: int, *, compacted: bool) -> Iterator[Change]:
             f"since={since}: the journal is complete only above sqn {horizon}, for it was "
             "compacted; begin there, or take what is left with compacted=True"
         )
-    return _changes(bookie, reader, since)
+    return _changes(bookie, reader, since, {number: name for name, number in types.items()})
 
 
-def _changes(bookie: Bookie, reader: Reader, since: int) -> Iterator[Change]:
+def _changes(bookie: Bookie, reader: Reader, since: int, names: dict[int, str]) -> Iterator[Change]:
     try:
         upto = reader.sqn
         bookie.inker.make_durable(upto, _TIMEOUT_SECONDS)
@@ -68,18 +102,7 @@ def _changes(bookie: Bookie, reader: Reader, since: int) -> Iterator[Change]:
                 if not number % STEP:
                     reader.step()
                 number += 1
-                whole = file.read(sqn)
-                yield Change(
-                    sqn,
-                    _KINDS[whole.kind],
-                    whole.bucket,
-                    whole.key,
-                    whole.value if whole.kind == PUT else None,
-                    whole.metadata,
-                    whole.time_ms,
-                    whole.expiry_ms or None,
-                    whole.batch,
-                )
+                yield _change(file.read(sqn), names)
     except FileNotFoundError:
         reader.check()  # which says that the lease ran out
         raise

@@ -53,7 +53,13 @@ class Consumer:
 
     def changes(self) -> Iterator[Change]:
         """What came after its position, to the newest change now: see ``Store.changes``."""
-        return feed.changes(self._running.bookie.actor, self.position, compacted=False)
+        running = self._running
+        return feed.changes(
+            running.bookie.actor,
+            self.position,
+            compacted=False,
+            types=running.identity.tags.numbers,
+        )
 
     def acknowledge(self, sqn: int) -> None:
         """It needs nothing at or below ``sqn`` any more. Durable on return: some two fsyncs.

@@ -187,7 +187,12 @@ class Store(Bucket):
         self._refuse_if_closed()
         if isinstance(since, bool) or not isinstance(since, int) or since < 0:
             raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
-        return feed.changes(self._bookie, since, compacted=to_flag("compacted", compacted))
+        return feed.changes(
+            self._bookie,
+            since,
+            compacted=to_flag("compacted", compacted),
+            types=self._running.identity.tags.numbers,
+        )
 
     def consumer(self, name: str, *, since: int | None = None) -> Consumer:
         """The durable consumer of that name; a new one begins behind ``since``, or with what

@@ -578,3 +578,21 @@ def test_merges_drop_stale_entries(tmp_path: Path) -> None:
         levels = store.stats()["ledger"]["levels"]
         assert sum(level["rows"] for level in levels) < 300
         assert pairs(store) == []
+
+
+def test_the_change_feed_tells_index_entries_and_types(tmp_path: Path) -> None:
+    note = octavo.Tag(index=lambda key, value: {"size": len(value)})
+    with octavo.open(tmp_path / "s", tags={"note": note}) as store:
+        store.put(b"k", b"v", index={"f": ["a", 7]})
+        store.bucket("b", tag="note").put(b"n", b"1234")
+        first, second = store.changes()
+        assert (first.tag, first.index) == ("standard", {b"f": [7, "a"]})
+        assert (second.tag, second.index, second.bucket) == ("note", {b"size": [4]}, b"b")
+
+
+def test_the_change_feed_of_a_head_only_store_tells_sub_keys(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", mode="head_only") as store:
+        store.head_bucket("b").put("k", b"v", sub_key="s")
+        (change,) = store.changes()
+        assert (change.key, change.sub_key, change.value) == (b"k", b"s", b"v")
+        assert change.tag == "head_only"
