@@ -9,7 +9,7 @@ Few entries are compared one by one, 1.2 us each; windows of many by array kerne
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from operator import eq
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from octavo.actors.view import LOW_32
 from octavo.files import find_many, ledger_key
 from octavo.files.hashing import hash_column
 from octavo.files.journal_rows import column_of
+from octavo.files.sst_lookup import Find
 from octavo.manifest.ledger_entry import LedgerEntry
 
 _END = b"\x00\x00"
@@ -41,16 +42,17 @@ class Entries(NamedTuple):
 
 
 def entries(
-    reader: Reader, bucket: bytes, tag: int, field: bytes, bound: Bounds
+    reader: Reader, bucket: bytes, tag: int, field: bytes, bound: Bounds, first: int
 ) -> Iterator[Entries]:
     """The valid entries of a range of one field, in its direction, a window at a time.
 
-    ``field`` as index_terms.field_part has it. One look at the ledger an entry.
+    ``field`` as index_terms.field_part has it; ``first`` rows make the first window. One look at
+    the ledger an entry.
     """
     objects = _Objects(reader, ledger_key.prefix(tag, bucket))
     begins = len(field)
     index = bytes.index
-    for window in reader.windows(bound):
+    for window in reader.windows(bound, first):
         rows, sqns = window.keys, window.sqns()
         ends = [index(row, _END, begins) for row in rows]
         keys = [row[at + 3 :] for row, at in zip(rows, ends, strict=True)]
@@ -65,6 +67,24 @@ def entries(
             yield Entries(terms, keys)
 
 
+_Opened = tuple[Find, memoryview, int]
+"""Of a file: ``Sst.find``, its sqns, their base."""
+
+
+class _Files:
+    """Files of a level, those that were needed open."""
+
+    def __init__(self, entries: Sequence[LedgerEntry]) -> None:
+        self.entries = entries
+        self.opened: list[_Opened | None] = [None] * len(entries)
+
+    def open(self, number: int) -> _Opened:
+        entry = self.entries[number]
+        sst = entry.file.reader()
+        opened = self.opened[number] = (sst.find, sst.sqns, entry.sqn_base)
+        return opened
+
+
 class _Objects:
     """Looks up the newest versions of the objects of one type and bucket."""
 
@@ -75,13 +95,13 @@ class _Objects:
         self._recent = view.recent
         self._tables = [table.rows for table in (view.recent, *view.frozen) if table.rows]
         last = ledger_key.after(front) or front
-        self._levels: list[tuple[Sequence[LedgerEntry], Sequence[bytes] | None]] = []
+        self._levels: list[tuple[list[bytes] | None, _Files]] = []
         for level in range(len(view.ledger.levels)):
             files = view.ledger.overlapping(level, front, last)
             if files:
-                firsts = None if level == 0 else [entry.first_key for entry in files]
-                self._levels.append((files, firsts))
-        self._kernels = sum(len(files) for files, _ in self._levels) <= MOST_FILES
+                firsts = [entry.first_key for entry in files] if level else None
+                self._levels.append((firsts, _Files(files)))
+        self._kernels = sum(len(files.entries) for _, files in self._levels) <= MOST_FILES
 
     def newest(self, keys: list[bytes]) -> list[int]:
         """Sqn of each object's newest version that the reader sees, deletes included; 0: none.
@@ -110,29 +130,38 @@ class _Objects:
                 found[at] = entry
         return found
 
-    def _one_by_one(self, whole: list[bytes], left: list[int], found: list[int]) -> None:
+    def _one_by_one(self, whole: list[bytes], left: Iterable[int], found: list[int]) -> None:
         levels = self._levels
         for at in left:
             key = whole[at]
             h32 = xxh3(key) & LOW_32
-            for files, firsts in levels:
-                if firsts is not None:
-                    number = bisect_right(firsts, key)
-                    files = files[number - 1 : number]
-                for entry in files:
-                    sst = entry.file.sst or entry.file.reader()
-                    row = sst.find(key, h32)
-                    if row >= 0:
-                        found[at] = sst.sqns[row] + entry.sqn_base
+            for firsts, files in levels:
+                if firsts is None:
+                    for number in range(len(files.entries)):
+                        find, sqns, base = files.opened[number] or files.open(number)
+                        row = find(key, h32)
+                        if row >= 0:
+                            found[at] = sqns[row] + base
+                            break
+                    if found[at]:
                         break
-                else:
                     continue
-                break
+                number = bisect_right(firsts, key) - 1
+                if number >= 0:
+                    find, sqns, base = files.opened[number] or files.open(number)
+                    row = find(key, h32)
+                    if row >= 0:
+                        found[at] = sqns[row] + base
+                        break
 
     def _by_kernels(self, whole: list[bytes], left: list[int], found: list[int]) -> None:
         column = column_of([whole[at] for at in left])
-        levels = [[(entry.file.reader(), entry.sqn_base) for entry in files]
-                  for files, _ in self._levels]  # fmt: skip
+        levels = [
+            [(entry.file.reader(), entry.sqn_base) for entry in files.entries]
+            for _, files in self._levels
+        ]
+        if self._levels and self._levels[0][0] is not None:
+            levels.insert(0, [])  # no level zero: its files would not be disjoint
         sqns = np.zeros(len(left), dtype=np.uint64)
         for sst, base, which, rows in find_many.newest(levels, column, hash_column(column)):
             sqns[which] = np.asarray(sst.sqns)[rows] + np.uint64(base)

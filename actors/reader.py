@@ -83,9 +83,13 @@ class Reader:
         with self.reading():
             return self.view.head(key, self.sqn, self.now_ms)
 
-    def windows(self, bound: scan.Bounds) -> Iterator[scan.Window]:
+    def windows(
+        self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW
+    ) -> Iterator[scan.Window]:
         """Windows of live rows: see scan.windows."""
-        found = scan.windows(self.view, self.sqn, self.now_ms, bound, self._bookie.slice)
+        found = scan.windows(
+            self.view, self.sqn, self.now_ms, bound, self._bookie.slice, first
+        )
         while True:
             with self.reading():
                 window = next(found, None)

@@ -140,11 +140,10 @@ class _FileChunk:
 
 
 def _memory_chunks(
-    view: View, table: MemoryTable, upper: int, bounds: Bounds, take: Slice
+    view: View, table: MemoryTable, upper: int, bounds: Bounds, take: Slice, window: int
 ) -> Iterator[Chunk]:
     low: bytes = bounds.low
     high = bounds.high
-    window = FIRST_WINDOW
     cut = len(bounds.prefix)
     while True:
         keys = take(table, low, high, window, bounds.reverse)
@@ -163,8 +162,9 @@ def _memory_chunks(
         window = min(window * 4, LARGEST_WINDOW)
 
 
-def _file_chunks(entries: Sequence[LedgerEntry], bounds: Bounds) -> Iterator[Chunk]:
-    window = FIRST_WINDOW
+def _file_chunks(
+    entries: Sequence[LedgerEntry], bounds: Bounds, window: int
+) -> Iterator[Chunk]:
     for entry in reversed(entries) if bounds.reverse else entries:
         sst: Sst = entry.file.reader()
         low = sst.lower_bound(bounds.low)
@@ -291,15 +291,18 @@ class _ManySources:
             del self.keys[rows:]
 
 
-def windows(view: View, upper: int, now_ms: int, bound: Bounds, take: Slice) -> Iterator[Window]:
-    """Windows of the live rows of a range, in its direction.
+def windows(
+    view: View, upper: int, now_ms: int, bound: Bounds, take: Slice, first: int = FIRST_WINDOW
+) -> Iterator[Window]:
+    """Windows of the live rows of a range, in its direction; of each source ``first`` rows at
+    first, later more.
 
     Raises Corruption. Memory: a few thousand rows a source, whatever the range.
     """
     if bound.high is not None and bound.low >= bound.high:
         return
     sources: list[Iterator[Chunk]] = [
-        _memory_chunks(view, table, upper, bound, take)
+        _memory_chunks(view, table, upper, bound, take, first)
         for table in (view.recent, *view.frozen)
         if table.rows
     ]
@@ -307,9 +310,9 @@ def windows(view: View, upper: int, now_ms: int, bound: Bounds, take: Slice) -> 
     for level in range(len(view.ledger.levels)):
         touched = view.ledger.overlapping(level, bound.low, last)
         if level == 0:
-            sources += [_file_chunks((entry,), bound) for entry in touched]
+            sources += [_file_chunks((entry,), bound, first) for entry in touched]
         elif touched:
-            sources.append(_file_chunks(touched, bound))
+            sources.append(_file_chunks(touched, bound, first))
     yield from _merged(sources, now_ms, bound.reverse)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from octavo.actors.index_scan import Entries, entries
 from octavo.actors.index_sets import checked_term, field_bytes
 from octavo.actors.reader import STEP, Reader
-from octavo.actors.scan import Bounds
+from octavo.actors.scan import FIRST_WINDOW, LARGEST_WINDOW, Bounds
 from octavo.arguments import to_flag
 from octavo.files import index_terms, ledger_key
 from octavo.files.errors import Misuse
@@ -21,6 +21,8 @@ from octavo.scans import Text
 if TYPE_CHECKING:
     from octavo.reading import Reading
 
+BOUNDED = 256
+"""Rows that are read ahead where a query says both ends."""
 Pattern = str | bytes | re.Pattern[Any]
 
 
@@ -57,7 +59,10 @@ class Index:
         bound = self._bounds(start, end, to_flag("reverse", reverse), after)
         most = to_limit(limit)
         pattern = None if match is None else _pattern(match)
-        found = self._pairs(bound)
+        first = FIRST_WINDOW if start is None or end is None else BOUNDED
+        if most is not None:
+            first = min(max(most, FIRST_WINDOW), LARGEST_WINDOW)
+        found = _pairs(*self._entries(bound, first), self._reading._text)
         if pattern is not None:
             found = _matching(found, pattern)
         return found if most is None else islice(found, most)
@@ -71,7 +76,7 @@ class Index:
         part = self._part(term)
         front = self._front()
         bound = Bounds(front, front + part, ledger_key.after(front + part), False)
-        return _keys(*self._entries(bound), self._reading._text)
+        return _keys(*self._entries(bound, BOUNDED), self._reading._text)
 
     def terms(
         self, start: Term | None = None, end: Term | None = None, *, reverse: bool = False
@@ -117,13 +122,10 @@ class Index:
                 low = max(at + b"\x00", low)
         return Bounds(front, low, high, reverse)
 
-    def _entries(self, bound: Bounds) -> tuple[Reader, Iterator[Entries]]:
+    def _entries(self, bound: Bounds, first: int) -> tuple[Reader, Iterator[Entries]]:
         reading = self._reading
         reader = reading._reader()
-        return reader, entries(reader, reading.name, reading._tag, self._field, bound)
-
-    def _pairs(self, bound: Bounds) -> Iterator[tuple[Term, Any]]:
-        return _pairs(*self._entries(bound), self._reading._text)
+        return reader, entries(reader, reading.name, reading._tag, self._field, bound, first)
 
 
 def _pairs(

@@ -65,30 +65,31 @@ class _Comparison:
     """Compares keys with the keys of rows, exactly."""
 
     def __init__(self, sst: Sst, keys: ByteColumn) -> None:
-        columns = sst.columns()
-        self._stored = columns.keys
-        self._groups = columns.groups
-        self._prefixes = np.frombuffer(b"".join(columns.prefixes), dtype=np.uint8)
-        sizes = np.array([len(prefix) for prefix in columns.prefixes], dtype=np.int64)
-        self._prefix_bytes = sizes
-        self._prefix_at = np.cumsum(sizes) - sizes
+        # Nothing here is of the size of the file: it is asked for a few rows of it.
+        self._ends = np.asarray(sst.column(Section.KEY_ENDS, "I"))
+        self._blob = np.asarray(sst.column(Section.KEYS, "B"))
+        self._firsts = np.asarray(sst.column(Section.FIRSTS, "I"))
+        self._prefix_ends = np.asarray(sst.column(Section.PREFIX_ENDS, "I")).astype(np.int64)
+        self._prefixes = np.asarray(sst.column(Section.PREFIXES, "B"))
         self._keys = keys
         self._starts = keys.offsets[:-1]
         self._lengths = lengths_of(keys.offsets)
 
     def __call__(self, which: Ints, rows: Ints) -> npt.NDArray[np.bool_]:
         """Whether key ``which[i]`` is the key of row ``rows[i]``."""
-        groups = np.zeros(len(rows), np.int64) if self._groups is None else self._groups[rows]
-        front = self._prefix_bytes[groups]
-        size = self._stored.lengths[rows]
+        groups = np.searchsorted(self._firsts, rows, side="right") - 1
+        prefix_at = self._prefix_ends[groups]
+        front = self._prefix_ends[groups + 1] - prefix_at
+        key_at = self._ends[rows].astype(np.int64)
+        size = self._ends[rows + 1] - key_at
         equal: npt.NDArray[np.bool_] = self._lengths[which] == front + size
         there = np.flatnonzero(equal)
         if len(there):
-            groups, front, size = groups[there], front[there], size[there]
+            front, size = front[there], size[there]
             begins = self._starts[which[there]]
             pairs = (
-                (self._prefixes, self._prefix_at[groups], front, begins),
-                (self._stored.blob, self._stored.starts[rows[there]], size, begins + front),
+                (self._prefixes, prefix_at[there], front, begins),
+                (self._blob, key_at[there], size, begins + front),
             )
             for blob, starts, lengths, at in pairs:
                 ours = gather(self._keys.blob, at, lengths)

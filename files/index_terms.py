@@ -30,6 +30,7 @@ MAX_ENTRIES = 4096
 
 _INT, _BYTES, _STR = b"\x10", b"\x20", b"\x30"
 _END = b"\x00\x00"
+_NUL, _ESCAPED = b"\x00", b"\x00\xff"
 _LENGTH = Struct("<H")
 _LONGEST_INT = 126
 
@@ -84,23 +85,19 @@ def escaped_term(term: Term) -> bytes:
 
 
 def stored_terms(found: Sequence[bytes]) -> list[Term]:
-    """The terms of what ``escaped_term`` gave, without the end marks. 0.2 us each; the same bytes
-    next to each other are read once. Raises ValueError."""
-    out: list[Term] = []
-    last = b""
-    term: Term = b""
-    for stored in found:
-        if stored != last:
-            last = stored
-            whole = stored.replace(b"\x00\xff", b"\x00") if b"\x00" in stored else stored
-            if whole[0] == 0x10 and whole[1:2] >= b"\x80":
-                term = int.from_bytes(whole[2:], "big")
-            elif whole[0] == 0x30:
-                term = whole[1:].decode()
-            else:
-                term = term_of(whole)
-        out.append(term)
-    return out
+    """The terms of what ``escaped_term`` gave, without the end marks; in order, either way.
+    0.2 us each. Raises ValueError."""
+    if not found:
+        return []
+    low, high = min(found[0], found[-1]), max(found[0], found[-1])
+    if low == high:
+        return [term_of(low.replace(_ESCAPED, _NUL))] * len(found)
+    if low[:1] == high[:1] == _INT and low[1:2] >= b"\x80":
+        of_bytes = int.from_bytes
+        return [of_bytes(stored.replace(_ESCAPED, _NUL)[2:], "big") for stored in found]
+    if low[:1] == _STR:
+        return [stored[1:].replace(_ESCAPED, _NUL).decode() for stored in found]
+    return [term_of(stored.replace(_ESCAPED, _NUL)) for stored in found]
 
 
 def entry_part(field: bytes, term: Term) -> bytes:

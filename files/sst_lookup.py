@@ -23,6 +23,10 @@ Probe = Callable[[int], int]
 Find = Callable[[bytes, int], int]
 
 
+_FEW_GROUPS = 64
+"""Up to so many groups a file's prefixes are kept apart, for lookups in it."""
+
+
 class Windows:
     """Which 64 KiB of a file have been compared with their checksums."""
 
@@ -137,6 +141,9 @@ def swift(views: Views) -> tuple[Probe, Find]:
     row_mask = (1 << row_bits) - 1
     keys_at = views.layout.sections[Section.KEYS][0]
     prefix = views.prefix(0)
+    firsts = views.firsts
+    few = len(firsts) <= _FEW_GROUPS
+    prefixes = [views.prefix(group) for group in range(len(firsts))] if few else []
 
     def probe(h32: int) -> int:
         at = h32 * homes >> 32
@@ -175,12 +182,11 @@ def swift(views: Views) -> tuple[Probe, Find]:
             if entry >> row_bits == wanted:
                 end = entry & row_mask
                 key = buffer[keys_at + ends[end - 1] : keys_at + ends[end]]
-                if (
-                    ledger_key.endswith(key)
-                    and views.prefix(views.group_of(end - 1))
-                    == ledger_key[: len(ledger_key) - len(key)]
-                ):
-                    return end - 1
+                if ledger_key.endswith(key):
+                    group = bisect_right(firsts, end - 1) - 1
+                    front = prefixes[group] if few else views.prefix(group)
+                    if front + key == ledger_key:
+                        return end - 1
             at += 1
             entry = table[at]
         return -1
