@@ -428,6 +428,7 @@ class InkerClerk(TurnActor):
         for _, file in self.delete_pending:
             file.actor_ref.call(JournalFile.close)
             file.actor_ref.stop()
+        self.delete_pending = []  # a sweep that was asked for before may still come
 
 
 def _named(entry: JournalEntry) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class SnapshotRegister:
                 self._drop(number)
                 over.append(number)
         if over:
-            log.warning("the leases of snapshots %s ran out; what they held may go", over)
+            log.warning("the leases of %d snapshots ran out; what they held may go", len(over))
         return over
 
     def needed(self, removed_at_version: int) -> bool:
