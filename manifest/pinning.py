@@ -31,7 +31,7 @@ _SIDE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Manifests:
+class Manifests:
     """Both manifests, as their logs had them at a moment."""
 
     ledger: LedgerManifest
@@ -59,7 +59,8 @@ def pin(disk: Disk, store: str, lease_ms: int, now_ms: int) -> Published:
         raise
 
 
-def _read(disk: Disk, store: str) -> _Manifests:
+def read_manifests(disk: Disk, store: str) -> Manifests:
+    """Both manifests of a store, open or not, as of now. Raises Corruption."""
     ledger = change_log.recover(disk, f"{store}/ledger/manifest")
     journal = change_log.recover(disk, f"{store}/journal/manifest")
     if ledger.damaged or journal.damaged:
@@ -70,16 +71,16 @@ def _read(disk: Disk, store: str) -> _Manifests:
     made = JournalManifest.replayed(journal.snapshot, journal.changes)
     kept = LedgerManifest.replayed(ledger.snapshot, ledger.changes)
     mark = (ledger.epoch, kept.version, journal.epoch, made.version)
-    return _Manifests(kept, made, mark)
+    return Manifests(kept, made, mark)
 
 
-def _linked(disk: Disk, store: str, draft: Draft) -> tuple[_Manifests, list[str]]:
+def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]:
     """(manifests whose files are all linked, names of the journal's tails, oldest first)."""
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(0.002 * attempt)
         try:
-            before = _read(disk, store)
+            before = read_manifests(disk, store)
             names = {entry.name for level in before.ledger.levels for entry in level}
             for name in names:
                 draft.link_ledger(name)
@@ -90,7 +91,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[_Manifests, list[str]
                 draft.link_journal(name)
                 for name in _tails(disk.listdir(f"{store}/journal"), before.journal)
             ]
-            after = _read(disk, store)
+            after = read_manifests(disk, store)
         except (FileNotFoundError, Corruption) as moved:
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
             if attempt == ATTEMPTS - 1:
@@ -124,7 +125,7 @@ def _finished(
     disk: Disk,
     draft: Draft,
     identity: dict[str, object],
-    found: _Manifests,
+    found: Manifests,
     tails: list[str],
     lease_ms: int,
     now_ms: int,

@@ -58,6 +58,7 @@ def partitions(
 ) -> list[KeyRange]:
     """The ranges cut into such of about ``split_bytes``, several small ones together. Reads the
     sizes of the rows, 4 bytes each."""
+    split_bytes = split_bytes or _fitting(files, ranges, values=values)
     out: list[KeyRange] = []
     taken: list[Bounds] = []
     filled = 0.0
@@ -73,6 +74,18 @@ def partitions(
     if taken:
         out.append(KeyRange(taken))
     return out
+
+
+def _fitting(files: SnapshotFiles, ranges: list[Bounds], *, values: bool) -> int:
+    """Bytes a task: few large tasks, and yet some for every core where there is little."""
+    total = sum(
+        size
+        for bound in ranges
+        for entries in files.levels(bound)
+        for entry in entries
+        for _, size in _sample(files.open_ledger(entry), bound, 1 << 62, values=values)
+    )
+    return min(max(int(total / 4) + 1, 32 << 20), 128 << 20)
 
 
 def _cut(

@@ -1,0 +1,144 @@
+"""The data source ``octavo-metadata``: what a store is made of, as tables.
+
+    spark.read.format("octavo-metadata").option("table", "files").load("/path/of/the/store")
+
+- ``snapshots``: the published ones
+- ``files``: those of ledger and journal that the manifests name
+- ``levels``: of the ledger
+- ``journal``: how much of each journal file is live; this one looks at every key, 0.1 us each
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from octavo.files.bounds import OBJECTS
+from octavo.files.disk import RealDisk
+from octavo.files.errors import Misuse
+from octavo.manifest import pinning, published
+from octavo.pipeline.read_options import local_path
+from octavo.pipeline.snapshot_files import SnapshotFiles
+
+_LEASE_MS = 3_600_000
+Row = tuple[Any, ...]
+
+
+def _snapshots(path: str) -> Iterator[Row]:
+    now_ms = time.time_ns() // 1_000_000
+    for each in published.listed(RealDisk(), path):
+        yield (
+            each.id, each.name or None, each.sqn, _moment(each.taken_at), _moment(each.expires_at),
+            now_ms >= each.expires_at, each.keys, each.bytes,
+        )  # fmt: skip
+
+
+def _files(path: str) -> Iterator[Row]:
+    found = pinning.read_manifests(RealDisk(), path)
+    for level in found.ledger.levels:
+        for file in level:
+            yield ("ledger", file.name, file.level, file.rows, file.bytes, file.min_sqn,
+                   file.max_sqn, file.tombstones, file.first_key, file.last_key)  # fmt: skip
+    for entry in found.journal.entries:
+        yield ("journal", entry.name, None, entry.count, entry.bytes, entry.base_sqn,
+               entry.last_sqn, None, None, None)  # fmt: skip
+
+
+def _levels(path: str) -> Iterator[Row]:
+    for number, level in enumerate(pinning.read_manifests(RealDisk(), path).ledger.levels):
+        yield (
+            number, len(level), sum(file.rows for file in level),
+            sum(file.bytes for file in level), sum(file.tombstones for file in level),
+        )  # fmt: skip
+
+
+def _journal(path: str) -> Iterator[Row]:
+    disk, now_ms = RealDisk(), time.time_ns() // 1_000_000
+    pinned = pinning.pin(disk, path, _LEASE_MS, now_ms)
+    try:
+        files = SnapshotFiles(pinned.path)
+        entries = pinned.journal.entries
+        keys = np.zeros(len(entries) + 1, dtype=np.int64)
+        sizes = np.zeros(len(entries) + 1, dtype=np.float64)
+        for batch in files.batches(OBJECTS):
+            sqns = batch.columns.sqns[batch.rows].astype(np.int64)
+            which = np.searchsorted(files.bases, sqns, side="right")
+            keys += np.bincount(which, minlength=len(keys))
+            sizes += np.bincount(which, batch.columns.sizes[batch.rows], minlength=len(sizes))
+        for number, entry in enumerate(entries, 1):
+            live = int(keys[number])
+            garbage = 100.0 * (1 - live / entry.count) if entry.count else 0.0
+            yield (entry.name, entry.base_sqn, entry.last_sqn, entry.count, entry.bytes, live,
+                   int(sizes[number]), garbage)  # fmt: skip
+    finally:
+        published.remove(disk, pinned.path)
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+TABLES: dict[str, tuple[str, Callable[[str], Iterator[Row]]]] = {
+    "snapshots": (
+        ("id string, name string, sqn bigint, taken_at timestamp, expires_at timestamp, "
+        "expired boolean, keys bigint, bytes bigint"),
+        _snapshots,
+    ),
+    "files": (
+        ("half string, name string, level int, rows bigint, bytes bigint, min_sqn bigint, "
+        "max_sqn bigint, tombstones bigint, first_key binary, last_key binary"),
+        _files,
+    ),
+    "levels": (
+        "level int, files bigint, rows bigint, bytes bigint, tombstones bigint",
+        _levels,
+    ),
+    "journal": (
+        ("name string, base_sqn bigint, last_sqn bigint, records bigint, bytes bigint, "
+        "live_records bigint, live_value_bytes bigint, garbage_percent double"),
+        _journal,
+    ),
+}
+"""Of each table its columns and what gives its rows."""
+
+
+class DefaultSource(DataSource):
+    """What ``spark.read.format("octavo-metadata")`` is."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "octavo-metadata"
+
+    def _table(self) -> str:
+        table = str({k.lower(): v for k, v in self.options.items()}.get("table", "snapshots"))
+        if table not in TABLES:
+            raise Misuse(f"table={table!r}: there are {', '.join(TABLES)}")
+        return table
+
+    def schema(self) -> str:
+        """The columns of the table."""
+        return TABLES[self._table()][0]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads it in one task."""
+        path = {k.lower(): v for k, v in self.options.items()}.get("path")
+        if not path:
+            raise Misuse('no path: .load("/path/of/the/store")')
+        return _MetadataReader(self._table(), local_path(path))
+
+
+class _MetadataReader(DataSourceReader):
+    def __init__(self, table: str, path: str) -> None:
+        self._table = table
+        self._path = path
+
+    def read(self, partition: Any) -> Iterator[Row]:
+        """The rows of the table, as they are now."""
+        return TABLES[self._table][1](self._path)
