@@ -22,6 +22,9 @@ from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
 log = logging.getLogger("octavo.recovery")
 
+UPDATING = "UPDATING"
+"""A file of this name in a journal: a backup is being brought up to date there."""
+
 RANK_BITS = 20
 """A rank is a version of the journal's manifest and, in so many low bits, a number of its own."""
 
@@ -42,11 +45,14 @@ class Adopted(NamedTuple):
     """Sqns may have been given that neither the manifest nor a file knows of."""
 
 
-def adopted(disk: Disk, directory: str, manifest: JournalManifest, *, damaged: bool) -> Adopted:
+def adopted(
+    disk: Disk, directory: str, manifest: JournalManifest, *, state_epoch: int, damaged: bool
+) -> Adopted:
     """Compare the manifest with the directory; remove what compaction left over.
 
-    ``damaged``: an earlier state of the manifest may be what was read. One listing where nothing
-    is unlisted or missing, else the ends of the files concerned. Raises UnsupportedFormat.
+    ``state_epoch``: that of the manifest. ``damaged``: an earlier state of the manifest may be
+    what was read. One listing and the beginnings of unlisted files where nothing is missing, else
+    the ends of the files concerned. Raises UnsupportedFormat.
     """
     names = set(disk.listdir(directory))
     for name in sorted(names):
@@ -55,6 +61,12 @@ def adopted(disk: Disk, directory: str, manifest: JournalManifest, *, damaged: b
         ):
             disk.unlink(f"{directory}/{name}")  # of a compaction that was cut short
     known = {entry.name for entry in manifest.entries}
+    if UPDATING in names:
+        _remove_newer(disk, directory, names - known, manifest.ceiling)
+        names = set(disk.listdir(directory))
+    damaged = damaged or any(
+        _epoch(disk, directory, name) > state_epoch for name in sorted(names - known)
+    )
     if not damaged and known <= names and (manifest.entries or manifest.ceiling > 1):
         _remove_uncommitted(disk, directory, names - known)
         names = set(disk.listdir(directory))
@@ -71,17 +83,35 @@ def adopted(disk: Disk, directory: str, manifest: JournalManifest, *, damaged: b
     if not doubtful:
         for found in unlisted:
             entry = found.entry
-            old = manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn)
-            # No sqn was given at or above the ceiling: a backup was being brought up to date.
-            if old or entry.base_sqn >= manifest.ceiling:
-                log.info(
-                    "%s/%s is left over from a compaction or a backup: removed",
-                    directory,
-                    entry.name,
-                )
+            if manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn):
+                log.info("%s/%s is left over from a compaction: removed", directory, entry.name)
                 disk.unlink(f"{directory}/{entry.name}")
         return Adopted(manifest, [], damaged)
     return Adopted(*_chosen(disk, directory, manifest, names, unlisted), doubtful=True)
+
+
+def _epoch(disk: Disk, directory: str, name: str) -> int:
+    """The epoch in which a journal file was made; 0: it is none. One that is newer than the
+    manifest's shows that a newer manifest was lost: its file comes before all others."""
+    if recovery.identity(name) is None:
+        return 0
+    try:
+        head = disk.pread(f"{directory}/{name}", cdb.RECORDS_AT, 0)
+        return cdb.read_header(head, name).epoch
+    except Corruption:
+        return 0
+
+
+def _remove_newer(disk: Disk, directory: str, names: set[str], ceiling: int) -> None:
+    """This is a backup that was being brought up to date: it is what it was before, to which no
+    sqn at or above the ceiling belongs."""
+    for name in sorted(names):
+        who = recovery.identity(name)
+        if who is not None and who[0] >= ceiling:
+            log.info("%s/%s is left over from a backup: removed", directory, name)
+            disk.unlink(f"{directory}/{name}")
+    disk.unlink(f"{directory}/{UPDATING}")
+    disk.sync_dir(directory)
 
 
 def _remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:

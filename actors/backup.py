@@ -4,8 +4,8 @@ In this order, so that a crash at any moment leaves the backup before or the one
 
     roll, seal     everything up to the backup's sqn is in sealed files, which never change again
     link           the files that are not there yet; no manifest names them, and the sqns of the
-                   new ones are at or above the ceiling of the backup before, so an opening does
-                   not take them in
+                   new ones are at or above the ceiling of the backup before; the mark UPDATING
+                   says that an opening must not take them in
     journal        its manifest, as one snapshot record of a new epoch: the moment of truth
     ledger         likewise; an older one is only further behind, and the journal is replayed
     remove         what no manifest names any more
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from octavo.actors import identity as identities
 from octavo.actors import journal_install
+from octavo.actors.adoption import UPDATING
 from octavo.actors.bookie import Bookie
 from octavo.actors.compaction import seal_waiting
 from octavo.actors.identity import IDENTITY, Identity
@@ -95,6 +96,7 @@ def backup(
             done = Linked()
             for folder in ("journal", "ledger"):
                 disk.mkdir(f"{target}/{folder}/manifest")
+            disk.write_atomically(f"{target}/journal/{UPDATING}", b"a backup\n")
             names = [entry.name for entry in entries]
             if progress is not None:
                 progress("journal", 0, len(names))
@@ -114,6 +116,8 @@ def backup(
         )
         identities.write(disk, target, running.identity)
         _begin(disk, target, journal, levels)
+        disk.unlink(f"{target}/journal/{UPDATING}")
+        disk.sync_dir(f"{target}/journal")
         removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
         removed += remove_others(disk, f"{target}/ledger", set(tables), (".sst", "REBUILD"))
         if fresh:

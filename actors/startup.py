@@ -142,7 +142,11 @@ class _Opening:
         ledger_manifest = self._ledger_manifest(found_ledger, ledger)
         journal_manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
         files = adoption.adopted(
-            self.disk, journal, journal_manifest, damaged=found_journal.damaged
+            self.disk,
+            journal,
+            journal_manifest,
+            state_epoch=found_journal.state_epoch,
+            damaged=found_journal.damaged,
         )
         journal_manifest = files.manifest
         self.notes += files.notes

@@ -75,6 +75,8 @@ class Recovered:
     """The highest epoch that was seen, whole or not; 0: none. The next one to take is above."""
     notes: list[str] = field(default_factory=list)
     """What was ignored, and why."""
+    state_epoch: int = 0
+    """The epoch that wrote the state; lower than ``epoch`` if a later one came to nothing."""
     damaged: bool = False
     """Something durable was lost, or may have been: the state is an earlier one. What a power
     cut leaves of an unfinished write is not damage."""
@@ -87,7 +89,14 @@ def recover(disk: Disk, directory: str) -> Recovered:
     Corruption (whole records that contradict each other), StorageFailed (I/O errors).
     """
     found = read_history(disk, directory)
-    return Recovered(found.snapshot, found.changes, found.highest_epoch, found.notes, found.damaged)
+    return Recovered(
+        found.snapshot,
+        found.changes,
+        found.highest_epoch,
+        found.notes,
+        found.epoch,
+        found.damaged,
+    )
 
 
 def _raise(error: OSError, what: str) -> NoReturn:

@@ -44,7 +44,6 @@ class LedgerEntry:
     file: Any = field(default=None, compare=False, repr=False)
     """The file's actor, where there is one; never persisted."""
 
-
     @classmethod
     def of_job(cls, row: dict[str, Any]) -> LedgerEntry:
         """The entry of a new file of level zero, from what the job that made it says of it."""
