@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -16,6 +17,7 @@ from whole_store import flush, killed, opened
 
 import octavo
 from octavo import IndexEdit, Tag
+from octavo.actors import index_scan
 
 Where = tuple[str, bytes, bytes]  # type, bucket, key
 Entries = frozenset[tuple[bytes, Any]]
@@ -79,8 +81,13 @@ def after(before: Entries, kind: str, value: bytes, index: Any) -> Entries:
 class IndexMachine(RuleBasedStateMachine):
     """The model says of every object its value, its entries and when it expires."""
 
-    @initialize(recalc=st.booleans(), push_rows=st.sampled_from([64, 1 << 20]))
-    def open(self, recalc: bool, push_rows: int) -> None:
+    @initialize(
+        recalc=st.booleans(), push_rows=st.sampled_from([64, 1 << 20]),
+        many=st.sampled_from([1, index_scan.MANY]),
+    )  # fmt: skip
+    def open(self, recalc: bool, push_rows: int, many: int) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(index_scan, "MANY", many)
         self.home = Path(tempfile.mkdtemp(prefix="octavo-index-"))
         self.path = self.home / "s"
         self.now = 1_000_000
@@ -97,6 +104,7 @@ class IndexMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.store.close()
+            self.patch.undo()
             shutil.rmtree(self.home)
 
     # ------------------------------------------------------------ writing
