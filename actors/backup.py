@@ -110,7 +110,10 @@ def backup(
             running.bookie.actor.release(state.number)
         journal = replace(
             JournalManifest.empty().edit(
-                entries, ceiling=state.sqn + 1, horizon=state.manifest.horizon
+                entries,
+                ceiling=state.sqn + 1,
+                horizon=state.manifest.horizon,
+                commits=[each for each in state.manifest.commits if each.last_sqn <= state.sqn],
             ),
             version=state.manifest.version,
         )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from octavo.actors import compaction
+from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
 from octavo.actors.memory_table import MemoryTable
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("octavo.ingest")
 
-_TRIES = 20
+_TRIES = 6
+_POLITE_TRIES = 2
+"""Tries in which writers are not stopped while large files are sealed."""
 _PATIENCE_SECONDS = 600.0
 
 
@@ -166,7 +169,7 @@ class _Taking:
 
     def run(self) -> Commit:
         """The commit, made now; of negative ``time_ms`` if somebody was first."""
-        for _ in range(_TRIES):
+        for tried in range(_TRIES):
             compaction.settle(self.inker_clerk)  # the long part, while others write
             with _turns(self.clerk, self.bookie):
                 if self.bookie.closed or self.inker.active is None:
@@ -176,8 +179,11 @@ class _Taking:
                     return replace(done, time_ms=-1)
                 if self.inker.failed is not None:
                     raise self.inker.failed
-                if self.inker.unsealed:
+                if self.inker.unsealed and tried < _POLITE_TRIES:
                     continue  # a writer was quicker
+                self._seal_waiting()
+                if self.inker.unsealed:
+                    continue
                 if self._save_memory():
                     commit = self._take_in()
                     break
@@ -185,6 +191,18 @@ class _Taking:
             raise Busy(f"{self.name}: the journal's newest files are not sealed yet; try again")
         self.clerk.actor_ref.send(PencillerClerk.work)
         return commit
+
+    def _seal_waiting(self) -> None:
+        """In the Bookie's turn, so that no more come: have the rolled files sealed."""
+        inker = self.inker
+        for _ in range(2 * len(inker.unsealed)):
+            waiting = list(inker.unsealed)
+            if not waiting or inker.failed is not None:
+                return
+            inker.actor_ref.call(Inker.seal_next)
+            for actor in (waiting[0], inker):  # in their turns what was sent to them is done
+                actor.enter(_PATIENCE_SECONDS)
+                actor.leave()
 
     def _save_memory(self) -> bool:
         """In the turns of clerk and Bookie: what memory has goes into the ledger; whether it did.

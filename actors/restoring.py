@@ -120,7 +120,10 @@ def _made(
     bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
     newest = max((file.last for file in files), default=0)
     journal = JournalManifest.empty().edit(
-        entries, ceiling=max(manifest.ceiling, newest + 1), horizon=manifest.horizon
+        entries,
+        ceiling=max(manifest.ceiling, newest + 1),
+        horizon=manifest.horizon,
+        commits=[commit for commit in manifest.commits if commit.last_sqn <= upto],
     )
     journal = replace(journal, version=manifest.version)
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):

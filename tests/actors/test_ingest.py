@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -238,3 +239,56 @@ def test_left_overs_are_swept_by_age(tmp_path: Path) -> None:
     writer.finish()
     opened(path, clock_ms=lambda: staging.KEPT_MS + 2000).close()
     assert os.listdir(tmp_path / "s" / "staging") == ["young"]
+
+
+def test_a_backup_has_it_and_knows_the_job(store: octavo.Store, tmp_path: Path) -> None:
+    store.put(b"a", b"old")
+    staged(store.path, "j", "0-0", [(b"a", b"new"), (b"b", b"x")])
+    ingest(store._running, "j", ["0-0"])
+    for ledger in (True, False):
+        where = tmp_path / f"backup-{ledger}"
+        store.backup(where, ledger=ledger)
+        with opened(where) as other:
+            assert list(other.items()) == [(b"a", b"new"), (b"b", b"x")]
+            assert ingest(other._running, "j", []).repeated
+            assert other.verify().ok
+
+
+def test_a_lost_journal_manifest_costs_the_memory_of_jobs_only(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"old")
+        staged(store.path, "j", "0-0", [(b"a", b"new"), (b"b", b"x")])
+        ingest(store._running, "j", ["0-0"])
+        store.put(b"c", b"y")
+    for found in (tmp_path / "s" / "journal" / "manifest").iterdir():
+        found.unlink()
+    with opened(tmp_path / "s") as store:
+        assert list(store.items()) == [(b"a", b"new"), (b"b", b"x"), (b"c", b"y")]
+
+
+def test_puts_of_other_threads_go_on_beside_ingests(tmp_path: Path) -> None:
+    store = opened(tmp_path / "s", push_rows=4096, push_bytes=1 << 20, roll_count=4096)
+    stop = threading.Event()
+    written: dict[bytes, bytes] = {}
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            key, value = b"p%d" % (number % 97), b"%d" % number
+            store.put(key, value)
+            written[key] = value
+            number += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for job in range(8):
+            staged(store.path, f"j{job}", "0-0", [(b"i%d" % n, b"%d" % job) for n in range(50)])
+            ingest(store._running, f"j{job}", ["0-0"])
+            assert store.get(b"i7") == b"%d" % job
+    finally:
+        stop.set()
+        writer.join()
+    expected = written | {b"i%d" % n: b"7" for n in range(50)}
+    assert dict(store.items()) == expected
+    store.close()
