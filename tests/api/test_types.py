@@ -411,3 +411,14 @@ def test_json_documents_with_a_field_as_index(tmp_path: Path) -> None:
         with pytest.raises(KeyError):
             people["eve"] = json.dumps({})
         assert "eve" not in people
+
+
+@pytest.mark.parametrize("count", [10, 600])
+def test_a_type_without_objects_has_no_part_in_anothers_index(tmp_path: Path, count: int) -> None:
+    with opened(tmp_path / "s", tags={"empty": Tag()}, push_rows=1 << 20) as store:
+        for number in range(count):
+            store.bucket("b").put(b"%04d" % number, b"", index={"f": number})
+        for _ in range(2):
+            assert indexed(store.bucket("b", tag="empty"), "f") == []
+            assert len(indexed(store.bucket("b"), "f")) == count
+            flush(store)
