@@ -107,9 +107,9 @@ class Meter:
     """Times the first call, later ones more and more seldom, in the end one in 1,231; each
     stands for those before it.
 
-    The caller counts down, because that is the cheapest: where ``left`` is 0 it calls ``timed``
-    with itself, else it sets ``left`` one lower and goes on. The count stays below 257: CPython
-    makes larger numbers anew.
+    The caller counts down, because that is the cheapest: where ``left`` is 0 it takes that of
+    ``skip``, and where that is 0 too it calls ``timed`` with itself; else it sets ``left`` one
+    lower and goes on. The count stays below 257: CPython makes larger numbers anew.
     """
 
     __slots__ = ("_longest", "_skips", "_stride", "latency", "left", "weight")
@@ -119,24 +119,22 @@ class Meter:
         self.latency = Latency()
         self._longest = 16 if often else _STRIDE
         self.left = 0
-        """Calls until ``timed`` is to be asked."""
+        """Calls until ``skip`` is to be asked."""
         self.weight = 1
         """Calls for which the next one that is timed stands, as far as they were counted down."""
         self._stride = 4
         self._skips = 0
 
-    @property
-    def due(self) -> bool:
-        """Whether the next call of ``timed`` does time."""
-        return self._skips <= 0
+    def skip(self) -> int:
+        """Calls to count down before asking again; 0: this one is to be timed."""
+        if self._skips <= 0:
+            return 0
+        self._skips -= 1
+        self.weight += _SKIPPED
+        return _SKIPPED
 
     def timed(self, call: Callable[P, R], /, *args: P.args, **options: P.kwargs) -> R:
-        """The call's result, timed if that is due; a call that raises counts too."""
-        if self._skips > 0:
-            self._skips -= 1
-            self.left = _SKIPPED
-            self.weight += _SKIPPED
-            return call(*args, **options)
+        """The call's result, timed; a call that raises counts too."""
         stride = self.left = self._stride
         weight, self.weight = self.weight, stride
         if stride < self._longest:

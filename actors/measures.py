@@ -147,6 +147,5 @@ class Measures:
 
     def timed_get(self, get: Callable[[bytes], R], key: bytes, where: str) -> R:
         """A get that is timed, and that stands for others in where it finds its answer."""
-        if self.get.due:
-            self.sources[where] += self.get.weight
+        self.sources[where] += self.get.weight
         return self.get.timed(get, key)

@@ -26,6 +26,7 @@ from octavo.index_edit import IndexEdit
 from octavo.reading import REFUSED, Reading
 
 _SMALL_BYTES = 1 << 20
+_NO_METADATA = b""
 _GROUP = 512
 _GROUPED_BYTES = 32 << 10  # larger values are written one by one: 16 MiB a write at most
 _SYNC_TIMEOUT_SECONDS = 600.0
@@ -66,7 +67,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         key: Key,
         value: Value,
         *,
-        metadata: bytes | str = b"",
+        metadata: bytes | str = _NO_METADATA,
         ttl: float | None = None,
         expires_at: int | datetime | None = None,
         index: Mapping[Any, Any] | IndexEdit | None = None,
@@ -87,7 +88,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         """
         meter = self._put_meter
         left = meter.left
-        if left <= 0:
+        if left <= 0 and not (left := meter.skip()):
             return meter.timed(
                 self.put, key, value, metadata=metadata, ttl=ttl, expires_at=expires_at,
                 index=index, sync=sync, if_sqn=if_sqn,
@@ -101,7 +102,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             and 0 < len(key) < self._key_limit
             and if_sqn is ttl is expires_at is None
             and index is None
-            and metadata == b""
+            and metadata is _NO_METADATA  # CPython has one empty bytes; others go the long way
             and len(value) < self._small_bytes
         ):
             sqn = self._bookie.put(self._prefix + key, self._tag, self._name, key, value)
@@ -220,7 +221,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
     def _get(self, key: bytes) -> bytes | None:
         meter = self._get_meter
         left = meter.left
-        if left <= 0:
+        if left <= 0 and not (left := meter.skip()):
             return self._inker.measures.timed_get(
                 self._get, key, self._bookie.where(self._prefix + key)
             )
@@ -252,7 +253,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
     def _head(self, key: bytes) -> Head | None:
         meter = self._head_meter
         left = meter.left
-        if left <= 0:
+        if left <= 0 and not (left := meter.skip()):
             return meter.timed(self._head, key)
         meter.left = left - 1
         if self._bookie.closed:

@@ -90,7 +90,7 @@ class Counted:
 
     def call(self, *, fails: bool = False) -> int:
         left = self.meter.left
-        if left <= 0:
+        if left <= 0 and not (left := self.meter.skip()):
             return self.meter.timed(self.call, fails=fails)
         self.meter.left = left - 1
         self.calls += 1
