@@ -169,11 +169,11 @@ def _decompressed(stored: bytes | memoryview, raw_bytes: int) -> bytes | None:
 
 
 def _u16(raw: Bytes, at: Ints) -> Ints:
-    return raw[at].astype(np.int64) | raw[at + 1].astype(np.int64) << 8
+    return windows(raw, 2)[at].view("<u2").astype(np.int64)
 
 
 def _u32(raw: Bytes, at: Ints) -> Ints:
-    return _u16(raw, at) | _u16(raw, at + 2) << 16
+    return windows(raw, 4)[at].view("<u4").astype(np.int64)
 
 
 def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Mask, Frames]:
@@ -289,13 +289,15 @@ def places_of(
 def _right(mapped: mmap | bytes, frames: Frames, rows: Ints, seed: int) -> Mask:
     """Which of these records have the checksums that they say."""
     raw = np.frombuffer(mapped, dtype=np.uint8)
-    view = memoryview(mapped)
     starts, head_ends, ends = frames.starts[rows], frames.head_ends[rows], frames.ends[rows]
-    spans_of = zip(starts.tolist(), head_ends.tolist(), ends.tolist(), strict=True)
-    sums = []
-    for start, head_end, end in spans_of:
-        h = xxh3(view[start:head_end], seed ^ start)
-        sums.append((h, xxh3(view[head_end + SUMS_BYTES : end], h)))
-    found = np.array(sums, dtype=np.uint64).reshape(-1, 2) & np.uint64(LOW_32)
-    right: Mask = (found[:, 0] == _u32(raw, head_ends)) & (found[:, 1] == _u32(raw, head_ends + 4))
+    # As in values_of: small values are cheaper as bytes of their own.
+    large = int((ends - starts).sum()) > _SMALL_BYTES * len(rows)
+    view = memoryview(mapped) if large else mapped
+    places = zip(starts.tolist(), head_ends.tolist(), strict=True)
+    heads = [xxh3(view[at:end], seed ^ at) for at, end in places]
+    places = zip((head_ends + SUMS_BYTES).tolist(), ends.tolist(), strict=True)
+    values = map(xxh3, [view[at:end] for at, end in places], heads)
+    sums = np.fromiter(values, dtype=np.uint64, count=len(rows)) & np.uint64(LOW_32)
+    right: Mask = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
+    right &= sums == _u32(raw, head_ends + 4)
     return right

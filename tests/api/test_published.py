@@ -196,3 +196,63 @@ def test_a_snapshot_that_expired_cannot_be_published(store: octavo.Store) -> Non
     snap.close()
     with pytest.raises(octavo.Closed):
         snap.publish()
+
+
+def test_destroying_the_store_removes_them(store: octavo.Store) -> None:
+    store.snapshot().publish()
+    store.close()
+    octavo.destroy(store.path)
+    assert not os.path.exists(store.path)
+
+
+class Stopped(Exception):  # noqa: N818
+    """Where the test breaks off."""
+
+
+class _StoppingDisk(RealDisk):
+    """Raises at one of the calls that change names."""
+
+    left = -1
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Stopped
+
+    def link(self, source: str, target: str) -> None:
+        self._count()
+        super().link(source, target)
+
+    def rename(self, source: str, target: str) -> None:
+        self._count()
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._count()
+        super().unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._count()
+        super().sync_dir(path)
+
+
+def test_a_removal_that_is_cut_short_leaves_no_half_of_a_snapshot(
+    tmp_path: Path, clock: Wall
+) -> None:
+    with opened(tmp_path / "s", clock_ms=clock) as store:
+        store.put(b"a", b"1")
+        for steps in range(1, 6):
+            made = store.snapshot().publish()
+            disk = _StoppingDisk()
+            disk.left = steps
+            try:
+                published.remove(disk, made.path)
+            except Stopped:
+                there = os.path.exists(f"{made.path}/manifest")
+                assert [each.id for each in store.published()] == ([made.id] if there else [])
+                if there:
+                    named = published.file_names(published.read(RealDisk(), made.path))
+                    assert set(named) <= set(os.listdir(made.path))
+                published.remove(RealDisk(), made.path)
+            assert store.published() == []
+            assert names(store) == []
