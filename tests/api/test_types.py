@@ -413,7 +413,7 @@ def test_json_documents_with_a_field_as_index(tmp_path: Path) -> None:
         assert "eve" not in people
 
 
-@pytest.mark.parametrize("count", [10, 600])
+@pytest.mark.parametrize("count", [10, 2000])
 def test_a_type_without_objects_has_no_part_in_anothers_index(tmp_path: Path, count: int) -> None:
     with opened(tmp_path / "s", tags={"empty": Tag()}, push_rows=1 << 20) as store:
         for number in range(count):
