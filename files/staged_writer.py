@@ -14,10 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import cdb, cdb_seal, journal_rows, merge, record, staging
+from octavo.files import cdb, cdb_seal, journal_rows, ledger_key, merge, record, staging
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
+from octavo.files.hashing import hash_column
 from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
+from octavo.files.rows import ByteColumn, Rows
 from octavo.files.staging import Attempt, StagedJournal, StagedLedger
 
 FILE_BYTES = 256 << 20
@@ -111,6 +113,15 @@ class StagedWriter:
                 done += 1
                 if at >= self._file_bytes:
                     break
+            came = len(offsets) - 1 - len(self._keys)
+            if self._prefix is None and not self._keys and came == len(offsets) - 1:
+                self._prefix = ledger_key.prefix(tag, bucket)
+                self._bucket = bucket
+            if self._prefix is not None and bucket == self._bucket:
+                self._keys += keys[done - came : done]
+                self._sizes += map(len, values[done - came : done])
+            else:
+                self._prefix = None
             self._look()
 
     def add(self, row: StagedRow) -> None:
@@ -120,6 +131,8 @@ class StagedWriter:
         if len(row.value or b"") > MAX_VALUE_BYTES:
             raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
         self._begin()
+        self._prefix = None
+        self._keys.append(row.key)
         encoded = record.encode(
             len(self._offsets) - 1,
             self._seed ^ self._offsets[-1],
@@ -152,6 +165,10 @@ class StagedWriter:
         self._offsets = array("I", (cdb.RECORDS_AT,))
         header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
         self._parts: list[bytes] = [cdb.beginning(header)]
+        self._prefix: bytes | None = None  # of all keys, while all records are plain puts
+        self._bucket = b""
+        self._keys: list[bytes] = []
+        self._sizes: list[int] = []
         self._written = 0
 
     def _look(self) -> None:
@@ -181,7 +198,10 @@ class StagedWriter:
         file.close()
         self._file = None
         path = f"{self._folder}/{self._name}"
-        rows = journal_rows.rows_of(memoryview(self._disk.map(path)), table, 0, self._seed, 0, path)
+        rows = self._plain_rows()
+        if rows is None:
+            view = memoryview(self._disk.map(path))
+            rows = journal_rows.rows_of(view, table, 0, self._seed, 0, path)
         stem = self._name.removesuffix(".cdb")
         found = merge.write_rows(
             self._disk,
@@ -200,6 +220,25 @@ class StagedWriter:
                 digest=int.from_bytes(back[-8:], "little"),
                 ledgers=tuple(map(_told, found)),
             )
+        )
+
+    def _plain_rows(self) -> Rows | None:
+        """The ledger's rows of a file of plain puts in one bucket, from what was given; None:
+        they are to be read from the file."""
+        prefix, count = self._prefix, len(self._offsets) - 1
+        if prefix is None or len(self._keys) != count:
+            return None
+        blob = prefix + prefix.join(self._keys)
+        ends = np.zeros(count + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, self._keys), np.int64, count) + len(prefix), out=ends[1:])
+        keys = ByteColumn(np.frombuffer(blob, dtype=np.uint8), ends)
+        return Rows(
+            keys=keys,
+            hashes=hash_column(keys),
+            sqns=np.arange(count, dtype=np.uint64),
+            flags=np.zeros(count, dtype=np.uint8),
+            sizes=np.array(self._sizes, dtype=np.uint32),
+            times=np.full(count, self._now_ms, dtype=np.uint64),
         )
 
     def _ledger_name(self, stem: str) -> _Names:

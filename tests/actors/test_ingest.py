@@ -15,6 +15,7 @@ import octavo
 from octavo.actors.ingest import ingest
 from octavo.files import index_terms, staging
 from octavo.files.disk import Disk, RealDisk
+from octavo.files.sst import Sst
 from octavo.files.staged_writer import StagedRow, StagedWriter
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
@@ -52,7 +53,30 @@ def test_ingested_keys_are_newer_than_what_was_there(store: octavo.Store) -> Non
     found = ingest(store._running, "j", ["0-0"])
     assert (found.first_sqn, found.last_sqn, found.repeated) == (3, 4, False)
     assert list(store.items()) == [(b"a", b"new"), (b"b", b"stays"), (b"c", b"came")]
-    assert store.head(b"a").sqn == 3  # type: ignore[union-attr]
+    head = store.head(b"a")
+    assert head is not None
+    assert (head.sqn, head.size, head.written_at) == (3, 3, 1000)
+
+
+def test_ledger_files_are_those_that_the_journal_files_make(tmp_path: Path) -> None:
+    made = []
+    for plain in (True, False):
+        writer = StagedWriter(RealDisk(), str(tmp_path / str(plain)), "j", "0-0", now_ms=5)
+        writer.put_many(b"b", [b"x", b"a"], [b"1", b"22"])
+        writer.put_many(b"b", [b"x"], [b"333"])
+        if not plain:
+            writer._prefix = None
+        found = writer.finish().journals[0].ledgers[0]
+        folder = Path(staging.folder(str(tmp_path / str(plain)), "j"))
+        rows = Sst((folder / found.name).read_bytes(), "x")
+        made.append(
+            [
+                (rows.ledger_key(n), rows.sqns[n], rows.sizes[n], rows.time(n), rows.flags[n])
+                for n in range(rows.rows)
+            ]
+        )
+    assert made[0] == made[1]
+    assert [row[1:3] for row in made[0]] == [(1, 2), (2, 3)]
 
 
 def test_what_is_put_afterwards_is_newer(store: octavo.Store) -> None:
