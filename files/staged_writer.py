@@ -69,6 +69,10 @@ class StagedWriter:
         self._file_bytes = min(file_bytes, cdb.MAX_FILE_BYTES >> 1)
         self._file_records = file_records
         self._file: AppendFile | None = None
+        self._prefix: bytes | None = None  # of all keys, while all records are plain puts
+        self._bucket = b""
+        self._keys: list[bytes] = []
+        self._sizes: list[int] = []
         self._made: list[str] = []
         self._journals: list[StagedJournal] = []
         disk.mkdir(self._folder)
@@ -165,10 +169,8 @@ class StagedWriter:
         self._offsets = array("I", (cdb.RECORDS_AT,))
         header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
         self._parts: list[bytes] = [cdb.beginning(header)]
-        self._prefix: bytes | None = None  # of all keys, while all records are plain puts
-        self._bucket = b""
-        self._keys: list[bytes] = []
-        self._sizes: list[int] = []
+        self._prefix = None
+        self._keys, self._sizes = [], []
         self._written = 0
 
     def _look(self) -> None:
