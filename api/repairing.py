@@ -7,8 +7,15 @@ from dataclasses import dataclass
 
 from octavo.actors import shutdown, startup
 from octavo.actors.options import Options
+from octavo.actors.penciller import REBUILD
+from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.repair import Lost, Progress, Repaired, repair_files
+from octavo.actors.startup import Running
+from octavo.files import ledger_key
+from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
+from octavo.files.errors import OctavoError
+from octavo.files.live_batches import buckets_of, heads_of, keys_of
 from octavo.verify import Report, verify
 
 __all__ = ["Lost", "Repair", "Repaired", "repair"]
@@ -34,7 +41,9 @@ def repair(path: str | os.PathLike[str], progress: Progress | None = None) -> Re
 
     Damaged hash tables and offsets of the journal are made anew from its records, the ledger
     from the journal, manifests from the files. Of a journal file with damaged records the whole
-    ones are kept, and the others listed. Damaged files are moved to ``damaged`` in the store's
+    ones are kept, and the others listed, as are those that the ledger names and the journal no
+    longer has; their keys then read as before them, unless a whole journal file is missing, which
+    may come back: its keys raise Corruption until it does. Damaged files are moved to ``damaged`` in the store's
     directory, never deleted or changed: delete them when nothing in them is wanted. Then the
     store is opened, verified and closed. ``progress(what, done, total)`` is called as files are
     finished. O(bytes).
@@ -51,8 +60,60 @@ def repair_on(disk: Disk, path: str, progress: Progress | None = None) -> Repair
         files = repair_files(disk, path, progress)
     finally:
         lock.release()
+    done, unrecorded = _opened(disk, path, files, progress)
+    if not unrecorded:
+        return done
+    lock = disk.lock(f"{path}/LOCK")
+    try:
+        disk.write_atomically(f"{path}/ledger/{REBUILD}", b"names records that are lost")
+    finally:
+        lock.release()
+    return _opened(disk, path, files, progress)[0]
+
+
+def _opened(
+    disk: Disk, path: str, files: Repaired, progress: Progress | None
+) -> tuple[Repair, bool]:
+    """Open the store, verify and close it. Also whether a ledger made anew would agree better."""
     running = startup.start(path, Options(create=False), disk)
     try:
-        return Repair(files, list(running.notes), verify(running, progress))
+        done = Repair(files, list(running.notes), verify(running, progress))
+        if done.verified.ok or running.identity.head_only:
+            return done, False
+        known = {lost.sqn for lost in files.lost}
+        lost = [each for each in _unrecorded(running) if each.sqn not in known]
+        files.lost.extend(lost)
+        # A journal file that is gone may come back out of a backup: until then its keys say so.
+        entries = running.inker.actor.manifest.entries
+        gone = any(not disk.exists(f"{path}/journal/{entry.name}") for entry in entries)
+        if lost and not gone:
+            files.ledger.append(
+                f"{path}/ledger: names {len(lost)} records that are lost; their keys read as "
+                "before them"
+            )
+        return done, bool(lost) and not gone
     finally:
         shutdown.stop(running)
+
+
+def _unrecorded(running: Running) -> list[Lost]:
+    """What the ledger names and the journal no longer has. O(keys)."""
+    lost = []
+    reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
+    try:
+        for batch in reader.batches(OBJECTS, heads=True):
+            keys, heads = keys_of(batch), heads_of(batch)
+            for prefix, low, high in buckets_of(batch):
+                bucket = ledger_key.split(prefix)[1]
+                for key, head in zip(keys[low:high], heads[low:high], strict=True):
+                    where = "journal"
+                    try:
+                        file = reader.view.journal.file_of(head.sqn)
+                        where = file.path
+                        file.header(head.sqn)
+                    except (OctavoError, OSError) as wrong:
+                        lost.append(Lost(head.sqn, where, str(wrong), bucket, key))
+            reader.renew()
+    finally:
+        reader.close()
+    return lost

@@ -206,6 +206,53 @@ def test_an_identity_that_is_gone_is_made_anew(
     holds_all_but(store, image[1], set())
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_the_active_file_lost_is_listed_and_the_ledger_names_it_no_more(
+    tmp_path: Path, cut: bool
+) -> None:
+    place = tmp_path / "s"
+    wanted = filled(place)
+    (file,) = (place / "journal").glob("*.log")
+    whole = bytearray(file.read_bytes())
+    if cut:
+        del whole[len(whole) // 2 :]
+    else:
+        at = len(whole) // 2
+        whole[at : at + 512] = bytes(512)
+    file.write_bytes(whole)
+    done = octavo.repair(place)
+    assert done.verified.ok
+    assert not done.ok
+    lost = {each.key for each in done.files.lost if each.key is not None}
+    assert lost
+    assert len(lost) == len(done.files.lost)
+    assert len({each.sqn for each in done.files.lost}) == len(lost)
+    with octavo.open(place) as store:
+        assert store.verify().ok
+        found = dict(store.items())
+    assert found == {key: value for key, value in wanted.items() if key not in lost}
+
+
+def test_keys_of_a_journal_file_that_is_gone_are_listed_and_come_back_with_it(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "s"
+    wanted = filled(place)
+    file = sealed(place)
+    file.rename(tmp_path / "away")
+    done = octavo.repair(place)
+    assert not done.ok
+    lost = {each.key for each in done.files.lost}
+    assert lost
+    with octavo.open(place) as store:
+        for key in lost:
+            assert key is not None
+            with pytest.raises(octavo.Corruption, match="missing"):
+                store.get(key)
+    (tmp_path / "away").rename(file)
+    holds_all_but(place, wanted, set())
+
+
 def test_a_file_with_another_name_is_not_touched(
     image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
 ) -> None:
