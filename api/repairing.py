@@ -41,12 +41,12 @@ def repair(path: str | os.PathLike[str], progress: Progress | None = None) -> Re
 
     Damaged hash tables and offsets of the journal are made anew from its records, the ledger
     from the journal, manifests from the files. Of a journal file with damaged records the whole
-    ones are kept, and the others listed, as are those that the ledger names and the journal no
-    longer has; their keys then read as before them, unless a whole journal file is missing, which
-    may come back: its keys raise Corruption until it does. Damaged files are moved to ``damaged`` in the store's
-    directory, never deleted or changed: delete them when nothing in them is wanted. Then the
-    store is opened, verified and closed. ``progress(what, done, total)`` is called as files are
-    finished. O(bytes).
+    ones are kept, and the others listed, as is what the ledger names and the journal no longer
+    has: those keys then read as before them. Only where a whole journal file is missing, which may
+    come back out of a backup, they raise Corruption until it does. Damaged sealed files, ledger
+    files and manifests are kept in ``damaged`` in the store's directory: delete them when nothing
+    in them is wanted. Then the store is opened, verified and closed. ``progress(what, done,
+    total)`` is called as files are finished. O(bytes).
 
     Raises Misuse where there is no store, StoreLocked, StorageFull, UnsupportedFormat, OSError.
     """
