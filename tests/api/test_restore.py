@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from cli_runs import document, output
+from simdisk import SimDisk
+from simfaults import SimCrash
 
 import octavo
-from octavo.actors import startup
+from octavo.actors import shutdown, startup
 from octavo.actors.options import Options
+from octavo.actors.restoring import restore_on
 from octavo.files.disk import RealDisk
 from octavo.store import Store
 
@@ -90,6 +93,32 @@ def test_what_compaction_dropped_is_not_made_up(tmp_path: Path) -> None:
     octavo.restore(tmp_path / "b", tmp_path / "r")
     with octavo.open(tmp_path / "r") as copy:
         assert dict(copy.items()) == at(700)
+
+
+@pytest.mark.parametrize("mode", ["nothing", "random_subset", "names_reordered"])
+@pytest.mark.parametrize("sqn", [None, 300])
+def test_a_restore_that_is_cut_short_leaves_nothing_or_all(mode: str, sqn: int | None) -> None:
+    crashes = 0
+    while True:
+        disk = SimDisk()
+        with Store(startup.start("/s", Options(worker=False, roll_count=256), disk)) as store:
+            for n in range(600):
+                store.put(b"%d" % (n % 100), b"%d" % n)
+            store.backup("/b")
+        disk.crash_at(disk.ops + 1 + crashes)
+        try:
+            restore_on(disk, "/b", "/r", sqn=sqn, time_ms=None, copy=False)
+            break
+        except SimCrash:
+            left = disk.after_crash(mode, crashes)
+        if not left.exists("/r/OCTAVO"):
+            assert not left.exists("/r")
+            restore_on(left, "/b", "/r", sqn=sqn, time_ms=None, copy=False)
+        running = startup.start("/r", Options(worker=False), left)
+        assert dict(Store(running).items()) == at(sqn or 600)
+        shutdown.stop(running)
+        crashes += 3
+    assert crashes > 20
 
 
 def test_indexes_are_those_of_the_point_in_time(tmp_path: Path) -> None:
