@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from beside import LITTLE, Beside, Content, seeded, until, value
+from beside import LITTLE, Beside, Content, seeded, value
+from whole_store import flush
 
 import octavo
 
@@ -24,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Beside:
     with Beside(tmp_path_factory.mktemp("made") / "store", **LITTLE) as beside:
         for number in range(COUNT):
             beside.put(b"", b"%05d" % number, value(rng, 60))
-        until(lambda: beside.store.stats()["persisted_sqn"] > COUNT - 100, "memory is saved")
+        flush(beside.store)
     return beside
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from beside import LITTLE, Beside, seeded, until, value
+from beside import LITTLE, Beside, seeded, value
+from whole_store import flush
 
 import octavo
 
@@ -22,7 +23,7 @@ def beside(tmp_path: Path) -> Beside:
     with Beside(tmp_path / "store", **LITTLE) as made:
         for number in range(COUNT):
             made.put(b"", b"%05d" % number, value(rng, 60))
-        until(lambda: made.store.stats()["persisted_sqn"] > COUNT - 100, "memory is saved")
+        flush(made.store)
     return made
 
 
