@@ -546,7 +546,10 @@ def descriptors() -> int:
 def test_ten_thousand_snapshots_leave_nothing_behind(
     tmp_path: Path, clock: Clock, how: str
 ) -> None:
-    with opened(tmp_path / "s", monotonic=clock, max_open_files=8) as store:
+    # Not compacting: a look at the journal holds a snapshot of its own, and this clock runs fast.
+    with opened(
+        tmp_path / "s", monotonic=clock, max_open_files=8, compact_every_seconds=None
+    ) as store:
         _ten_thousand(store, clock, how)
 
 
