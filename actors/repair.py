@@ -65,9 +65,12 @@ class Repaired:
         return not (self.rewritten or self.ledger or self.moved or self.notes)
 
 
-def repair_files(disk: Disk, path: str, progress: Progress | None = None) -> Repaired:
+def repair_files(
+    disk: Disk, path: str, progress: Progress | None = None, accept_missing: bool = False
+) -> Repaired:
     """Repair the files of a closed store; the lock is the caller's. What can be told only from
-    all of them together, the next opening does. O(bytes). Raises Misuse, StorageFull, OSError."""
+    all of them together, the next opening does. ``accept_missing``: journal files that are gone
+    are forgotten. O(bytes). Raises Misuse, StorageFull, OSError."""
     done = Repaired()
     journal = f"{path}/journal"
     if not disk.exists(journal):
@@ -83,9 +86,13 @@ def repair_files(disk: Disk, path: str, progress: Progress | None = None) -> Rep
         made = _journal_file(disk, path, name, entries.get(name), done)
         if made is not None:
             entries[name] = made
+    changed = manifest
     if tuple(entries.values()) != manifest.entries:
         done.notes.append(f"{journal}/manifest: says now what the files are that were written anew")
         changed = manifest.edit(entries.values())
+    if accept_missing:
+        changed = _without_missing(disk, journal, changed, done)
+    if changed is not manifest:
         ChangeLog.begin(disk, f"{journal}/manifest", epoch + 1, changed.encode()).close()
     _ledger(disk, path, identity, done, progress)
     if progress is not None:
@@ -189,6 +196,20 @@ def _ledger(
 
 
 # ---------------------------------------------------------------- journal files
+
+
+def _without_missing(
+    disk: Disk, journal: str, manifest: JournalManifest, done: Repaired
+) -> JournalManifest:
+    """Forget the files that are gone; the journal's history begins behind them."""
+    gone = [each for each in manifest.entries if not disk.exists(f"{journal}/{each.name}")]
+    if not gone:
+        return manifest
+    for entry in gone:
+        last = f"to {entry.last_sqn}" if entry.last_sqn else "on"
+        done.notes.append(f"{journal}/{entry.name}: is gone, with sqns {entry.base_sqn} {last}")
+    horizon = max(each.last_sqn or manifest.ceiling - 1 for each in gone)
+    return manifest.edit(removed=[each.name for each in gone], horizon=horizon)
 
 
 @dataclass(slots=True)

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @path_argument
+@click.option(
+    "--accept-missing",
+    is_flag=True,
+    help="Give up journal files that are gone: keys read as before them.",
+)
 @json_option
 @click.pass_context
-def repair(ctx: click.Context, path: str, as_json: bool) -> None:
+def repair(ctx: click.Context, path: str, accept_missing: bool, as_json: bool) -> None:
     """Mend the store at PATH, which must not be open.
 
     Makes anew what can be: hash tables and offsets of journal files, the ledger, manifests. Lists
@@ -28,7 +33,11 @@ def repair(ctx: click.Context, path: str, as_json: bool) -> None:
     import octavo
 
     with progress("repairing", None) as advance:
-        done = octavo.repair(path, lambda what, at, total: advance(at, total, what))
+        done = octavo.repair(
+            path,
+            lambda what, at, total: advance(at, total, what),
+            accept_missing=accept_missing,
+        )
     files = done.files
     with Output() as out:
         if as_json:

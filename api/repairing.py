@@ -36,28 +36,37 @@ class Repair:
         return self.verified.ok and not self.files.lost
 
 
-def repair(path: str | os.PathLike[str], progress: Progress | None = None) -> Repair:
+def repair(
+    path: str | os.PathLike[str],
+    progress: Progress | None = None,
+    *,
+    accept_missing: bool = False,
+) -> Repair:
     """Mend the store in the directory ``path``, which must not be open.
 
     Damaged hash tables and offsets of the journal are made anew from its records, the ledger
     from the journal, manifests from the files. Of a journal file with damaged records the whole
     ones are kept, and the others listed, as is what the ledger names and the journal no longer
     has: those keys then read as before them. Only where a whole journal file is missing, which may
-    come back out of a backup, they raise Corruption until it does. Damaged sealed files, ledger
+    come back out of a backup, they raise Corruption until it does; with ``accept_missing`` it is
+    given up like the rest, and deletes that it held are undone. Damaged sealed files, ledger
     files and manifests are kept in ``damaged`` in the store's directory: delete them when nothing
     in them is wanted. Then the store is opened, verified and closed. ``progress(what, done,
     total)`` is called as files are finished. O(bytes).
 
     Raises Misuse where there is no store, StoreLocked, StorageFull, UnsupportedFormat, OSError.
     """
-    return repair_on(RealDisk(), os.path.abspath(os.fsdecode(os.fspath(path))), progress)
+    full = os.path.abspath(os.fsdecode(os.fspath(path)))
+    return repair_on(RealDisk(), full, progress, accept_missing)
 
 
-def repair_on(disk: Disk, path: str, progress: Progress | None = None) -> Repair:
+def repair_on(
+    disk: Disk, path: str, progress: Progress | None = None, accept_missing: bool = False
+) -> Repair:
     """As ``repair``, on a given disk."""
     lock = disk.lock(f"{path}/LOCK")
     try:
-        files = repair_files(disk, path, progress)
+        files = repair_files(disk, path, progress, accept_missing)
     finally:
         lock.release()
     done, unrecorded = _opened(disk, path, files, progress)

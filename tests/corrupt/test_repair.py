@@ -253,6 +253,41 @@ def test_keys_of_a_journal_file_that_is_gone_are_listed_and_come_back_with_it(
     holds_all_but(place, wanted, set())
 
 
+def test_a_journal_file_that_is_gone_for_good_is_given_up_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "s"
+    wanted = filled(place)
+    with octavo.open(place) as store:
+        last = store.last_sqn
+    sealed(place).unlink()
+    done = octavo.repair(place, accept_missing=True)
+    assert done.verified.ok
+    lost = {each.key for each in done.files.lost}
+    assert lost
+    with octavo.open(place) as store:
+        assert store.verify().ok
+        assert dict(store.items()) == {k: v for k, v in wanted.items() if k not in lost}
+        with pytest.raises(octavo.HistoryCompacted):
+            list(store.changes(since=0))
+        assert store.put("next", b"x") > last
+
+
+def test_the_active_file_can_be_given_up_too(tmp_path: Path) -> None:
+    place = tmp_path / "s"
+    wanted = filled(place)
+    (file,) = (place / "journal").glob("*.log")
+    file.unlink()
+    done = octavo.repair(place, accept_missing=True)
+    lost = {each.key for each in done.files.lost}
+    assert done.verified.ok
+    with octavo.open(place) as store:
+        found = dict(store.items())
+        assert {k: v for k, v in wanted.items() if k not in lost} == found
+        store.put("next", b"x")
+        assert store.verify().ok
+
+
 def test_a_file_with_another_name_is_not_touched(
     image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
 ) -> None:

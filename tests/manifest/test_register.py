@@ -229,9 +229,13 @@ def test_registering_takes_microseconds() -> None:
     register = SnapshotRegister(time.monotonic)
     for version in range(10_000):
         register.register(version, 900)
-    begun = time.perf_counter()
-    for _ in range(1000):
-        register.release(register.register(5, 900))
-    taken = (time.perf_counter() - begun) / 1000
+    taken = min(_seconds_of_one(register) for _ in range(20))
     print(f"register and release: {taken * 1e6:.2f} us")
     assert taken < 100e-6  # some 2 us; the bound only tells it from going through all of them
+
+
+def _seconds_of_one(register: SnapshotRegister) -> float:
+    begun = time.perf_counter()
+    for _ in range(50):
+        register.release(register.register(5, 900))
+    return (time.perf_counter() - begun) / 50
