@@ -14,6 +14,7 @@ from octavo.actors.runtime import Ref
 from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner
 from octavo.files.disk import Disk
+from octavo.files.file_lock import FileLock
 from octavo.manifest.run_choice import Worth
 
 NICENESS = 10
@@ -24,6 +25,7 @@ def started_clerk(
     inker: Ref[Inker],
     bookie: Ref[Bookie],
     disk: Disk,
+    lock: FileLock,
     path: str,
     options: Options,
     identity: Identity,
@@ -35,7 +37,7 @@ def started_clerk(
     ref = InkerClerk.start(
         inker,
         bookie,
-        JobRunner(disk, in_process=not options.worker, niceness=NICENESS),
+        JobRunner(disk, lock, in_process=not options.worker, niceness=NICENESS),
         clock_ms,
         monotonic,
         worth=Worth(

@@ -82,7 +82,7 @@ def start(
     """
     who = identify(path, options, disk)
     lock = disk.lock(f"{path}/LOCK")
-    opening = _Opening(path, options, disk, clock_ms, monotonic)
+    opening = _Opening(path, options, disk, lock, clock_ms, monotonic)
     try:
         return opening.run(who, lock)
     except BaseException:
@@ -99,6 +99,7 @@ class _Opening:
         path: str,
         options: Options,
         disk: Disk,
+        lock: FileLock,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
@@ -108,7 +109,7 @@ class _Opening:
         self.clock_ms = clock_ms
         self.open_files = OpenFiles(options.max_open_files)
         self.monotonic = monotonic
-        self.runner = JobRunner(disk, in_process=not options.worker)
+        self.runner = JobRunner(disk, lock, in_process=not options.worker)
         self.register = SnapshotRegister(monotonic)
         self.notes: list[str] = []
         self.refs: list[
@@ -171,7 +172,7 @@ class _Opening:
         self._sweep_orphans(ledger, penciller)  # before a merge makes files that no manifest names
         bookie, clerk = self._start_bookie(inker, penciller, tails)
         inker_clerk = started_clerk(
-            inker, bookie, self.disk, self.path, self.options, identity, self.notes,
+            inker, bookie, self.disk, lock, self.path, self.options, identity, self.notes,
             self.clock_ms, self.monotonic,
         )  # fmt: skip
         self.refs.append(inker_clerk)

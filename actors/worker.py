@@ -12,6 +12,7 @@ from typing import Any
 from octavo.actors.measures import JobHistory
 from octavo.files import errors, worker
 from octavo.files.disk import Disk, RealDisk
+from octavo.files.file_lock import FileLock
 from octavo.files.open_file import lead_nowhere
 
 log = logging.getLogger("octavo.worker")
@@ -25,9 +26,13 @@ class JobRunner:
     then closes. A disk that is not the real one has no process: its jobs run on the thread.
     """
 
-    def __init__(self, disk: Disk, *, in_process: bool = False, niceness: int = 0) -> None:
-        """``niceness``: how much lower than this process's the worker's priority is."""
+    def __init__(
+        self, disk: Disk, lock: FileLock, *, in_process: bool = False, niceness: int = 0
+    ) -> None:
+        """``lock``: the store's; the worker keeps the next owner out until it has left.
+        ``niceness``: how much lower than this process's the worker's priority is."""
         self._disk = disk
+        self._lock_for_workers = lock.workers
         self._niceness = niceness
         self._in_process = in_process or not isinstance(disk, RealDisk)
         self._lock = threading.Lock()
@@ -101,6 +106,7 @@ class JobRunner:
                 stdout=subprocess.PIPE,
                 cwd="/",
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                pass_fds=() if self._lock_for_workers is None else (self._lock_for_workers,),
                 start_new_session=True,  # Ctrl-C is for the user's process; ours leaves by EOF
             )
         except OSError as error:

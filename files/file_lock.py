@@ -2,6 +2,10 @@
 
 flock and not lockf: a POSIX record lock lets a second opener of the same process in, and is lost
 when any descriptor of the file is closed.
+
+Worker processes outlive an owner that is killed by moments, and may be in the middle of a job on
+its files. So there is a second lock, on the directory around the file, which they inherit: who has
+the first waits for the second.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -18,19 +23,32 @@ from octavo.files.open_file import open_regular
 _ATTEMPTS = 16
 _LONGEST_PID = 20
 
-_held: dict[object, int] = {}  # token -> descriptor of every lock of this process
+_LONGEST_WAIT = 20.0
+"""Seconds for the workers of a killed owner to leave; they notice within milliseconds, unless a
+system call of theirs takes long."""
+_LOOK_EVERY = 0.002
+_wait = time.sleep
+
+# token -> descriptors (of the file, of its directory) of every lock of this process
+_held: dict[object, tuple[int, int]] = {}
 
 
 class FileLock:
     """An exclusive lock, held until ``release`` or until this object is gone."""
 
-    __slots__ = ("__weakref__", "_release", "path")
+    __slots__ = ("__weakref__", "_release", "path", "workers")
 
     path: str
+    workers: int | None
+    """Descriptor that a worker process must inherit, so that no other owner begins before it has
+    left."""
 
-    def __init__(self, path: str, release: Callable[[], None]) -> None:
+    def __init__(
+        self, path: str, release: Callable[[], None], workers: int | None = None
+    ) -> None:
         """``release`` must be idempotent."""
         self.path = path
+        self.workers = workers
         self._release = release
 
     def release(self) -> None:
@@ -59,25 +77,53 @@ def lock_file(path: str) -> FileLock:
             os.close(fd)
             raise
         if current:
-            return _keep(path, fd)
+            try:
+                directory = _without_workers(path)
+            except BaseException:
+                os.close(fd)
+                raise
+            return _keep(path, fd, directory)
         os.close(fd)  # somebody unlinked it before we had it: that lock keeps nobody out
     raise StoreLocked(f"{path} is replaced again and again by someone else")
 
 
-def _keep(path: str, fd: int) -> FileLock:
+def _without_workers(path: str) -> int:
+    """Lock the directory, once the workers of whoever held ``path`` before have left."""
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + _LONGEST_WAIT
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fd
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise StoreLocked(
+                        f"{path}: its last owner is gone, but a worker process of that owner is "
+                        "not; end it (octavo.files.worker) and try again"
+                    ) from None
+                _wait(_LOOK_EVERY)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _keep(path: str, fd: int, directory: int) -> FileLock:
     token = object()
-    _held[token] = fd
+    _held[token] = fd, directory
     # A hint for people; on a full disk the lock must work without it.
     with contextlib.suppress(OSError):
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-    return FileLock(path, partial(_release, token))
+    return FileLock(path, partial(_release, token), directory)
 
 
-def _release(token: object, held: dict[object, int] = _held) -> None:
-    fd = held.pop(token, None)  # atomic: of two threads one gets it
-    if fd is None:
+def _release(token: object, held: dict[object, tuple[int, int]] = _held) -> None:
+    both = held.pop(token, None)  # atomic: of two threads one gets it
+    if both is None:
         return
+    fd, directory = both
+    os.close(directory)  # what a worker still has of it goes on keeping the next owner waiting
     try:
         # Not close alone: a child forked meanwhile may still have the descriptor.
         fcntl.flock(fd, fcntl.LOCK_UN)
@@ -105,9 +151,10 @@ def _holder(fd: int) -> str:
 def _forget_in_child() -> None:
     """A forked child drops its copies, or the lock would outlive the process that holds it."""
     while _held:
-        _, fd = _held.popitem()
-        with contextlib.suppress(OSError):
-            os.close(fd)
+        _, both = _held.popitem()
+        for fd in both:
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

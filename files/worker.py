@@ -1,7 +1,8 @@
 """The worker process: runs jobs that come in on standard input, answers on standard output.
 
-Started as ``python -m octavo.files.worker``. It holds no lock, and leaves when its input closes,
-so it never outlives the store that started it by more than the job at hand.
+Started as ``python -m octavo.files.worker``. It leaves as soon as its input closes, in the middle
+of a job too: any job may be cut short anywhere. It has inherited a lock that keeps the next owner
+of the store out until it has left.
 
 A message, both ways: u32 length of a JSON head, u32 number of blobs, u64 length of each blob,
 the head, the blobs. All lengths are bounded. Nothing is unpickled.
@@ -12,8 +13,10 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import struct
 import sys
+import threading
 from typing import IO, Any
 
 from octavo.files import errors
@@ -92,6 +95,14 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def _leave_with(requests: int) -> None:
+    """End this process when the other side of its input is gone."""
+    waiting = select.poll()
+    waiting.register(requests, 0)  # hang-ups are always told, input is not
+    waiting.poll()
+    os._exit(0)
+
+
 def main() -> None:
     """Serve jobs until standard input closes. An argument is how much to lower the priority."""
     from octavo.files.disk import RealDisk
@@ -104,6 +115,7 @@ def main() -> None:
     # Whatever prints must not land between two messages.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    threading.Thread(target=_leave_with, args=(0,), daemon=True).start()
     disk = RealDisk()
     while True:
         try:

@@ -1,0 +1,100 @@
+"""A worker of a killed owner: the next owner begins when it has left, not before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import octavo
+from octavo.files import file_lock, worker
+
+# The worker stops itself in the middle of a job, as a slow disk would stop it.
+STOPPED_WORKER = """
+import os, signal, sys, octavo
+from octavo.actors.worker import JobRunner
+ask = JobRunner._ask
+def asked(self, process, *rest):
+    os.kill(process.pid, signal.SIGSTOP)
+    print(process.pid, flush=True)
+    return ask(self, process, *rest)
+JobRunner._ask = asked
+store = octavo.open(sys.argv[1], push_rows=256)
+number = 0
+while True:
+    store.put("k%d" % number, b"v" * 100)
+    number += 1
+"""
+
+
+def stopped_worker_of_a_killed_owner(path: Path) -> int:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", STOPPED_WORKER, str(path)], stdout=subprocess.PIPE
+    )
+    assert owner.stdout is not None
+    worker = int(owner.stdout.readline())
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    return worker
+
+
+def test_the_next_owner_waits_for_the_worker_of_a_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = stopped_worker_of_a_killed_owner(tmp_path / "s")
+    waits = []
+
+    def waiting(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            os.kill(left, signal.SIGCONT)
+
+    monkeypatch.setattr(file_lock, "_wait", waiting)
+    with octavo.open(tmp_path / "s") as store:
+        assert len(store) >= 256
+        assert store.verify().ok
+    assert len(waits) >= 3
+
+
+def test_a_worker_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = stopped_worker_of_a_killed_owner(tmp_path / "s")
+    try:
+        monkeypatch.setattr(file_lock, "_LONGEST_WAIT", 0.01)
+        with pytest.raises(octavo.StoreLocked, match="worker process"):
+            octavo.open(tmp_path / "s")
+    finally:
+        os.kill(left, signal.SIGKILL)
+    monkeypatch.undo()
+    with octavo.open(tmp_path / "s") as store:
+        assert len(store) >= 256
+
+
+HANGING = """
+import signal
+from octavo.files import jobs, worker
+jobs.JOBS["hang"] = lambda disk: print("hangs", flush=True) or signal.pause()
+worker.main()
+"""
+
+
+def test_a_worker_leaves_in_the_middle_of_a_job_when_its_input_closes() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    worker.send(process.stdin, {"job": "hang", "arguments": {}})
+    assert process.stderr.readline() == b"hangs\n"
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    process.stdout.close()
+    process.stderr.close()
