@@ -1,0 +1,16 @@
+"""The campaigns: name, and the module beside this one that has it.
+
+A module has
+
+    its docstring                    the first line says what the campaign shows
+    case(seed, number)               does case ``number`` of the run of ``seed``, always the same;
+                                     returns how much was done, {"images": 500, ...}, what is
+                                     counted first; raises where something is wrong
+    CASE_SECONDS (may be absent)     a case that takes longer is a failure; 600
+"""
+
+from __future__ import annotations
+
+CAMPAIGNS = {
+    "state-machine": "state_machine",
+}
