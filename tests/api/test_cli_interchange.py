@@ -226,7 +226,8 @@ def test_a_damaged_compressed_file_is_refused(
     if how == "cut":
         del image[len(image) // 2 :]
     elif how == "flip":
-        image[len(image) // 2] ^= 0xFF
+        # zstd frames of pyarrow have no checksum: not every flip can be told.
+        image[0 if ending.endswith(".zst") else len(image) // 2] ^= 0xFF
     else:
         image = bytearray(b'{"key": "a", "value": "b"}\n')
     file.write_bytes(image)
