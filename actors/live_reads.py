@@ -18,6 +18,8 @@ from octavo.files.errors import Corruption
 
 T = TypeVar("T")
 _LOW_32 = 0xFFFFFFFF
+_sum_at = record.unpack_sum
+_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
 class LiveReads:
@@ -28,8 +30,11 @@ class LiveReads:
     clock_ms: Callable[[], int]
     penciller: Ref[Penciller]
 
-    def get(self, ledger_key: bytes, bucket_and_key: bytes, bucket_bytes: int) -> bytes | None:
-        """The newest value, or None. Memory, then cache, then a probe a level and one read."""
+    def get(self, ledger_key: bytes, bucket_and_key: bytes, plain: bytes) -> bytes | None:
+        """The newest value, or None. Memory, then cache, then a probe a level and one read.
+
+        ``plain``: what the record of a put of this bucket has from byte 19 on, see plain_fields.
+        """
         view = self.view
         entry = view.recent.rows.get(ledger_key)
         if entry is None:
@@ -40,22 +45,14 @@ class LiveReads:
             else:
                 cached = self.cache.entries.get(ledger_key)
                 if cached is not None:
-                    cached[1] = True
-                    return cached[0]  # type: ignore[return-value]
-                return self._get_from_ledger(view, ledger_key, bucket_and_key, bucket_bytes)
+                    return cached
+                return self.get_from_ledger(view, ledger_key, bucket_and_key, plain)
         if entry > 0:
-            bases, files = view.journal
-            last = entry >= bases[-1]  # most recent changes are in the active file
-            file = files[-1] if last else files[bisect_right(bases, entry) - 1]
-            try:
-                data, at = file.raw(entry - file.base)
-            except FileNotFoundError:  # compacted since the view was taken
-                return self._get_with_care(ledger_key)
-            value = record.value_of(
-                data, file.seed ^ at, bucket_and_key, bucket_bytes, ledger_key[0]
-            )
-            if value is not None:
-                return value
+            cached = self.cache.entries.get(entry)
+            if cached is not None:
+                self.cache.marks.add(entry)
+                return cached
+            return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
         return self._get_with_care(ledger_key)
 
     def where(self, ledger_key: bytes) -> str:
@@ -65,53 +62,88 @@ class LiveReads:
             return MEMORY
         return CACHE if ledger_key in self.cache.entries else REST
 
-    def _get_from_ledger(
-        self, view: View, ledger_key: bytes, bucket_and_key: bytes, bucket_bytes: int
+    def _get_from_memory(
+        self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
     ) -> bytes | None:
-        h32 = xxh3(ledger_key) & _LOW_32
-        ledger = view.ledger
+        bases, files = view.journal
+        last = sqn >= bases[-1]  # most recent changes are in the active file
+        file = files[-1] if last else files[bisect_right(bases, sqn) - 1]
         try:
-            for level, firsts in enumerate(ledger.firsts):
-                if level == 0:
-                    candidates = ledger.levels[0]
-                else:
-                    at = bisect_right(firsts, ledger_key) - 1
-                    if at < 0:
-                        continue
-                    candidates = ledger.levels[level][at : at + 1]
-                for entry in candidates:
-                    file = entry.file
-                    sst = file.sst or file.reader()
+            data, at = file.raw(sqn - file.base)
+        except FileNotFoundError:  # compacted since the view was taken
+            return self._get_with_care(ledger_key)
+        value = record.value_of(data, file.seed ^ at, bucket_and_key, plain)
+        if value is None:
+            return self._get_with_care(ledger_key)
+        self.cache.fill(sqn, value)
+        return value
+
+    def get_from_ledger(
+        self, view: View, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
+    ) -> bytes | None:
+        """The value of a key that is neither in the view's memory nor in the cache. Sst.probe,
+        JournalFile.raw and record.value_of are written out: no call between here and the files."""
+        h32 = xxh3(ledger_key) & _LOW_32
+        try:
+            for firsts, file, base, entries in view.steps:
+                if firsts is not None:
+                    place = entries[bisect_right(firsts, ledger_key) - 1]
+                    file, base = place.file, place.sqn_base
+                sst = file.sst
+                if sst is None or sst.swift is None:
+                    sst = file.reader()
                     row = sst.probe(h32)
                     if row < 0:
                         continue
-                    if sst.flags[row]:
-                        return self._get_with_care(ledger_key)
-                    sqn = sst.sqns[row] + entry.sqn_base
-                    bases, files = view.journal
-                    journal_file = files[bisect_right(bases, sqn) - 1]
-                    data, offset = journal_file.raw(sqn - journal_file.base)
-                    value = record.value_of(
-                        data,
-                        journal_file.seed ^ offset,
-                        bucket_and_key,
-                        bucket_bytes,
-                        ledger_key[0],
-                    )
-                    if value is None:
-                        return self._get_with_care(ledger_key)
-                    self._fill(view, ledger_key, value)
-                    return value
-        except (FileNotFoundError, Corruption):
+                    flags, sqns = sst.flags, sst.sqns
+                else:
+                    table, homes, row_bits, low_bits, row_mask, flags, sqns = sst.swift
+                    at = h32 * homes >> 32
+                    slot = table[at]
+                    wanted = h32 & low_bits
+                    while slot and slot >> row_bits != wanted:
+                        at += 1
+                        slot = table[at]
+                    if not slot:
+                        continue
+                    row = (slot & row_mask) - 1
+                if flags is not None and flags[row]:
+                    return self._get_with_care(ledger_key)
+                sqn = sqns[row] + base
+                bases, files = view.journal
+                journal = files[bisect_right(bases, sqn) - 1]
+                relative = sqn - journal.base
+                mapped, offsets = journal.reading
+                if mapped is None or relative < 0:
+                    data, at = journal.raw(relative)
+                    value = record.value_of(data, journal.seed ^ at, bucket_and_key, plain)
+                else:
+                    at = offsets[relative]
+                    end = offsets[relative + 1]
+                    value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+                    head = mapped[at : value_at - 8]
+                    if head[19:24] != plain or head[34:] != bucket_and_key or end < value_at:
+                        value = record.value_of(
+                            mapped[at:end], journal.seed ^ at, bucket_and_key, plain
+                        )
+                    else:
+                        h = xxh3(head, journal.seed ^ at)
+                        value = mapped[value_at:end]
+                        # Seeded by what the header hashes to, so this is the sum of both.
+                        if xxh3(value, h) & _LOW_32 != _sum_at(mapped, value_at - 4)[0]:
+                            value = None
+                if value is None:
+                    return self._get_with_care(ledger_key)
+                if self.view is view:
+                    self.cache.fill(ledger_key, value)
+                    # A put enters memory first and discards then: looking behind the fill
+                    # misses nothing that was overwritten since it was read.
+                    if self.view is not view or ledger_key in view.recent.rows:
+                        self.cache.discard(ledger_key)
+                return value
+        except (FileNotFoundError, Corruption, IndexError):
             return self._get_with_care(ledger_key)
         return None
-
-    def _fill(self, view: View, ledger_key: bytes, value: bytes) -> None:
-        """Cache a value, unless it was overwritten since it was read: a put first enters memory
-        and then discards, so looking at memory after filling misses nothing."""
-        self.cache.fill(ledger_key, value)
-        if self.view.recent is not view.recent or ledger_key in view.recent.rows:
-            self.cache.discard(ledger_key)
 
     def _get_with_care(self, ledger_key: bytes) -> bytes | None:
         """The long way: every case, every error named."""

@@ -137,7 +137,7 @@ class Reader:
         is noted in ``mark`` once its value has been read."""
         bases, files = self.view.journal
         blen = len(bucket)
-        plain = bytes((record.PUT, tag, 0)) + blen.to_bytes(2, "little")
+        plain = record.plain_fields(tag, bucket)
         name_at, key_at = record.FIXED_BYTES, record.FIXED_BYTES + blen
         sums, low_32 = record.unpack_sums, record.LOW_32
         left = 0
@@ -172,7 +172,7 @@ class Reader:
                         mark.last = key
                         yield bytes(value)
                         continue
-                found = record.value_of(data, file.seed ^ at, bucket + key, blen, tag)
+                found = record.value_of(data, file.seed ^ at, bucket + key, plain)
                 if found is None:
                     found = self._value_with_care(file, sqn, key)
                 mark.last = key

@@ -61,7 +61,6 @@ _KNOWN_FLAGS = 63
 FIXED = Struct("<II8s2sBBBBHHQ")
 FIXED_BYTES = 34
 assert FIXED.size == FIXED_BYTES  # the layout above, not a guard
-_FIELDS = Struct("<BBBHH")  # kind, tag, flags, bucket length, key length - 1: from byte 19
 _SUMS = Struct("<II")
 SUMS_BYTES = 8
 _U64 = Struct("<Q")
@@ -77,6 +76,7 @@ MAX_HEADER_BYTES = FIXED_BYTES + 26 + 2 * (64 << 10) + MAX_METADATA_BYTES + MAX_
 pack_fixed = FIXED.pack
 pack_sums = _SUMS.pack
 unpack_sums = _SUMS.unpack_from
+unpack_sum = _U32.unpack_from
 
 
 class Record(NamedTuple):
@@ -326,34 +326,35 @@ def checked_value(buffer: bytes | memoryview, head: Header, file: str, offset: i
         raise Corruption(file, offset + at, f"compressed value: {wrong}") from wrong
 
 
+def plain_fields(tag: int, bucket: bytes) -> bytes:
+    """Bytes 19 to 24 of the record of a put of this bucket without optional fields."""
+    return bytes((PUT, tag, 0)) + len(bucket).to_bytes(2, "little")
+
+
 def value_of(
-    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, bucket_bytes: int, tag: int
+    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
 ) -> bytes | None:
     """The hot read: the value of the put of this key in ``buffer``, or None.
 
-    None means "take the long way" (another key, optional fields, or damage): the caller decodes
-    the record in full and learns which. Exactly one copy of the value beyond ``buffer``.
+    ``plain`` is plain_fields of the bucket. None means "take the long way" (another key, optional
+    fields, or damage): the caller decodes the record in full and learns which. Exactly one copy of
+    the value beyond ``buffer``. Only the value's checksum is compared: its seed is what the header
+    hashes to, so it covers both.
     """
-    try:
-        kind, of_tag, flags, blen, key_1 = _FIELDS.unpack_from(buffer, 19)
-        start = FIXED_BYTES if flags == 0 else FIXED_BYTES + 4
-        end = start + blen + key_1 + 1
-        if (
-            buffer[start:end] != bucket_and_key
-            or blen != bucket_bytes
-            or kind != PUT
-            or of_tag != tag
-            or (flags and flags != LZ4)
-        ):
+    fields = bytes(buffer[19:24])
+    end = FIXED_BYTES + len(bucket_and_key)
+    packed = fields != plain
+    if packed:
+        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or fields[2] != LZ4:
             return None
-        head_sum, value_sum = _SUMS.unpack_from(buffer, end)
-    except StructError:
+        end += 4
+    if buffer[end - len(bucket_and_key) : end] != bucket_and_key or len(buffer) < end + SUMS_BYTES:
         return None
     h = xxh3(buffer[:end], check)
     stored = buffer[end + 8 :]
-    if h & LOW_32 != head_sum or xxh3(stored, h) & LOW_32 != value_sum:
+    if xxh3(stored, h) & LOW_32 != unpack_sum(buffer, end + 4)[0]:
         return None
-    if flags:
+    if packed:
         try:
             return decompress(stored, _U32.unpack_from(buffer, FIXED_BYTES)[0])
         except ValueError:

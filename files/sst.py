@@ -23,7 +23,7 @@ from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_of
 from octavo.files.rows import ByteColumn, Rows
 from octavo.files.sst_layout import Section
-from octavo.files.sst_lookup import Careful, Find, Probe, Views, Windows
+from octavo.files.sst_lookup import Careful, Find, Probe, Swift, Views, Windows
 from octavo.files.sst_writer import Columns, Strings
 
 __all__ = ["Sst", "hash_of"]
@@ -100,6 +100,8 @@ class Sst:
         careful = _careful(weakref.ref(self), self._views, self._windows, layout)
         self.probe = careful.probe
         self.find = careful.find
+        self.swift: Swift | None = None
+        """None until the file is known to be whole."""
 
     def column(self, kind: Section, code: Literal["B", "I", "Q"]) -> memoryview:
         """A section as it stands in the map, items of a ``struct`` code. Not verified."""
@@ -125,6 +127,16 @@ class Sst:
             self._check_ends(Section.META_ENDS, Section.METAS)
         _check_table(self._views)
         self.probe, self.find = sst_lookup.swift(self._views)
+        bits = self.layout.row_bits
+        self.swift = (
+            self._views.table,
+            self.layout.homes,
+            bits,
+            (1 << (32 - bits)) - 1,
+            (1 << bits) - 1,
+            self.flags if self.tombstones or self.expiring else None,
+            self.sqns,
+        )
         self._windows = None
 
     def _need(self, kind: Section, low: int, high: int) -> None:

@@ -21,6 +21,10 @@ from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 
 Probe = Callable[[int], int]
 Find = Callable[[bytes, int], int]
+Swift = tuple[memoryview, int, int, int, int, memoryview | None, memoryview]
+"""What ``Sst.probe`` is made of, for those who write it out: the slots of the hash table, home
+slots, bits of a row number in a slot, masks of a hash's low bits and of a row number + 1; the
+flags, None where no row has any; the sqns."""
 
 
 _FEW_GROUPS = 64
