@@ -210,13 +210,13 @@ def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> It
         edge = max(edges) if reverse else min(edges)
         parts = [part for source in sources if (part := source.take(edge)) is not None]
         if parts:
-            columns, rows = _merged(parts)
-            rows = rows[_alive(columns, rows, now_ms)]
+            columns, rows = merged(parts)
+            rows = rows[alive(columns, rows, now_ms)]
             if len(rows):
                 yield Batch(columns, rows[::-1] if reverse else rows)
 
 
-def _merged(parts: list[Columns]) -> tuple[Columns, Ints]:
+def merged(parts: list[Columns]) -> tuple[Columns, Ints]:
     """All rows of the parts, and which of them are the newest of their keys, in order."""
     if len(parts) == 1:
         return parts[0], np.arange(len(parts[0]), dtype=np.int64)
@@ -226,7 +226,8 @@ def _merged(parts: list[Columns]) -> tuple[Columns, Ints]:
     return columns, newest(order, firsts, columns.sqns)
 
 
-def _alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:
+def alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:
+    """Which of the rows are neither tombstones nor expired at ``now_ms``."""
     flags = columns.flags[rows]
     dead: Mask = (flags & TOMBSTONE) != 0
     if columns.expiries is not None:

@@ -45,16 +45,16 @@ def record_batches(
     """
     values = "value" in schema.names
     for whole in batches:
-        for batch in _cut(whole, values=values):
+        for batch in cut(whole, values=values):
             with files.reading():
                 arrays = [
-                    _as(_column(files, field.name, batch, checksums=checksums), field)
+                    fitted(column(files, field.name, batch, checksums=checksums), field)
                     for field in schema
                 ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cut(whole: Batch, *, values: bool) -> Iterator[Batch]:
+def cut(whole: Batch, *, values: bool) -> Iterator[Batch]:
     """The batch in parts of not too many rows and bytes."""
     columns, rows = whole
     lengths = columns.keys.lengths[rows] + 32
@@ -70,7 +70,8 @@ def _cut(whole: Batch, *, values: bool) -> Iterator[Batch]:
         low = high
 
 
-def _column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) -> pa.Array:
+def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) -> pa.Array:
+    """One of COLUMNS, as this module stores it."""
     columns, rows = batch
     if name == "bucket":
         return binary_array(_buckets(batch))
@@ -85,13 +86,14 @@ def _column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) -
             return pa.nulls(len(rows), pa.binary())
         return binary_array(strings_of(columns.metas, rows), empty_is_null=True)
     if name == "written_at":
-        return _moments(columns.times[rows], len(rows))
+        return moments(columns.times[rows], len(rows))
     if name == "expires_at":
-        return _moments(None if columns.expiries is None else columns.expiries[rows], len(rows))
+        return moments(None if columns.expiries is None else columns.expiries[rows], len(rows))
     return _values(files, batch, checksums=checksums)
 
 
-def _as(array: pa.Array, field: pa.Field) -> pa.Array:
+def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
+    """The array as of the field's type. Raises Misuse where that cannot be."""
     if array.type.equals(field.type):
         return array
     try:
@@ -102,7 +104,7 @@ def _as(array: pa.Array, field: pa.Field) -> pa.Array:
         ) from None
 
 
-def _moments(moments: npt.NDArray[np.uint64] | None, rows: int) -> pa.Array:
+def moments(moments: npt.NDArray[np.uint64] | None, rows: int) -> pa.Array:
     """Moments in ms UTC as timestamps of microseconds; 0 is null."""
     kind = pa.timestamp("us", tz="UTC")
     if moments is None:
@@ -253,5 +255,3 @@ def _add_with_care(
             expected=key[:80], found=whole.key[:80],
         )  # fmt: skip
     _add_bytes(made, [row], [whole.value])
-
-

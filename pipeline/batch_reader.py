@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +23,10 @@ from pyspark.sql.types import StructType
 from octavo.files import ledger_key
 from octavo.files.bounds import Bounds
 from octavo.files.errors import Misuse
-from octavo.pipeline.arrow_rows import COLUMNS, record_batches
+from octavo.pipeline.arrow_rows import record_batches
+from octavo.pipeline.change_rows import change_batches
 from octavo.pipeline.partitions import KeyRange, partitions, ranges_of
-from octavo.pipeline.read_options import ReadOptions
+from octavo.pipeline.read_options import CHANGE_DDL, DDL, ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 
@@ -38,54 +40,76 @@ def tag_number(files: SnapshotFiles, name: str) -> int:
     return known[name]
 
 
-def to_schema(schema: StructType) -> pa.Schema:
+def to_schema(schema: StructType, there: Iterable[str]) -> pa.Schema:
     """Arrow's schema of what Spark wants. Raises Misuse for a column that there is not."""
     for field in schema.fields:
-        if field.name not in COLUMNS:
-            raise Misuse(f"the schema names {field.name!r}: there are {', '.join(COLUMNS)}")
+        if field.name not in there:
+            raise Misuse(f"the schema names {field.name!r}: there are {', '.join(there)}")
     return to_arrow_schema(schema, timezone="UTC")
 
 
 class SnapshotReader(DataSourceReader):
-    """Reads the rows of a published snapshot, a range of keys a task."""
+    """Reads the rows of a published snapshot, a range of keys a task; or what changed to it from
+    an earlier one."""
 
-    def __init__(self, options: ReadOptions, snapshot_path: str, schema: StructType) -> None:
+    def __init__(
+        self, options: ReadOptions, snapshot_path: str, before: str | None, schema: StructType
+    ) -> None:
         self._options = options
         self._path = snapshot_path
+        self._before = before
         self._schema = schema
-        to_schema(schema)
+        self._arrow()
+
+    def _arrow(self) -> pa.Schema:
+        return to_schema(self._schema, DDL if self._before is None else CHANGE_DDL)
+
+    def _opened(self) -> tuple[SnapshotFiles, SnapshotFiles | None]:
+        files = SnapshotFiles(self._path)
+        if self._before is None:
+            return files, None
+        before = SnapshotFiles(self._before)
+        if before.found.sqn > files.found.sqn or before.found.taken_at > files.found.taken_at:
+            raise Misuse(
+                f"startSnapshot {before.found.id} (sqn {before.found.sqn}) is later than "
+                f"{files.found.id} (sqn {files.found.sqn}): name the earlier one first"
+            )
+        return files, before
 
     def partitions(self) -> list[Any]:
         """Ranges of about ``splitBytes`` each."""
-        files = SnapshotFiles(self._path)
-        tag = tag_number(files, self._options.tag)
+        files, before = self._opened()
         found = partitions(
             files,
-            self._within(ranges_of(files, tag, self._options)),
-            values="value" in self._schema.names,
+            self._ranges(files, before),
+            values="value" in self._schema.names and before is None,
             split_bytes=self._options.split_bytes,
+            before=before,
         )
         return found or [KeyRange([])]
 
+    def _ranges(self, files: SnapshotFiles, before: SnapshotFiles | None) -> list[Bounds]:
+        return ranges_of(files, tag_number(files, self._options.tag), self._options, before)
+
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a partition as Arrow record batches. In an executor."""
-        files = SnapshotFiles(self._path)
-        schema = to_schema(self._schema)
+        files, before = self._opened()
+        schema, checksums = self._arrow(), self._options.checksums
         for bound in partition.parts:
-            yield from record_batches(
-                files, files.batches(bound), schema, checksums=self._options.checksums
-            )
-
-    def _within(self, ranges: list[Bounds]) -> list[Bounds]:
-        return ranges
+            if before is None:
+                yield from record_batches(files, files.batches(bound), schema, checksums=checksums)
+            else:
+                yield from change_batches(files, before, bound, schema, checksums=checksums)
 
 
 class PushingReader(SnapshotReader):
     """Takes Spark's filters on ``key`` and ``bucket``. (A reader that could refuses to work where
     Spark's setting is off, so this one is only made for the option ``pushdown``.)"""
 
-    def __init__(self, options: ReadOptions, snapshot_path: str, schema: StructType) -> None:
-        super().__init__(options, snapshot_path, schema)
+    def __init__(
+        self, options: ReadOptions, snapshot_path: str, before: str | None, schema: StructType
+    ) -> None:
+        super().__init__(options, snapshot_path, before, schema)
         self._low: bytes | None = None
         self._high: bytes | None = None
         self._bucket: bytes | None = None
@@ -128,12 +152,10 @@ class PushingReader(SnapshotReader):
         if high is not None:
             self._high = high if self._high is None else min(self._high, high)
 
-    def _within(self, ranges: list[Bounds]) -> list[Bounds]:
-        from dataclasses import replace
-
+    def _ranges(self, files: SnapshotFiles, before: SnapshotFiles | None) -> list[Bounds]:
         low, high, options = self._low, self._high, self._options
         if self._bucket is None and low is None and high is None:
-            return ranges
+            return super()._ranges(files, before)
         if self._bucket is not None and options.bucket not in (None, self._bucket):
             return []
         start, end = options.key_start, options.key_end
@@ -143,8 +165,7 @@ class PushingReader(SnapshotReader):
             key_start=start if low is None else max(low, start or b""),
             key_end=end if high is None else high if end is None else min(high, end),
         )
-        files = SnapshotFiles(self._path)
-        return ranges_of(files, tag_number(files, options.tag), narrowed)
+        return ranges_of(files, tag_number(files, options.tag), narrowed, before)
 
 
 def _bytes(value: object) -> bytes | None:

@@ -16,6 +16,15 @@ def snapshot_path(options: ReadOptions) -> str:
     return chosen(options).path
 
 
+def start_path(options: ReadOptions) -> str | None:
+    """The directory of the snapshot from which changes are read; None: all is read. Raises
+    Misuse, SnapshotExpired, Corruption."""
+    if options.start_snapshot is None:
+        return None
+    now_ms = time.time_ns() // 1_000_000
+    return published.found(RealDisk(), options.path, options.start_snapshot, now_ms).path
+
+
 def chosen(options: ReadOptions) -> Published:
     """The snapshot to read: that of the option, or one that is pinned now."""
     disk, now_ms = RealDisk(), time.time_ns() // 1_000_000

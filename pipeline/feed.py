@@ -24,12 +24,10 @@ from octavo.files.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse
 from octavo.pipeline import commit
 from octavo.pipeline.feed_files import JournalLook, JournalPart, records
+from octavo.pipeline.read_options import CHANGE_DDL
 
-SCHEMA = (
-    "_change_type string, _commit_sqn bigint, _commit_timestamp timestamp, bucket binary, "
-    "key binary, value binary, metadata binary, expires_at timestamp"
-)
-COLUMNS = tuple(column.split()[0] for column in SCHEMA.split(", "))
+SCHEMA = ", ".join(f"{name} {kind}" for name, kind in CHANGE_DDL.items())
+COLUMNS = tuple(CHANGE_DDL)
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 8192
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

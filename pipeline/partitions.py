@@ -6,8 +6,9 @@ so many bytes of keys and values; the cuts are taken from all samples together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from pyspark.sql.datasource import InputPartition
@@ -34,8 +35,10 @@ class KeyRange(InputPartition):
         self.parts = parts
 
 
-def ranges_of(files: SnapshotFiles, tag: int, options: ReadOptions) -> list[Bounds]:
-    """The ledger keys that the options ask for, in order."""
+def ranges_of(
+    files: SnapshotFiles, tag: int, options: ReadOptions, before: SnapshotFiles | None = None
+) -> list[Bounds]:
+    """The ledger keys that the options ask for, in order; of ``before``, too, where given."""
     start, end, prefix = options.key_start, options.key_end, options.prefix
     if options.bucket is not None:
         return [bounds(ledger_key.prefix(tag, options.bucket), start, end, prefix, False)]
@@ -45,27 +48,42 @@ def ranges_of(files: SnapshotFiles, tag: int, options: ReadOptions) -> list[Boun
         return [whole]
     names = {
         found
-        for entries in files.levels(whole)
-        for entry in entries
-        for found, _, _ in files.open_ledger(entry).groups()
+        for sst in _ledgers(whole, files, before)
+        for found, _, _ in sst.groups()
         if found[0] == tag
     }
     return [bounds(name, start, end, prefix, False) for name in sorted(names)]
 
 
+def _ledgers(bound: Bounds, files: SnapshotFiles, before: SnapshotFiles | None) -> Iterator[Sst]:
+    """The ledger files that have something of a range."""
+    for each in (files,) if before is None else (files, before):
+        for entries in each.levels(bound):
+            for entry in entries:
+                with each.reading():
+                    yield each.open_ledger(entry)
+
+
 def partitions(
-    files: SnapshotFiles, ranges: list[Bounds], *, values: bool, split_bytes: int
+    files: SnapshotFiles,
+    ranges: list[Bounds],
+    *,
+    values: bool,
+    split_bytes: int,
+    before: SnapshotFiles | None = None,
 ) -> list[KeyRange]:
     """The ranges cut into such of about ``split_bytes``, several small ones together. Reads the
-    sizes of the rows, 4 bytes each."""
-    split_bytes = split_bytes or _fitting(files, ranges, values=values)
+    sizes of the rows, 4 bytes each. ``before``: another snapshot that is read beside."""
+    samples = partial(_samples, files, before, values=values)
+    split_bytes = split_bytes or _fitting(samples, ranges)
     out: list[KeyRange] = []
     taken: list[Bounds] = []
     filled = 0.0
     for bound in ranges:
         if bound.high is not None and bound.low >= bound.high:
             continue
-        for part, size in _cut(files, bound, values=values, split_bytes=split_bytes):
+        step = max(split_bytes / SAMPLES, 1)
+        for part, size in _cut(bound, sorted(samples(bound, step)), split_bytes):
             if taken and filled + size > 1.25 * split_bytes:
                 out.append(KeyRange(taken))
                 taken, filled = [], 0.0
@@ -76,29 +94,31 @@ def partitions(
     return out
 
 
-def _fitting(files: SnapshotFiles, ranges: list[Bounds], *, values: bool) -> int:
+Samples = Callable[[Bounds, float], Iterator[tuple[bytes, float]]]
+
+
+def _samples(
+    files: SnapshotFiles,
+    before: SnapshotFiles | None,
+    bound: Bounds,
+    step: float,
+    *,
+    values: bool,
+) -> Iterator[tuple[bytes, float]]:
+    for sst in _ledgers(bound, files, before):
+        yield from _sample(sst, bound, step, values=values)
+
+
+def _fitting(samples: Samples, ranges: list[Bounds]) -> int:
     """Bytes a task: few large tasks, and yet some for every core where there is little."""
-    total = sum(
-        size
-        for bound in ranges
-        for entries in files.levels(bound)
-        for entry in entries
-        for _, size in _sample(files.open_ledger(entry), bound, 1 << 62, values=values)
-    )
+    total = sum(size for bound in ranges for _, size in samples(bound, 1 << 62))
     return min(max(int(total / 4) + 1, 32 << 20), 128 << 20)
 
 
 def _cut(
-    files: SnapshotFiles, bound: Bounds, *, values: bool, split_bytes: int
+    bound: Bounds, samples: list[tuple[bytes, float]], split_bytes: int
 ) -> Iterator[tuple[Bounds, float]]:
     """(part, about how many bytes it has) of one range, in order."""
-    step = max(split_bytes / SAMPLES, 1)
-    samples: list[tuple[bytes, float]] = []
-    for entries in files.levels(bound):
-        for entry in entries:
-            with files.reading():
-                samples += _sample(files.open_ledger(entry), bound, step, values=values)
-    samples.sort()
     total = sum(size for _, size in samples)
     if not total:
         return

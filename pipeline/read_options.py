@@ -22,6 +22,17 @@ DDL = {
     "value": "binary",
 }
 """Spark's type of each column."""
+CHANGE_DDL = {
+    "_change_type": "string",
+    "_commit_sqn": "bigint",
+    "_commit_timestamp": "timestamp",
+    "bucket": "binary",
+    "key": "binary",
+    "value": "binary",
+    "metadata": "binary",
+    "expires_at": "timestamp",
+}
+"""The same of a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,8 @@ class ReadOptions:
     """The directory of the store."""
     snapshot: str | None = None
     """Id or name of a published snapshot; without it, the newest state, pinned at ``load()``."""
+    start_snapshot: str | None = None
+    """Id or name of one: read what changed from it to ``snapshot``."""
     sqn_as_of: int | None = None
     """The newest published snapshot that has nothing above this sqn."""
     timestamp_as_of: int | None = None
@@ -58,7 +71,8 @@ class ReadOptions:
     @property
     def ddl(self) -> str:
         """The schema, as Spark writes it."""
-        return ", ".join(f"{name} {DDL[name]}" for name in self.columns)
+        types = DDL if self.start_snapshot is None else CHANGE_DDL
+        return ", ".join(f"{name} {types[name]}" for name in self.columns)
 
 
 def parsed(options: Mapping[str, str]) -> ReadOptions:
@@ -66,15 +80,19 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
     if not given.get("path"):
         raise Misuse('no path: .load("/path/of/the/store")')
-    columns = tuple(name.strip() for name in given.get("columns", ",".join(COLUMNS)).split(","))
+    if "endsnapshot" in given and ("startsnapshot" not in given or "snapshot" in given):
+        raise Misuse("endSnapshot goes with startSnapshot; a snapshot to read is snapshot")
+    there = CHANGE_DDL if "startsnapshot" in given else DDL
+    columns = tuple(name.strip() for name in given.get("columns", ",".join(there)).split(","))
     for name in columns:
-        if name not in COLUMNS:
-            raise Misuse(f"columns names {name!r}: there are {', '.join(COLUMNS)}")
+        if name not in there:
+            raise Misuse(f"columns names {name!r}: there are {', '.join(there)}")
     if len(set(columns)) != len(columns):
         raise Misuse(f"columns={given['columns']!r}: each once")
     return ReadOptions(
         path=local_path(given["path"]),
-        snapshot=given.get("snapshot"),
+        snapshot=given.get("snapshot", given.get("endsnapshot")),
+        start_snapshot=given.get("startsnapshot"),
         sqn_as_of=_number(given, "sqnAsOf"),
         timestamp_as_of=_moment(given),
         tag=given.get("tag", "standard"),

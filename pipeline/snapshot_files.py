@@ -13,6 +13,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, ledger_key, record
 from octavo.files.bounds import Bounds
+from octavo.files.changed_batches import Changed, changed_batches
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Corruption
 from octavo.files.journal_values import Offsets
@@ -87,6 +88,30 @@ class SnapshotFiles:
     def batches(self, bound: Bounds) -> Iterator[Batch]:
         """The live rows of a range as columns, some 100,000 at a time. Raises Corruption,
         SnapshotExpired."""
+        found = live_batches(self.sources(bound), self.found.taken_at, reverse=bound.reverse)
+        while True:
+            with self.reading():
+                batch = next(found, None)
+            if batch is None:
+                return
+            yield batch
+
+    def changes(self, before: SnapshotFiles, bound: Bounds) -> Iterator[Changed]:
+        """What changed in a range since an earlier snapshot of the store. Raises Corruption,
+        SnapshotExpired."""
+        found = changed_batches(
+            before.sources(bound), self.sources(bound), before.found.sqn, before.found.taken_at,
+            self.found.taken_at,
+        )  # fmt: skip
+        while True:
+            with self.reading(), before.reading():
+                changed = next(found, None)
+            if changed is None:
+                return
+            yield changed
+
+    def sources(self, bound: Bounds) -> list[Source]:
+        """The ledger's rows of a range. Nothing is opened yet."""
         sources: list[Source] = []
         for entries in self.levels(bound):
             runs: list[LedgerRun] = [
@@ -94,13 +119,7 @@ class SnapshotFiles:
             ]
             if runs:
                 sources.append(FileRows(runs, bound))
-        found = live_batches(sources, self.found.taken_at, reverse=bound.reverse)
-        while True:
-            with self.reading():
-                batch = next(found, None)
-            if batch is None:
-                return
-            yield batch
+        return sources
 
     # ------------------------------------------------------------ the journal
 

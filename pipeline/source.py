@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from octavo.pipeline import feed
 from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
-from octavo.pipeline.choosing import snapshot_path
+from octavo.pipeline.choosing import snapshot_path, start_path
 from octavo.pipeline.feed import FeedReader, Following
 from octavo.pipeline.read_options import parsed
 from octavo.pipeline.writing import OPTIONS, Writing
@@ -24,7 +24,7 @@ class DefaultSource(Writing, Following, DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._pinned: str | None = None
+        self._pinned: tuple[str, str | None] | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -45,12 +45,15 @@ class DefaultSource(Writing, Following, DataSource):
             return FeedReader(feed.feed_options(self.options), schema)
         options = parsed(self.options)
         made = PushingReader if options.pushdown else SnapshotReader
-        return made(options, self._pin(), schema)
+        return made(options, *self._pin(), schema)
 
-    def _pin(self) -> str:
-        """The directory of the snapshot that all actions read."""
+    def _pin(self) -> tuple[str, str | None]:
+        """The directory of the snapshot that all actions read, and of that from which changes
+        are."""
         if self._pinned is None:
-            self._pinned = snapshot_path(parsed(self.options))
+            options = parsed(self.options)
+            begin = start_path(options)  # first: where it fails nothing is pinned
+            self._pinned = snapshot_path(options), begin
         return self._pinned
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import NEVER_MS, SEED, flush, opened
+from random_stores import COLUMNS, fill, held, load, read
+from whole_store import SEED, flush, opened
 
 import octavo
 from octavo.manifest import published
@@ -26,63 +27,6 @@ def store(tmp_path: Path) -> Iterator[octavo.Store]:
         yield store
 
 
-def fill(store: octavo.Store, rng: random.Random, operations: int = 1500) -> None:
-    """Overwrites, deletes, expiries, batches, several buckets, values of all sizes."""
-    names = [b"", b"b", b"b\x00c", b"\xff"]
-    for _ in range(operations):
-        bucket = store.bucket(rng.choice(names))
-        key = rng.choice([b"k%03d", b"\x00%d\x00", b"%d\xff"]) % rng.randrange(200)
-        kind = rng.random()
-        value = rng.randbytes(rng.choice([0, 1, 4, 11, 12, 13, 100, 3000])) * rng.choice([1, 1, 40])
-        if kind < 0.2:
-            bucket.delete(key)
-        elif kind < 0.3:
-            bucket.put(key, value, expires_at=rng.choice([1000, NEVER_MS]))
-        elif kind < 0.4:
-            bucket.put(key, value, metadata=rng.randbytes(rng.randrange(1, 40)))
-        elif kind < 0.5:
-            with store.batch() as batch:
-                batch.put(bucket.name, key, value)
-                batch.put(bucket.name, key + b"2", value)
-        else:
-            bucket.put(key, value)
-        if rng.random() < 0.003:
-            flush(store)
-
-
-def held(snap: octavo.Snapshot) -> dict[tuple[bytes, bytes], tuple[Any, ...]]:
-    """{(bucket, key): (value, sqn, size, metadata, written at, expires at)} by the store."""
-    out = {}
-    for name in snap.buckets():
-        bucket = snap.bucket(name)
-        for key, head in bucket.heads():
-            rest = (head.sqn, head.size, head.metadata or None, head.written_at, head.expires_at)
-            out[name, key] = (bucket[key], *rest)
-    return out
-
-
-def read(frame: Any) -> dict[tuple[bytes, bytes], tuple[Any, ...]]:
-    """The same by Spark."""
-    exact = frame.selectExpr(
-        "bucket", "key", "value", "sqn", "size", "metadata", "unix_millis(written_at) as w",
-        "unix_millis(expires_at) as e",
-    )  # fmt: skip
-    rows = exact.collect()
-    found = {
-        (bytes(r.bucket), bytes(r.key)): (
-            bytes(r.value), r.sqn, r.size, None if r.metadata is None else bytes(r.metadata),
-            r.w, r.e,
-        )
-        for r in rows
-    }  # fmt: skip
-    assert len(found) == len(rows)
-    return found
-
-
-def load(spark: Any, store: octavo.Store, **options: str) -> Any:
-    return spark.read.format("octavo").options(**options).load(store.path)
-
-
 @pytest.mark.parametrize("number", range(2))
 def test_a_published_snapshot_reads_as_in_the_store(
     spark: Any, store: octavo.Store, number: int
@@ -92,13 +36,10 @@ def test_a_published_snapshot_reads_as_in_the_store(
         made = snap.publish()
         want = held(snap)
         store.put(b"later", b"x")
-        frame = load(spark, store, snapshot=made.id, splitBytes="100k", columns=ALL)
+        frame = load(spark, store, snapshot=made.id, splitBytes="100k", columns=COLUMNS)
         assert read(frame) == want
         assert frame.rdd.getNumPartitions() > 3
         assert made.keys == len(want)
-
-
-ALL = "bucket,key,value,sqn,size,metadata,written_at,expires_at"
 
 
 def test_a_bare_load_pins_a_store_that_is_open(spark: Any, store: octavo.Store) -> None:
@@ -221,7 +162,7 @@ def test_a_task_that_is_retried_reads_the_same_rows(
                     continue
                 raise RuntimeError("a task fails")
 
-    frame = load(spark, store, snapshot=made.id, splitBytes="100k")
+    frame = load(spark, store, snapshot=made.id, splitBytes="1m")
     found = frame.rdd.mapPartitions(fails_once).collect()
     assert len(list(Path(marks).iterdir())) > 1
     with store.snapshot() as snap:
@@ -233,7 +174,7 @@ def test_pushdown_narrows_what_is_read(spark: Any, store: octavo.Store) -> None:
     flush(store)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = load(spark, store, pushdown="true", splitBytes="4k", columns=ALL)
+        frame = load(spark, store, pushdown="true", splitBytes="4k", columns=COLUMNS)
         whole = frame.rdd.getNumPartitions()
         few = frame.where("key >= x'6b303530' and key < x'6b303630' and bucket = x''")
         assert few.rdd.getNumPartitions() < whole
