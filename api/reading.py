@@ -253,15 +253,15 @@ class Reading:
         modified_before: Moment | None = None,
         segments: Iterable[int] | None = None,
         of: int | None = None,
-    ) -> Scan[tuple[Any, Head]]:
-        """(key, Head) pairs; the arguments as in ``keys``. No value is read.
+    ) -> Scan[tuple[Any, Any]]:
+        """(key, what ``head`` gives for it) pairs; the arguments as in ``keys``. No value is read.
 
         ``segments``: only keys in these segments of a merkle tree that has ``of`` of them, as
         its ``differences`` gives them. The hashes in the ledger's files say which keys those
         are, so the others cost 10 ns each.
         """
         return self._scan(
-            Heads(self._text),
+            Heads(self._text, None if self._kind is None else self._kind.head),
             start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
             None if segments is None and of is None else to_segments(segments, of),
         )  # fmt: skip

@@ -27,6 +27,7 @@ from octavo.actors.batch_values import BatchValues
 from octavo.actors.batches import BatchWindow
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
+from octavo.actors.view import Head
 from octavo.files.byte_strings import offsets_of
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
@@ -351,15 +352,22 @@ def _column(keys: list[bytes]) -> ByteColumn:
 
 
 class Heads:
-    """(key, Head) of each row of a window."""
+    """(key, head) of each row of a window."""
 
-    def __init__(self, text: Text | None) -> None:
+    def __init__(
+        self, text: Text | None, build: Callable[[bytes, Head], Any] | None = None
+    ) -> None:
+        """``build``: what makes a head of (key, Head)."""
         self._text = text
+        self._build = build
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
         keys, heads = window.keys, window.heads()
         for low in range(0, len(keys), STEP):
             reader.step()
             stretch = keys[low : low + STEP]
+            found: list[Any] = heads[low : low + STEP]
+            if self._build is not None:
+                found = list(map(self._build, stretch, found))
             names = stretch if self._text is None else list(map(self._text.out, stretch))
-            yield place.giving(stretch, list(zip(names, heads[low : low + STEP], strict=True)))
+            yield place.giving(stretch, list(zip(names, found, strict=True)))

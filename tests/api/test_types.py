@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def test_functions_say_metadata_index_and_head(tmp_path: Path) -> None:
             batch.put("b", "o", b"so be", tag="note")
         for _ in range(2):
             assert notes.head("k") == (b"k", b"to")
-            assert [(key, head.metadata) for key, head in notes.heads()] == [
-                (b"k", b"to"), (b"l", b"not"), (b"m", b""), (b"n", b"be"), (b"o", b"so"),
+            assert list(notes.heads()) == [
+                (b"k", (b"k", b"to")), (b"l", (b"l", b"not")), (b"m", (b"m", b"")),
+                (b"n", (b"n", b"be")), (b"o", (b"o", b"so")),
             ]  # fmt: skip
             assert list(notes.index("word").having(b"be")) == [b"k", b"n", b"o"]
             assert list(notes.index("size").having(5)) == [b"k", b"n", b"o"]
@@ -256,7 +258,7 @@ def test_other_strategies_take_what_the_records_say(tmp_path: Path, strategy: st
         notes = store.bucket("b", tag="note")
         entries, heads = indexed(notes), list(notes.heads())
     shutil.rmtree(path / "ledger")
-    with opened(path, tags={"note": Tag(index=lambda k, v: {"x": 1})}) as store:
+    with opened(path, tags={"note": replace(NOTE, index=lambda k, v: {"x": 1})}) as store:
         notes = store.bucket("b", tag="note")
         assert (indexed(notes), list(notes.heads())) == (entries, heads)
         assert indexed(notes, "x") == []
@@ -301,7 +303,7 @@ def test_a_function_that_fails_in_a_rebuild_is_told_and_the_records_own_is_taken
             raise LookupError("no seven")
         return {"x": 1}
 
-    with opened(path, tags={"note": Tag(index=picky)}) as store:
+    with opened(path, tags={"note": replace(NOTE, index=picky, metadata=None)}) as store:
         notes = store.bucket("b", tag="note")
         told = store.stats()["notes"]
         assert len(told) == 1, "an overwritten version's failure is told, too"
