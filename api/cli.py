@@ -21,6 +21,7 @@ from octavo.cli_history import changes, snapshot
 from octavo.cli_index import index
 from octavo.cli_inspect import inspect
 from octavo.cli_output import OutputClosed, complain
+from octavo.cli_pipeline import pipeline
 from octavo.cli_read import buckets, get, head, scan
 from octavo.cli_repair import repair
 from octavo.cli_stats import stats, verify
@@ -129,6 +130,7 @@ for command in (
     repair,
     destroy,
     demo,
+    pipeline,
 ):
     cli.add_command(command)
 

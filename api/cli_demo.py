@@ -8,8 +8,8 @@ import platform
 import shutil
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -28,11 +28,11 @@ from octavo.cli_source import (
     format_of,
     unpacked,
 )
+from octavo.cli_teller import Teller
 from octavo.demo_tour import Tour
 from octavo.files.errors import Misuse
 
 _NOT_SOURCE = ("__pycache__", "site-packages", "dist-packages")
-_NAME_COLUMNS = 11
 
 
 @click.command()
@@ -74,7 +74,7 @@ def demo(
         else:
             directory = path
         out = stack.enter_context(Output())
-        teller = _Teller(out, silent=as_json)
+        teller = Teller(out, silent=as_json)
         what, found = stack.enter_context(_source(source, directory, kind, key_field, value_field))
         teller.heading(
             f"Octavo {__version__} on {platform.python_implementation()} "
@@ -95,36 +95,6 @@ def demo(
                 teller.tell("look around", f"octavo scan {path} --keys-only --limit 5")
     if teller.broken:
         ctx.exit(1)
-
-
-@dataclass
-class _Teller:
-    """Says what happens, a line a step, and remembers what should not have happened."""
-
-    out: Output
-    silent: bool
-    broken: list[str] = field(default_factory=list)
-
-    def heading(self, text: str) -> None:
-        if not self.silent:
-            self.out.line(f"\n{text}\n")
-            self.out.flush()
-
-    def tell(self, name: str, text: str) -> None:
-        if not self.silent:
-            self.out.line(f"  {name:<{_NAME_COLUMNS}} {text}")
-            self.out.flush()
-
-    def table(self, rows: Sequence[Sequence[str]]) -> None:
-        if not self.silent:
-            margin = " " * (_NAME_COLUMNS + 3)
-            padded = [(margin + row[0], *row[1:]) for row in rows]
-            self.out.columns(padded, right=range(1, len(rows[0])))
-
-    def check(self, holds: bool, promise: str) -> None:
-        if not holds:
-            self.broken.append(promise)
-            self.tell("", f"DOES NOT HOLD: {promise}")
 
 
 @contextlib.contextmanager

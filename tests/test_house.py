@@ -22,7 +22,9 @@ BELOW = {
 
 UPWARD = {
     ("api/published.py", "pipeline"),
+    ("api/cli_pipeline.py", "pipeline"),
     ("pipeline/commit.py", "api"),
+    ("pipeline/tour.py", "api"),
 }
 """(module, room): imports that go up, made in a function when they are needed. What an executor
 runs is in none of them."""
@@ -30,7 +32,7 @@ runs is in none of them."""
 DOOR = ("disk", "open_file", "file_lock", "file_system")
 """The modules of files/ that are the door to the operating system."""
 
-USERS_FILES = ("cli", "cli_demo", "cli_output", "cli_source", "cli_write")
+USERS_FILES = ("cli", "cli_demo", "cli_output", "cli_pipeline", "cli_source", "cli_write")
 """The modules of api/ that read and write what a person names to the command line: never a file
 of a store."""
 

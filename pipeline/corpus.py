@@ -1,0 +1,178 @@
+"""What a person gives to ``octavo pipeline``, as a DataFrame: key, value, its group as metadata.
+
+A directory: each file is a value, its path the key, its suffix the group. A table (Parquet, CSV,
+JSON lines): a column is the key, another or the whole row the value, another the group.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from octavo.files.disk import RealDisk
+from octavo.files.errors import Misuse
+
+SCHEMA = "key binary, value binary, metadata binary"
+FORMATS = ("directory", "parquet", "csv", "jsonl")
+_SUFFIXES = {
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".json": "jsonl",
+}  # fmt: skip
+_PACKED = (".gz", ".zst")
+_MAX_FILE_BYTES = 1 << 30
+_BATCH_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Where it is, and which of its columns are what."""
+
+    path: str
+    kind: str
+    key_field: str | None = None
+    value_field: str | None = None
+    group_field: str | None = None
+    exclude: tuple[str, ...] = ()
+    """Names that are left out of a directory."""
+
+
+def kind_of(path: str) -> str:
+    """One of FORMATS, told by what is there. Raises Misuse where it cannot be told."""
+    name = os.path.basename(path.rstrip("/")).lower()
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    found = _SUFFIXES.get(os.path.splitext(name)[1])
+    if found is None and os.path.isdir(path):
+        inside = {os.path.splitext(each)[1] for each in os.listdir(path) if each[:1] not in "_."}
+        found = "parquet" if inside == {".parquet"} else "directory"
+    if found is None:
+        raise Misuse(f"cannot tell what {path!r} is: say it with --format")
+    return found
+
+
+def frame(spark: Any, corpus: Corpus) -> Any:
+    """Its rows, with the columns of SCHEMA; a row whose key is null or empty is left out.
+
+    Raises Misuse where a column is missing.
+    """
+    if corpus.kind == "directory":
+        return _files(spark, corpus)
+    return _table(spark, corpus)
+
+
+# ---------------------------------------------------------------- a directory
+
+
+def _files(spark: Any, corpus: Corpus) -> Any:
+    root = os.fsencode(os.path.abspath(corpus.path))
+    found = sorted(_walk(root, {os.fsencode(name) for name in corpus.exclude}))
+    if not found:
+        raise Misuse(f"{corpus.path} holds no file")
+    parts = 2 * int(spark.sparkContext.defaultParallelism)
+    total = sum(size for _, size in found)
+    names: list[list[bytes]] = [[] for _ in range(parts)]
+    done = 0
+    for name, size in found:
+        names[min(done * parts // (total + 1), parts - 1)].append(name)
+        done += size
+    rows = spark.createDataFrame(
+        spark.sparkContext.parallelize([(part,) for part in names if part], parts),
+        "names array<binary>",
+    )
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for part in batch.column(0).to_pylist():
+                yield from _contents(root, part)
+
+    return rows.mapInArrow(read, SCHEMA)
+
+
+def _walk(root: bytes, exclude: set[bytes]) -> Iterator[tuple[bytes, int]]:
+    for directory, below, names in os.walk(root):
+        below[:] = [name for name in below if name not in exclude]
+        for name in names:
+            path = os.path.join(directory, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                size = os.path.getsize(path)
+                if size <= _MAX_FILE_BYTES:
+                    yield os.path.relpath(path, root), size
+
+
+def _contents(root: bytes, names: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+    """In a task: the files, about 4 MiB a batch."""
+    disk = RealDisk()
+    rows: list[tuple[bytes, bytes, bytes]] = []
+    held = 0
+    for name in names:
+        path = os.fsdecode(os.path.join(root, name))
+        value = disk.pread(path, disk.size(path), 0)
+        rows.append((name, value, os.path.splitext(name)[1] or b"none"))
+        held += len(value)
+        if held >= _BATCH_BYTES:
+            yield _batch(rows)
+            rows, held = [], 0
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: Sequence[tuple[bytes, bytes, bytes]]) -> pa.RecordBatch:
+    columns = [pa.array(column, pa.binary()) for column in zip(*rows, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=["key", "value", "metadata"])
+
+
+# ---------------------------------------------------------------- a table
+
+
+def _table(spark: Any, corpus: Corpus) -> Any:
+    from pyspark.sql import functions as sql
+
+    rows = _rows(spark, corpus)
+    for option, name in (
+        ("--key-field", corpus.key_field),
+        ("--value-field", corpus.value_field),
+        ("--group-field", corpus.group_field),
+    ):
+        if name is not None and name not in rows.columns:
+            raise Misuse(f"{option} {name}: the columns are {', '.join(rows.columns):.300}")
+    if corpus.key_field is None:
+        raise Misuse(
+            f"say with --key-field which column of {corpus.path} is the key: "
+            f"{', '.join(rows.columns):.300}"
+        )
+    types = dict(rows.dtypes)
+
+    def raw(name: str) -> Any:
+        # A name may hold a dot.
+        column = sql.col(f"`{name.replace('`', '``')}`")
+        if types[name] == "binary":
+            return column
+        if types[name].startswith(("array", "map", "struct")):
+            column = sql.to_json(column)
+        return column.cast("string").cast("binary")
+
+    key = raw(corpus.key_field)
+    whole = sql.to_json(sql.struct("*")).cast("binary")
+    value = whole if corpus.value_field is None else raw(corpus.value_field)
+    group = sql.substring(key, 1, 1) if corpus.group_field is None else raw(corpus.group_field)
+    chosen = rows.select(
+        key.alias("key"),
+        sql.coalesce(value, sql.lit(b"")).alias("value"),
+        sql.coalesce(group, sql.lit(b"none")).alias("metadata"),
+    )
+    return chosen.where("key is not null and length(key) > 0")
+
+
+def _rows(spark: Any, corpus: Corpus) -> Any:
+    where = "file:" + os.path.abspath(corpus.path)
+    reader = spark.read
+    if corpus.kind == "parquet":
+        return reader.parquet(where)
+    if corpus.kind == "jsonl":
+        return reader.json(where)
+    between = "\t" if ".tsv" in corpus.path.lower() else ","
+    return reader.options(header=True, multiLine=True, escape='"', sep=between).csv(where)

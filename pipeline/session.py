@@ -1,0 +1,50 @@
+"""A Spark session of this machine's processors, for commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from octavo.files.errors import Misuse
+from octavo.pipeline.java import have_java
+
+CONFIGURATION = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+}
+
+
+@contextmanager
+def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
+    """The active session; where there is none, one that ends with the block.
+
+    ``tell`` hears of a Java that is installed. Raises Misuse that says what to install.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as wrong:
+        raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from None
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    have_java(tell)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master).appName("octavo")
+    for name, value in CONFIGURATION.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
