@@ -6,30 +6,29 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from pykka import ActorDeadError
 
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.journal_file import JournalFile
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.operation import IndexEdit, Operation, resolved
 from octavo.actors.pace import LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.plain_put import plain_put
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key as keys_of
-from octavo.files import record
-from octavo.files.errors import Closed, Conflict
+from octavo.files.errors import Closed, Conflict, StorageFailed
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 
 T = TypeVar("T")
-PUT = record.PUT
-_LOW_32 = 0xFFFFFFFF
 
 
 class Bookie(LiveReads, TurnActor):
@@ -61,8 +60,11 @@ class Bookie(LiveReads, TurnActor):
         self._table_began = self.journal_position()
         self.inker.measures.began(self.inker.last_sqn, self._table_began)
         self._pinned_tables: dict[int, MemoryTable] = {}
-        self._applied = self.inker.last_sqn  # the newest sqn that memory knows of
-        self._attention = self._applied + LOOK_EVERY
+        self.active = self.inker.active
+        """The file that is being written, for who puts; None once the store is closed."""
+        self.attention = 0
+        """The sqn that is a moment to attend()."""
+        self._attend_from(self.inker.last_sqn + LOOK_EVERY)
 
     def enter(self, timeout: float | None = None) -> None:
         """Take the turn; a stopped Bookie is a closed store. Raises Closed."""
@@ -71,39 +73,33 @@ class Bookie(LiveReads, TurnActor):
         except ActorDeadError:
             raise Closed("the store is closed") from None
 
+    def catch_up(self, deadline: float | None = None) -> None:
+        """As of every actor; raises Closed where it is stopped."""
+        try:
+            super().catch_up(deadline)
+        except ActorDeadError:
+            raise Closed("the store is closed") from None
+
     # ------------------------------------------------------------ writing
 
-    def put(self, ledger_key: bytes, tag: int, bucket: bytes, key: bytes, value: bytes) -> int:
-        """A plain put: no expiry, metadata or condition. Its sqn.
+    def plain_put(self, tag: int, bucket: bytes) -> Callable[[bytes, bytes], int]:
+        """The function that puts into a bucket: see plain_put."""
+        return plain_put(self, tag, bucket)
 
-        Three turns (Bookie, Inker, file) on the calling thread, one write. Raises StorageFull,
-        StorageFailed, Closed.
-        """
-        if self.inbox or not self.turn_acquire(False):
-            self.enter()
+    def refuse(self) -> NoReturn:
+        """Say why nothing can be written."""
+        active, failed = self.active, self.inker.failed
+        if active is None:
+            raise Closed("the store is closed")
+        raise failed or active.failed or StorageFailed(f"{active.path} takes no more")
+
+    def undo(self, active: JournalFile, error: BaseException, sqn: int) -> None:
+        """A put was interrupted that would have had this sqn: take back what is not a record,
+        and into memory what is. Raises what an OSError means."""
         try:
-            table = self.view.recent
-            if table.newest_pin >= 0:
-                table.keep(ledger_key)
-            try:
-                sqn = self.inker.append(PUT, tag, bucket, key, value, time.time_ns() // 1_000_000)
-                self.view.recent.rows[ledger_key] = sqn
-                self._applied = sqn
-            except BaseException:
-                self._catch_up()
-                raise
-            if ledger_key in self.cache.entries:
-                self.cache.discard(ledger_key)
-            if sqn >= self._attention:
-                self._look()
+            active.undo(error)
         finally:
-            self.holder = 0
-            self.turn_release()
-            if self.inbox:
-                self.schedule()
-        if self.pause_seconds:
-            self._wait_a_little()
-        return sqn
+            self._remember(sqn)
 
     def put_many(
         self,
@@ -121,20 +117,20 @@ class Bookie(LiveReads, TurnActor):
             if table.newest_pin >= 0:
                 for ledger_key in ledger_keys:
                     table.keep(ledger_key)
+            following = self.inker.last_sqn + 1
             try:
                 first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
                 self.view.recent.rows.update(zip(ledger_keys, range(first, last + 1), strict=True))
-                self._applied = last
             except BaseException:
-                self._catch_up()
+                self._remember(following)
                 raise
             self._discard(ledger_keys)
-            if last >= self._attention:
-                self._look()
+            if last >= self.attention:
+                self.attend()
         finally:
             self.leave()
         if self.pause_seconds:
-            self._wait_a_little()
+            self.wait_a_little()
         return last
 
     def _discard(self, ledger_keys: Sequence[bytes]) -> None:
@@ -170,6 +166,7 @@ class Bookie(LiveReads, TurnActor):
                 operations = resolved(
                     operations, ledger_keys, edits, self.index_of, self.clock_ms()
                 )
+            following = self.inker.last_sqn + 1
             try:
                 first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
                 table = self.view.recent
@@ -177,17 +174,16 @@ class Bookie(LiveReads, TurnActor):
                     zip(operations, ledger_keys, strict=True), first
                 ):
                     table.enter(ledger_key, sqn, operation)
-                self._applied = last
             except BaseException:
-                self._catch_up()
+                self._remember(following)
                 raise
             self._discard(ledger_keys)
-            if last >= self._attention:
-                self._look()
+            if last >= self.attention:
+                self.attend()
         finally:
             self.leave()
         if self.pause_seconds:
-            self._wait_a_little()
+            self.wait_a_little()
         return first, last
 
     def _check(self, ledger_key: bytes, key: bytes, expected: int) -> None:
@@ -201,14 +197,13 @@ class Bookie(LiveReads, TurnActor):
                 found=found,
             )
 
-    def _catch_up(self) -> None:
-        """A write was interrupted: take into memory whatever the journal did accept."""
+    def _remember(self, first: int) -> None:
+        """A write was interrupted: take into memory whatever the journal did accept of it."""
         table = self.view.recent
-        for sqn in range(self._applied + 1, self.inker.last_sqn + 1):
+        for sqn in range(first, self.inker.last_sqn + 1):
             header = self.inker.view.file_of(sqn).header(sqn)
             key = keys_of.prefix(header.tag, header.bucket) + header.key
             table.enter(key, sqn, header)
-            self._applied = sqn
             self.cache.discard(key)
 
     # ------------------------------------------------------------ pushing and pausing
@@ -218,8 +213,13 @@ class Bookie(LiveReads, TurnActor):
         active = self.inker.active
         return self.inker.bytes_written + (active.offsets[-1] if active is not None else 0)
 
-    def _look(self) -> None:
-        """Every few hundred puts: push if memory is full; set the pace."""
+    def _attend_from(self, sqn: int) -> None:
+        self.attention = min(sqn, self.inker.stop_sqn)
+
+    def attend(self) -> None:
+        """In the turn, every few hundred puts: roll if the file is full, push if memory is; set
+        the pace."""
+        self.inker.look()
         table = self.view.recent
         if (
             len(table.rows) >= self.limits.push_rows
@@ -231,9 +231,10 @@ class Bookie(LiveReads, TurnActor):
 
     def _pace(self) -> None:
         self.pause_seconds, puts = pace(*self.penciller.actor.backlog(), self.inker.backlog())
-        self._attention = self.inker.last_sqn + puts
+        self._attend_from(self.inker.last_sqn + puts)
 
-    def _wait_a_little(self) -> None:
+    def wait_a_little(self) -> None:
+        """In no turn: the pause that the last look at the backlog asked for."""
         seconds, self.pause_seconds = self.pause_seconds, 0.0
         time.sleep(seconds)
         self.inker.measures.pauses.record(int(seconds * 1e9))
@@ -255,13 +256,13 @@ class Bookie(LiveReads, TurnActor):
     def taken_in(self, last_sqn: int) -> None:
         """In the turn: the view has files that were made elsewhere, of sqns up to this one."""
         self.cache.clear()
-        self._applied = last_sqn
         self._table_began = self.journal_position()
-        self._attention = last_sqn + LOOK_EVERY
+        self._attend_from(last_sqn + LOOK_EVERY)
 
     def journal_rolled(self, journal: JournalView) -> None:
         """The Inker has a new file. Called on the thread that holds the Bookie's turn."""
         self.view = replace(self.view, journal=journal)
+        self.active = self.inker.active
 
     def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> int:
         """The Penciller installed files; a table that is in them now leaves memory. The
@@ -342,7 +343,7 @@ class Bookie(LiveReads, TurnActor):
         self.enter()
         try:
             self.closed = True
-            active = self.inker.active
+            active, self.active = self.active, None
             large = active is not None and active.offsets[-1] >= RESUME_BELOW_BYTES
             if large or len(self.view.recent.rows) >= save_from_rows:
                 self.push()

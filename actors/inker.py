@@ -7,8 +7,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import lz4.block
-
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
 from octavo.actors.measures import Measures
@@ -18,6 +16,7 @@ from octavo.actors.runtime import TurnActor
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
+from octavo.files.compress import Compressor
 from octavo.files.disk import Disk
 from octavo.files.errors import Closed, OctavoError, StorageFailed, StorageFull
 from octavo.files.lifecycle import State
@@ -35,8 +34,6 @@ CEILING_STEP = 1 << 20
 COMPRESS_FROM_BYTES = 2048
 RESUME_BELOW_BYTES = 4 << 20
 """An active file that is smaller when the store closes is gone on with at the next start."""
-
-_PATIENCE = 16
 
 
 class Inker(TurnActor):
@@ -79,7 +76,7 @@ class Inker(TurnActor):
         self.bytes_written = 0  # by files that were rolled
         self.closing = False
         self.measures = Measures(jobs=runner.history)
-        self._incompressible = 0
+        self.compressor = Compressor()
         self._sealing = False
         self._last = 0
 
@@ -92,28 +89,6 @@ class Inker(TurnActor):
             self._aim(self.active)
 
     # ------------------------------------------------------------ appending
-
-    def append(
-        self, kind: int, tag: int, bucket: bytes, key: bytes, value: bytes, time_ms: int
-    ) -> int:
-        """One record without optional fields; its sqn. See JournalFile.append for errors."""
-        if self.inbox or not self.turn_acquire(False):
-            self.enter()
-        try:
-            active = self.active
-            if active is None or len(value) >= self.compress_from:
-                return self._append_group(
-                    (Operation(kind, tag, bucket, key, value),), time_ms, False
-                )[0]
-            sqn = active.base + active.append(kind, tag, bucket, key, value, time_ms)
-            if sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
-                self._look()
-            return sqn
-        finally:
-            self.holder = 0
-            self.turn_release()
-            if self.inbox:
-                self.schedule()
 
     def append_puts(
         self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
@@ -165,7 +140,7 @@ class Inker(TurnActor):
         active = self.active
         if active is None:
             raise Closed("the store is closed")
-        raw = [self._compressed(operation[4]) for operation in operations]
+        raw = [self._stored(operation[4]) for operation in operations]
         room = sum(
             sum(map(len, operation[2:4])) + sum(map(len, operation[6:])) + len(stored) + 96
             for operation, (stored, _) in zip(operations, raw, strict=True)
@@ -211,23 +186,24 @@ class Inker(TurnActor):
             self._look()
         return first, last
 
-    def _compressed(self, value: bytes) -> tuple[bytes, int | None]:
-        """(bytes to store, original length if that is LZ4). Large values that shrink are worth
-        it; while a stream of values does not shrink, only one in a few is tried."""
-        if len(value) < self.compress_from:
-            return value, None
-        if self._incompressible > _PATIENCE and self._incompressible % _PATIENCE:
-            self._incompressible += 1
-            return value, None
-        packed = lz4.block.compress(value, store_size=False)
-        if len(packed) > len(value) - (len(value) >> 3):
-            self._incompressible += 1
-            return value, None
-        self._incompressible = 0
-        self.measures.saved_by_compression += len(value) - len(packed)
-        return packed, len(value)
+    def _stored(self, value: bytes) -> tuple[bytes, int | None]:
+        """(bytes to store, original length if that is LZ4)."""
+        packed = None if len(value) < self.compress_from else self.compressor.packed(value)
+        return (value, None) if packed is None else (packed, len(value))
 
     # ------------------------------------------------------------ rolling
+
+    def look(self) -> None:
+        """Roll, or raise the ceiling, if it is time for that. O(1) mostly."""
+        self.enter()
+        try:
+            active = self.active
+            if active is not None and (
+                self.last_sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size
+            ):
+                self._look()
+        finally:
+            self.leave()
 
     def _look(self) -> None:
         """The active file is full, or the ceiling is near. What was appended stays appended: a

@@ -33,7 +33,6 @@ _pack_sums = record.pack_sums
 _MAGIC = record.MAGIC
 _VERSION = record.VERSION
 _LOW_32 = record.LOW_32
-_HEAD = record.FIXED_BYTES
 _NONE: array[int] = array("I")
 Reading = tuple[mmap | bytes | None, Sequence[int]]
 _TO_DATA_LENGTH = record.FIXED_BYTES + record.SUMS_BYTES - 16
@@ -95,54 +94,6 @@ class JournalFile(TurnActor):
         self.reading = (None, offsets)
         self.commit.appended = offsets[-1]
 
-    def append(
-        self, kind: int, tag: int, bucket: bytes, key: bytes, value: bytes, time_ms: int
-    ) -> int:
-        """Write a record without optional fields; its relative number. One system call.
-
-        Raises StorageFull (nothing kept) or StorageFailed (the store is poisoned).
-        """
-        if self.inbox or not self.turn_acquire(False):
-            self.enter()
-        try:
-            offsets = self.offsets
-            at = offsets[-1]
-            relative = len(offsets) - 1
-            head = (
-                _pack_fixed(
-                    8,
-                    _TO_DATA_LENGTH + len(bucket) + len(key) + len(value),
-                    relative.to_bytes(8, "big"),
-                    _MAGIC,
-                    _VERSION,
-                    kind,
-                    tag,
-                    0,
-                    len(bucket),
-                    len(key) - 1,
-                    time_ms,
-                )
-                + bucket
-                + key
-            )
-            h = xxh3(head, self.seed ^ at)
-            data = b"".join((head, _pack_sums(h & _LOW_32, xxh3(value, h) & _LOW_32), value))
-            end = at + len(data)
-            try:
-                if self.failed is not None or self.file.write(data) != len(data):  # type: ignore[union-attr]
-                    self._write_rest(data, at)
-                offsets.append(end)
-            except BaseException as error:
-                self._undo(error)
-                raise
-            self.commit.appended = end
-            return relative
-        finally:
-            self.holder = 0
-            self.turn_release()
-            if self.inbox:
-                self.schedule()
-
     def append_puts(
         self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
     ) -> int:
@@ -201,15 +152,15 @@ class JournalFile(TurnActor):
             if self.failed is not None:
                 raise self.failed
             if self.file.write(data) != len(data):  # type: ignore[union-attr]
-                self._write_rest(data, offsets[-1])
+                self.write_rest(data, offsets[-1])
             offsets.extend(ends)
         except BaseException as error:
-            self._undo(error)
+            self.undo(error)
             raise
         self.commit.appended = ends[-1]
         return relative
 
-    def _write_rest(self, data: bytes, at: int) -> None:
+    def write_rest(self, data: bytes, at: int) -> None:
         """Finish a write that the system cut short, or say why there can be none."""
         if self.failed is not None:
             raise self.failed
@@ -218,7 +169,7 @@ class JournalFile(TurnActor):
         self.file.truncate(at)
         self.file.write_all(data)
 
-    def _undo(self, error: BaseException) -> None:
+    def undo(self, error: BaseException) -> None:
         """Take back what a failed or interrupted append left behind the last record."""
         if self.failed is not None:
             return

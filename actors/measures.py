@@ -138,8 +138,6 @@ class Measures:
     """Bookie.journal_position() at that moment."""
     sealing_bytes: int = 0
     """What sealing added to journal files: their tables."""
-    saved_by_compression: int = 0
-    """Bytes of values that compression on writing took away."""
 
     def began(self, sqn: int, position: int) -> None:
         """The store is open as of this sqn and position of the journal."""

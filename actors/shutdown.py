@@ -43,6 +43,7 @@ def forked(running: Running) -> None:
     running.inker_clerk.actor.runner.forked()
     bookie, inker = running.bookie.actor, running.inker.actor
     bookie.closed = True
+    bookie.active = None
     inker.closing = True
     inker.failed = Closed("this process was forked from the store's owner: open the store anew")
     inker.active = None

@@ -54,6 +54,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             self._refuse(REFUSED)
         self._running = running
         self._bookie = running.bookie.actor
+        self._plain_put = self._bookie.plain_put(self._tag, name)
         self._inker = running.inker.actor
         self._always = running.options.sync == "always"
         self._plain = plain_fields(self._tag, name)
@@ -107,7 +108,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             and metadata is _NO_METADATA  # CPython has one empty bytes; others go the long way
             and len(value) < self._small_bytes
         ):
-            sqn = self._bookie.put(self._prefix + key, self._tag, self._name, key, value)
+            sqn = self._plain_put(key, value)
         else:
             tags, now_ms = self._running.identity.tags, self._bookie.clock_ms()
             whole = self._whole(key)

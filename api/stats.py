@@ -229,7 +229,7 @@ def _writes(running: Running) -> WriteStats:
     measures = inker.measures
     records = max(inker.last_sqn - measures.first_sqn, 0)
     appended = max(running.bookie.actor.journal_position() - measures.journal_began, 0)
-    put = max(appended - records * _RECORD_BYTES + measures.saved_by_compression, 0)
+    put = max(appended - records * _RECORD_BYTES + inker.compressor.saved_bytes, 0)
     compacted = measures.jobs.totals.get("compact")
     penciller = running.penciller.actor
     journal = appended + measures.sealing_bytes

@@ -10,16 +10,15 @@ from array import array
 from collections.abc import Iterable
 from struct import Struct
 
-import lz4.block
 import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, cdb_seal, record
+from octavo.files.compress import Compressor
 from octavo.files.disk import TEMPORARY_SUFFIX, AppendFile, Disk
 from octavo.files.errors import Corruption
 
 COMPRESS_FROM_BYTES = 256
-_PATIENCE = 16
 _FLUSH_BYTES = 4 << 20
 _FLAGS_AT = 21
 _LZ4 = bytes((record.LZ4,))
@@ -37,7 +36,7 @@ class Mover:
         self._seed = seed
         self._file = file
         self._from = COMPRESS_FROM_BYTES if compresses else 1 << 32
-        self._incompressible = 0
+        self._packed = Compressor().packed
 
     def many(self, writer: SealedWriter, rows: Iterable[tuple[int, int, int, int]]) -> None:
         """Write records as they are, but for number and checksums, to a file that has room for
@@ -56,7 +55,7 @@ class Mover:
             number = sqn - base
             packed = None
             if stored >= least and not head[_FLAGS_AT]:
-                packed = self._compressed(value)
+                packed = self._packed(value)
             if packed is None:
                 head = head[:8] + number.to_bytes(8, "big") + head[16:]
             else:
@@ -105,7 +104,7 @@ class Mover:
         if not same:
             value = b""
         elif raw_bytes is None and stored >= self._from:
-            packed = self._compressed(value)
+            packed = self._packed(value)
             if packed is not None:
                 raw_bytes, value = len(value), packed
         keeps = kind != record.DELETE or same
@@ -133,19 +132,6 @@ class Mover:
             raise Corruption(self._file, start, "journal record: header checksum")
         if xxh3(value, h) & record.LOW_32 != value_sum:
             raise Corruption(self._file, head_end + 8, "value checksum")
-
-    def _compressed(self, value: bytes | memoryview) -> bytes | None:
-        """LZ4 where that saves an eighth; while values do not shrink, only one in a few is
-        tried."""
-        if self._incompressible > _PATIENCE and self._incompressible % _PATIENCE:
-            self._incompressible += 1
-            return None
-        packed: bytes = lz4.block.compress(value, store_size=False)
-        if len(packed) > len(value) - (len(value) >> 3):
-            self._incompressible += 1
-            return None
-        self._incompressible = 0
-        return packed
 
 
 class SealedWriter:

@@ -61,6 +61,11 @@ _KNOWN_FLAGS = 63
 FIXED = Struct("<II8s2sBBBBHHQ")
 FIXED_BYTES = 34
 assert FIXED.size == FIXED_BYTES  # the layout above, not a guard
+PLAIN = Struct("<4sI8s8sHQ")
+"""The same, what is alike in all records of a bucket put together: CDB_KEY_LENGTH, CDB data length,
+sqn, middle, key length - 1, write time."""
+CDB_KEY_LENGTH = b"\x08\x00\x00\x00"
+_MIDDLE = Struct("<2sBBBBH")
 _SUMS = Struct("<II")
 SUMS_BYTES = 8
 _U64 = Struct("<Q")
@@ -77,6 +82,11 @@ pack_fixed = FIXED.pack
 pack_sums = _SUMS.pack
 unpack_sums = _SUMS.unpack_from
 unpack_sum = _U32.unpack_from
+
+
+def middle(kind: int, tag: int, flags: int, bucket_bytes: int) -> bytes:
+    """What PLAIN takes from the magic to the bucket's length."""
+    return _MIDDLE.pack(MAGIC, VERSION, kind, tag, flags, bucket_bytes)
 
 
 class Record(NamedTuple):

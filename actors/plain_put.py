@@ -1,0 +1,116 @@
+"""The shortest way of a put: one value under one key, nothing else said. One turn, one write.
+
+A put is three actors' business: the Bookie knows the newest versions, the Inker which file is
+being written, the file its bytes. Every append, and every change of which file is the active one,
+happens in the Bookie's turn; so that turn alone excludes all others from the file's end, and where
+nothing but a record is added no other turn is taken. What needs more than that (a roll, the
+ceiling, a full memory, a failed file) takes the turns that it concerns, the long way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import ledger_key as keys_of
+from octavo.files import record
+
+if TYPE_CHECKING:
+    from octavo.actors.bookie import Bookie
+
+_U32 = Struct("<I")
+
+
+def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes], int]:
+    """A function (key, value) -> sqn of one bucket, for plain puts: no expiry, no metadata, no
+    condition. Both are bytes that were checked: the key is not empty, together with the bucket at
+    most 64 KiB; the value at most 1 MiB.
+
+    It raises StorageFull (nothing is kept), StorageFailed, Closed.
+    """
+    # Cells and constants: looking something up costs as much here as doing something.
+    turns, release = bookie.turns, bookie.turn_release
+    cached, discard = bookie.cache.entries, bookie.cache.discard
+    compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
+    roll_size = bookie.inker.roll_size
+    prefix = keys_of.prefix(tag, bucket)
+    pack, sums, join, now_ns = record.PLAIN.pack, record.pack_sums, b"".join, time.time_ns
+    key_length = record.CDB_KEY_LENGTH
+    raw_middle = record.middle(record.PUT, tag, 0, len(bucket))
+    lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
+    rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
+    low_32 = record.LOW_32
+    raw_size = _U32.pack
+
+    def put(key: bytes, value: bytes) -> int:
+        for mine in turns:
+            if not mine:
+                bookie.enter()
+            break
+        try:
+            if bookie.inbox:
+                bookie.catch_up()
+            active = bookie.active
+            if active is None or active.failed is not None:
+                bookie.refuse()
+            offsets = active.offsets
+            at = offsets[-1]
+            relative = len(offsets) - 1
+            stored = None if len(value) < compress_from else packed_of(value)
+            if stored is None:
+                head = pack(
+                    key_length,
+                    rest + len(key) + len(value),
+                    relative.to_bytes(8, "big"),
+                    raw_middle,
+                    len(key) - 1,
+                    now_ns() // 1_000_000,
+                )
+                head = head + bucket + key
+                h = xxh3(head, active.seed ^ at)
+                written = join((head, sums(h & low_32, xxh3(value, h) & low_32), value))
+            else:
+                head = pack(
+                    key_length,
+                    rest + 4 + len(key) + len(stored),
+                    relative.to_bytes(8, "big"),
+                    lz4_middle,
+                    len(key) - 1,
+                    now_ns() // 1_000_000,
+                )
+                head = join((head, raw_size(len(value)), bucket, key))
+                h = xxh3(head, active.seed ^ at)
+                written = join((head, sums(h & low_32, xxh3(stored, h) & low_32), stored))
+            ledger_key = prefix + key
+            table = bookie.view.recent
+            if table.newest_pin >= 0:
+                table.keep(ledger_key)
+            end = at + len(written)
+            sqn = active.base + relative
+            try:
+                if active.file.write(written) != len(written):  # type: ignore[union-attr]
+                    active.write_rest(written, at)
+                offsets.append(end)  # it is a record now
+                active.commit.appended = end
+                table.rows[ledger_key] = sqn
+            except BaseException as error:
+                bookie.undo(active, error, sqn)
+                raise
+            if ledger_key in cached:
+                discard(ledger_key)
+            if sqn >= bookie.attention or end >= roll_size:
+                bookie.attend()
+        finally:
+            bookie.holder = 0
+            release()
+            if bookie.inbox:
+                bookie.schedule()
+        if bookie.pause_seconds:
+            bookie.wait_a_little()
+        return sqn
+
+    return put
