@@ -60,31 +60,21 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes
             offsets = active.offsets
             at = offsets[-1]
             relative = len(offsets) - 1
-            stored = None if len(value) < compress_from else packed_of(value)
-            if stored is None:
-                head = pack(
-                    key_length,
-                    rest + len(key) + len(value),
-                    relative.to_bytes(8, "big"),
-                    raw_middle,
-                    len(key) - 1,
-                    now_ns() // 1_000_000,
-                )
-                head = head + bucket + key
-                h = xxh3(head, active.seed ^ at)
-                written = join((head, sums(h & low_32, xxh3(value, h) & low_32), value))
-            else:
-                head = pack(
-                    key_length,
-                    rest + 4 + len(key) + len(stored),
-                    relative.to_bytes(8, "big"),
-                    lz4_middle,
-                    len(key) - 1,
-                    now_ns() // 1_000_000,
-                )
-                head = join((head, raw_size(len(value)), bucket, key))
-                h = xxh3(head, active.seed ^ at)
-                written = join((head, sums(h & low_32, xxh3(stored, h) & low_32), stored))
+            stored, middle, fields, size = value, raw_middle, bucket, rest
+            if len(value) >= compress_from and (packed := packed_of(value)) is not None:
+                stored, middle, size = packed, lz4_middle, rest + 4
+                fields = raw_size(len(value)) + bucket
+            head = pack(
+                key_length,
+                size + len(key) + len(stored),
+                relative.to_bytes(8, "big"),
+                middle,
+                len(key) - 1,
+                now_ns() // 1_000_000,
+            )
+            head = head + fields + key
+            h = xxh3(head, active.seed ^ at)
+            written = join((head, sums(h & low_32, xxh3(stored, h) & low_32), stored))
             ledger_key = prefix + key
             table = bookie.view.recent
             if table.newest_pin >= 0:
