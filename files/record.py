@@ -56,7 +56,7 @@ INDEX = 4
 BATCH = 8
 LZ4 = 16
 SUB_KEY = 32
-_KNOWN_FLAGS = 63
+KNOWN_FLAGS = 63
 
 FIXED = Struct("<II8s2sBBBBHHQ")
 FIXED_BYTES = 34
@@ -251,7 +251,7 @@ def parse_header(buffer: bytes | memoryview, check: int, available: int) -> Head
     h = xxh3(buffer[:end], check)
     if h & LOW_32 != head_sum:
         raise NotARecord("header checksum")
-    if version != VERSION or not PUT <= kind <= KEY_DELTA or flags & ~_KNOWN_FLAGS:
+    if version != VERSION or not PUT <= kind <= KEY_DELTA or flags & ~KNOWN_FLAGS:
         raise UnsupportedFormat(
             f"journal record of version {version}, kind {kind}, flags {flags:#x}: "
             f"this release knows version {VERSION}, kinds {PUT} to {KEY_DELTA}; "

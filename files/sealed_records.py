@@ -40,16 +40,24 @@ def table_of(view: memoryview, path: str) -> Table:
 def records_of(
     disk: Disk, journal: str, file: dict[str, Any]
 ) -> tuple[memoryview, Table, Headers, Rows]:
-    """(bytes, table, headers, ledger rows of the keys) of a file (``name``, ``seed``,
-    ``base_sqn``, ``last_sqn``), an element for each record, deletes and key deltas included.
+    """``file_records`` of a file as a job is told of it."""
+    return file_records(
+        disk, f"{journal}/{file['name']}", file["seed"], file["base_sqn"], file["last_sqn"]
+    )
+
+
+def file_records(
+    disk: Disk, path: str, seed: int, base_sqn: int, last_sqn: int | None = None
+) -> tuple[memoryview, Table, Headers, Rows]:
+    """(bytes, table, headers, ledger rows of the keys) of a file, an element for each record,
+    deletes and key deltas included. ``last_sqn``: where given, what it must cover.
 
     Header checksums are verified, values are not read. Raises Corruption, FileNotFoundError.
     """
-    path = f"{journal}/{file['name']}"
     view = memoryview(disk.map(path))
     table = table_of(view, path)
-    if table.size != file["last_sqn"] - file["base_sqn"] + 1:
+    if last_sqn is not None and table.size != last_sqn - base_sqn + 1:
         raise Corruption(path, 0, "covers other sqns than the manifest says")
-    head = journal_rows.headers_of(view, table.starts.astype(np.uint32), 0, file["seed"], path)
+    head = journal_rows.headers_of(view, table.starts.astype(np.uint32), 0, seed, path)
     head.relative = table.numbers
-    return view, table, head, journal_rows.object_rows(head, file["base_sqn"])
+    return view, table, head, journal_rows.object_rows(head, base_sqn)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
 import octavo
+from octavo import agreement
 from octavo import verify as verifying
-from octavo.files import index_terms, ledger_key
+from octavo.actors.journal_file import JournalFile
+from octavo.files import index_terms, ledger_key, record, record_digests
+from octavo.files.live_batches import Batch
 
 STANDARD = ledger_key.STANDARD
 
@@ -105,3 +110,87 @@ def test_progress_is_told_to_the_end(store: octavo.Store) -> None:
     assert seen[-1][0] == "done"
     assert seen[-1][1] == seen[-1][2]
     assert any(what.startswith("ledger and journal") for what, _, _ in seen)
+
+
+# ---------------------------------------------------------------- sealed files, by array kernels
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> tuple[Path, Path]:
+    """(a store that is closed, its one sealed journal file)."""
+    path = tmp_path / "s"
+    with octavo.open(path, roll_count=256, compact_every_seconds=None) as store:
+        for n in range(300):
+            store.put(b"%03d" % n, b"value %03d" % n, metadata=b"about %d" % n)
+        store.put(b"000", b"newer", ttl=10_000)
+    (file,) = (path / "journal").glob("*.cdb")
+    return path, file
+
+
+def test_no_record_of_a_whole_sealed_file_is_read_one_by_one(
+    sealed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    whole = JournalFile.read
+
+    def watched(self: JournalFile, sqn: int) -> record.Record:
+        read.append(sqn)
+        return whole(self, sqn)
+
+    monkeypatch.setattr(JournalFile, "read", watched)
+    with octavo.open(sealed[0]) as store:
+        assert store.verify().ok
+    assert min(read) > 256
+
+
+@pytest.mark.parametrize("key", [b"000", b"007"], ids=["a superseded one", "a live one"])
+def test_a_changed_byte_in_a_sealed_value_is_told_with_its_place(
+    sealed: tuple[Path, Path], key: bytes
+) -> None:
+    path, file = sealed
+    image = bytearray(file.read_bytes())
+    at = image.index(b"value " + key)
+    image[at + 7] ^= 1
+    file.write_bytes(image)
+    with octavo.open(path) as store:
+        (problem,) = store.verify().problems
+    assert f"{file} at offset {at}" in problem
+    assert "value checksum" in problem
+
+
+def test_a_sealed_record_of_an_unknown_kind_is_told(sealed: tuple[Path, Path]) -> None:
+    path, file = sealed
+    image = bytearray(file.read_bytes())
+    _, seed = file_name_numbers(file)
+    end = image.index(b"value 007") - record.SUMS_BYTES
+    at = image.rindex(record.MAGIC, 0, end) - 16
+    image[at + 19] = 99
+    head = xxh3_64_intdigest(bytes(image[at:end]), seed ^ at)
+    value = xxh3_64_intdigest(b"value 007", head)
+    image[end : end + 8] = struct.pack("<II", head & 0xFFFFFFFF, value & 0xFFFFFFFF)
+    file.write_bytes(image)
+    with octavo.open(path) as store:
+        problems = store.verify().problems
+    assert any("kind 99" in problem for problem in problems)
+
+
+def file_name_numbers(file: Path) -> tuple[int, int]:
+    base, seed = file.stem.split("-")
+    return int(base, 16), int(seed, 16)
+
+
+@pytest.mark.parametrize("column", ["sizes", "times", "expiries", "metas"])
+def test_a_ledger_that_says_other_things_of_a_record_is_told(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
+    of_batch = record_digests.of_batch
+
+    def other(batch: Batch) -> record_digests.Digests:
+        found = of_batch(batch)
+        return found._replace(**{column: getattr(found, column) + 1})
+
+    monkeypatch.setattr(record_digests, "of_batch", other)
+    doubts: list[int] = []
+    monkeypatch.setattr(agreement, "_doubts", lambda r, b, rows, *rest: doubts.extend(rows) or [])
+    assert store.verify().ok
+    assert len(doubts) == len(store) + 1
