@@ -23,6 +23,7 @@ from octavo.actors import identity as identities
 from octavo.actors import journal_install
 from octavo.actors.adoption import UPDATING
 from octavo.actors.bookie import Bookie
+from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.compaction import seal_waiting
 from octavo.actors.identity import IDENTITY, Identity
 from octavo.actors.inker import Inker
@@ -73,6 +74,7 @@ class _State:
     number: int  # of the lease
 
 
+@or_closed
 def backup(
     running: Running,
     path: str,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from octavo.actors import journal_install, trimming
+from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import SMALL, InkerClerk, Score
 from octavo.actors.penciller_clerk import PencillerClerk
@@ -39,6 +40,7 @@ class Compacted:
     seconds: float
 
 
+@or_closed
 def compact(clerk: InkerClerk, progress: Progress | None = None) -> Compacted:
     """See Store.compact. Not in a turn. Raises Busy, Closed, StorageFull, StorageFailed,
     Corruption (of the ledger)."""
@@ -61,6 +63,7 @@ def compact(clerk: InkerClerk, progress: Progress | None = None) -> Compacted:
         )
 
 
+@or_closed
 def trim(clerk: InkerClerk) -> int:
     """See Store.trim. Not in a turn. Raises as ``compact``."""
     with clerk.alone():

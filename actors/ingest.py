@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from octavo.actors import compaction
+from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
@@ -65,6 +66,7 @@ class Ingested:
     """It had been made before, and nothing was done."""
 
 
+@or_closed
 def ingest(
     running: Running, job: str, attempts: Sequence[str], *, stream: str = "", batch: int = 0
 ) -> Ingested:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -160,9 +161,11 @@ class Penciller(TurnActor):
         return Merge((*above, *below), level, basement, move)
 
     def next_stem(self) -> str:
-        """The beginning of the names of a job's files: they carry the epoch, and never recur."""
+        """The beginning of the names of a job's files: they carry the epoch, and never recur. A
+        backup that was opened counts epochs of its own, and files of both meet in it: therefore
+        a random part."""
         self._jobs += 1
-        return f"{self.epoch:08x}-{self._jobs:08x}"
+        return f"{self.epoch:08x}-{self._jobs:08x}-{secrets.token_hex(4)}"
 
     def backlog(self) -> tuple[int, int]:
         """(memory tables that wait to be saved, files in level zero)."""

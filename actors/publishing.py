@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from octavo.actors.bookie import Bookie
+from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
@@ -27,6 +28,7 @@ _SYNC_TIMEOUT_SECONDS = 600.0
 _one_at_a_time = threading.Lock()
 
 
+@or_closed
 def publish(
     bookie: Bookie, identity: Identity, reader: Reader, name: str, lease_ms: int, *, counted: bool
 ) -> Published:

@@ -13,4 +13,7 @@ from __future__ import annotations
 
 CAMPAIGNS = {
     "state-machine": "state_machine",
+    "power-ext4": "power_ext4",
+    "power-xfs": "power_xfs",
+    "kill": "kill",
 }

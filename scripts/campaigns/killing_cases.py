@@ -1,0 +1,79 @@
+"""What the campaigns of kills and of power cuts share: the nursery, the disk, a case."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+
+from killing import Rounds
+from lives import Nursery
+from loop_disk import LoopDisk
+
+ROUNDS = 20
+_disks: dict[str, LoopDisk] = {}
+_nurseries: list[Nursery] = []
+
+
+def _nursery() -> Nursery:
+    if not _nurseries:
+        _nurseries.append(Nursery())
+        atexit.register(_nurseries[0].close)
+    return _nurseries[0]
+
+
+def _disk(kind: str) -> LoopDisk:
+    if kind not in _disks:
+        _disks[kind] = LoopDisk(kind)
+        atexit.register(_disks[kind].close)
+    return _disks[kind]
+
+
+def _sync(number: int) -> str:
+    return "always" if number % 3 else "none"
+
+
+def power(kind: str, seed: int, number: int) -> dict[str, int]:
+    disk = _disk(kind)
+    rounds = Rounds(
+        _nursery(), disk.path / "s", f"{seed} {number}", sync=_sync(number), disk=disk
+    )
+    try:
+        for _ in range(ROUNDS):
+            rounds.live_and_die()
+    except BaseException:
+        _afresh(kind)
+        raise
+    rounds.forget()
+    return rounds.counts
+
+
+def _afresh(kind: str) -> None:
+    """After a failure: who knows what the disk and the nursery are in."""
+    atexit.unregister(_nurseries[0].close)
+    _nurseries.pop().close()
+    disk = _disks.pop(kind)
+    atexit.unregister(disk.close)
+    disk.close()
+
+
+def kill(seed: int, number: int) -> dict[str, int]:
+    home = Path(tempfile.mkdtemp(prefix="octavo-kill-", dir=_memory()))
+    rounds = Rounds(
+        _nursery(), home / "s", f"{seed} {number}", sync="none" if number % 3 else "always"
+    )
+    try:
+        for _ in range(ROUNDS):
+            rounds.live_and_die()
+    except BaseException:
+        atexit.unregister(_nurseries[0].close)
+        _nurseries.pop().close()
+        raise
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    return rounds.counts
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None

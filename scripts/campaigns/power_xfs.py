@@ -1,0 +1,13 @@
+"""Power cuts on a real XFS: what was synced is there, batches and backups are whole.
+
+Each case is a store on a loop device that loses its power again and again, mid-roll, mid-merge,
+mid-compaction, mid-backup, as it opens and as it closes. Needs root, loop devices and mkfs.xfs.
+"""
+
+from __future__ import annotations
+
+import killing_cases
+
+
+def case(seed: int, number: int) -> dict[str, int]:
+    return killing_cases.power("xfs", seed, number)
