@@ -33,7 +33,7 @@ def fields_of(disk: Disk, path: str) -> dict[str, Any]:
         raise Corruption(file, 0, "does not say which store this is") from None
     if version != FORMAT_VERSION:
         raise UnsupportedFormat(
-            f"{path}: a store of format {version!r:.40}; this release knows format {FORMAT_VERSION}"
+            f"{file}: a store of format {version!r:.40}; this release knows format {FORMAT_VERSION}"
         )
     told = found.pop("checksum", None)
     try:

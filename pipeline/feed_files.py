@@ -58,6 +58,7 @@ class JournalLook:
         self._bound = 0  # nothing at or above this sqn may be told; 0: no bound
         self._places: dict[str, tuple[int, list[Place]]] = {}  # of files that grow, or grew
         self._synced: dict[str, int] = {}
+        self._named: set[str] = set()  # files whose names are durable
         self._tables: dict[str, list[Place]] = {}
 
     @property
@@ -150,6 +151,9 @@ class JournalLook:
             self._disk.sync_file(path)
         except FileNotFoundError:
             self._disk.sync_file(f"{path[:-4]}{recovery.SEALED}")
+        if path not in self._named:  # its owner may never have made its name durable
+            self._disk.sync_dir(self._folder)
+            self._named.add(path)
 
     def _sealed(self, name: str) -> list[Place]:
         found = self._tables.get(name)

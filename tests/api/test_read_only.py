@@ -14,6 +14,8 @@ import pytest
 from whole_store import SEED, flush, opened
 
 import octavo
+from octavo.files.disk import Disk
+from octavo.manifest import change_log, pinning
 
 
 @pytest.fixture
@@ -131,3 +133,33 @@ def test_the_command_line_reads_a_store_that_is_open(store: octavo.Store) -> Non
         command = [sys.executable, "-m", "octavo", *arguments]
         done = subprocess.run(command, capture_output=True, check=True)
         assert want in done.stdout
+
+
+def test_a_store_that_is_compacted_while_it_is_pinned_is_pinned_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger before a compaction and the journal after it do not belong together."""
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        for n in range(40):
+            store.put(b"%d" % n, b"first")
+        store._inker.roll()
+        flush(store)
+        real = pinning.change_log.recover
+        looks: list[str] = []
+
+        def recover(disk: Disk, directory: str) -> change_log.Recovered:
+            found = real(disk, directory)
+            looks.append(directory)
+            if len(looks) == 1:
+                assert "ledger" in directory
+                for n in range(20):
+                    store.delete(b"%d" % n)
+                store._inker.roll()
+                flush(store)
+                store.compact()
+            return found
+
+        monkeypatch.setattr(pinning.change_log, "recover", recover)
+        with octavo.open(store.path, read_only=True) as reader:
+            assert dict(reader.items()) == dict(store.items())
+        assert len(looks) > 4

@@ -11,7 +11,7 @@ from ledger_rows import column
 from whole_store import SEED
 
 from octavo.files import record
-from octavo.files.journal_values import spans, values_of
+from octavo.files.journal_values import places_of, puts_of, spans, values_of
 from octavo.files.sparse_offsets import SparseOffsets
 
 FILE_SEED = 0x1234_5678_9ABC
@@ -110,6 +110,32 @@ def test_whatever_byte_is_changed_no_wrong_value_comes(rng: random.Random) -> No
             found = read(bytes(bad), offsets, keys)
             row = int(np.searchsorted(offsets, at, side="right")) - 1
             assert found == [*values[:row], None, *values[row + 1 :]]
+
+
+def test_whatever_byte_is_changed_no_wrong_put_comes(rng: random.Random) -> None:
+    image, offsets, pairs = journal(rng, 12)
+    rows, ends = np.arange(12, dtype=np.int64), np.array(offsets, dtype=np.uint32)
+    right = [(b"b", key, value) for key, value in pairs]
+    assert puts_of(image, ends, rows, FILE_SEED) == right
+    for at in range(offsets[0], len(image)):
+        bad = bytearray(image)
+        bad[at] ^= 1 << rng.randrange(8)
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
+        found = puts_of(bytes(bad), ends, rows, FILE_SEED)
+        assert found == [*right[:row], None, *right[row + 1 :]], at
+
+
+def test_whatever_byte_is_changed_no_wrong_place_comes(rng: random.Random) -> None:
+    image, offsets, pairs = journal(rng, 12)
+    rows, ends = np.arange(12, dtype=np.int64), np.array(offsets, dtype=np.uint32)
+    keys = column([key for key, _ in pairs])
+    assert places_of(image, ends, rows, FILE_SEED, TAG, b"b", keys).good.all()
+    for at in range(offsets[0], len(image)):
+        bad = bytearray(image)
+        bad[at] ^= 1 << rng.randrange(8)
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
+        good = places_of(bytes(bad), ends, rows, FILE_SEED, TAG, b"b", keys).good.tolist()
+        assert good == [number != row for number in range(12)], at
 
 
 def test_a_file_that_is_cut_gives_what_is_whole(rng: random.Random) -> None:
