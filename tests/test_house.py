@@ -195,3 +195,13 @@ def test_an_import_loads_no_more_than_it_needs(statement: str, absent: set[str])
     program = f"import sys\n{statement}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert set(done.stdout.decode().split()) & absent == set()
+
+
+def test_the_list_of_mutants_is_up_to_date() -> None:
+    # scripts/campaigns/mutants.toml quotes the guards of the library, to show that tests notice
+    # when one is gone. Whoever changes the text of a guard changes it there.
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/campaigns/mutants.py"), "--check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,5 +1,5 @@
-"""The list of what scripts/campaigns/mutants.py takes away is up to date, and some of it is really
-taken away and noticed here. All of it: that script."""
+"""Some of what scripts/campaigns/mutants.py takes away is really taken away and noticed here. All
+of it: that script. That its list is up to date: tests/test_house.py."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ FAST = (
 """One of each kind, of modules that load quickly."""
 
 
-def test_the_list_of_mutants_is_up_to_date() -> None:
-    assert mutants.faults() == []
+def test_there_are_many() -> None:
     assert len(mutants.ALL) >= 130
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Shows that the tests have teeth: takes one fsync, check, bound, lock or lease out of a copy of
-the tree at a time, and runs the test that must notice.
+"""Takes one fsync, check, bound, lock or lease out of a copy of the tree; the named test notices.
 
+    scripts/campaign mutants                            one after the other, again and again
     python scripts/campaigns/mutants.py                 all of them, and a table
     python scripts/campaigns/mutants.py fsync lease     those with such a word in what they remove
     python scripts/campaigns/mutants.py --check         only that the list is up to date
@@ -226,6 +226,17 @@ def campaign(mutants: Sequence[Mutant], results: Path | None, search: Sequence[s
     caught = len(mutants) - bad
     print(f"{caught} of {len(mutants)} mutants caught, {time.monotonic() - began:.0f} s")
     return bad
+
+
+def case(seed: int, number: int) -> dict[str, int]:
+    """For scripts/campaign: one of them."""
+    mutant = ALL[number % len(ALL)]
+    wrong = faults([mutant])
+    with tempfile.TemporaryDirectory(prefix="octavo-mutants-") as home:
+        run = Scratch(Path(home)).mutated(mutant, [mutant.test], TIMEOUT_SECONDS)
+    if wrong or said(run) != "caught":
+        raise AssertionError(f"{mutant.what}: {wrong or said(run)} by {mutant.test}")
+    return {"mutants caught": 1}
 
 
 def main() -> int:

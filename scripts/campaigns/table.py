@@ -16,4 +16,5 @@ CAMPAIGNS = {
     "power-ext4": "power_ext4",
     "power-xfs": "power_xfs",
     "kill": "kill",
+    "mutants": "mutants",
 }
