@@ -103,7 +103,9 @@ class Inker(TurnActor):
                     time_ms,
                     False,
                 )
-            first = active.base + active.append_puts(tag, bucket, pairs, time_ms)
+            first = active.base + active.append_puts(
+                tag, bucket, pairs, time_ms, self.compress_from, self.compressor.packed
+            )
             last = first + len(pairs) - 1
             if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
                 self._look()
@@ -112,10 +114,9 @@ class Inker(TurnActor):
             self.leave()
 
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether these puts want the long way: values to compress, or little room."""
+        """Whether these puts want the long way, because there is little room for them."""
         return (
-            max(len(value) for _, value in pairs) >= self.compress_from
-            or active.offsets[-1] > cdb.MAX_FILE_BYTES - (256 << 20)
+            active.offsets[-1] > cdb.MAX_FILE_BYTES - (256 << 20)
             or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling
         )
 

@@ -28,14 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("octavo.journal")
 
-_pack_fixed = record.pack_fixed
-_pack_sums = record.pack_sums
-_MAGIC = record.MAGIC
-_VERSION = record.VERSION
-_LOW_32 = record.LOW_32
 _NONE: array[int] = array("I")
 Reading = tuple[mmap | bytes | None, Sequence[int]]
-_TO_DATA_LENGTH = record.FIXED_BYTES + record.SUMS_BYTES - 16
 
 
 class JournalFile(TurnActor):
@@ -95,39 +89,39 @@ class JournalFile(TurnActor):
         self.commit.appended = offsets[-1]
 
     def append_puts(
-        self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
+        self,
+        tag: int,
+        bucket: bytes,
+        pairs: Sequence[tuple[bytes, bytes]],
+        time_ms: int,
+        compress_from: int,
+        packed_of: Callable[[bytes], bytes | None],
     ) -> int:
         """Write puts without optional fields, all in one system call; the first's relative
-        number. As append_encoded."""
+        number. Values from ``compress_from`` bytes on as ``packed_of`` makes them. As
+        append_encoded."""
         self.enter()
         try:
             at = self.offsets[-1]
             relative = len(self.offsets) - 1
-            seed, blen = self.seed, len(bucket)
-            rest = _TO_DATA_LENGTH + blen
+            pack, sums, seed = record.PLAIN.pack, record.pack_sums, self.seed
+            key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
+            raw_middle = record.middle(record.PUT, tag, 0, len(bucket))
+            lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
+            rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
             parts: list[bytes] = []
             ends: list[int] = []
-            for number, (key, value) in enumerate(pairs, relative):
-                size = rest + len(key) + len(value)
-                head = (
-                    _pack_fixed(
-                        8,
-                        size,
-                        number.to_bytes(8, "big"),
-                        _MAGIC,
-                        _VERSION,
-                        record.PUT,
-                        tag,
-                        0,
-                        blen,
-                        len(key) - 1,
-                        time_ms,
-                    )
-                    + bucket
-                    + key
-                )
+            for (key, value), number in zip(
+                pairs, record.numbers(relative, len(pairs)), strict=True
+            ):
+                middle, fields, size = raw_middle, bucket, rest
+                if len(value) >= compress_from and (packed := packed_of(value)) is not None:
+                    middle, size = lz4_middle, rest + 4
+                    fields, value = record.pack_u32(len(value)) + bucket, packed
+                size += len(key) + len(value)
+                head = pack(key_length, size, number, middle, len(key) - 1, time_ms) + fields + key
                 h = xxh3(head, seed ^ at)
-                parts += (head, _pack_sums(h & _LOW_32, xxh3(value, h) & _LOW_32), value)
+                parts += (head, sums(h & low_32, xxh3(value, h) & low_32), value)
                 at += size + 16
                 ends.append(at)
             return self._publish(b"".join(parts), ends)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -21,8 +20,6 @@ from octavo.files import record
 
 if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
-
-_U32 = Struct("<I")
 
 
 def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes], int]:
@@ -44,7 +41,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes
     lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
     rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
     low_32 = record.LOW_32
-    raw_size = _U32.pack
+    raw_size = record.pack_u32
 
     def put(key: bytes, value: bytes) -> int:
         for mine in turns:

@@ -100,15 +100,19 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         if sync is not None:
             sync = to_sync(sync)
         if (
-            type(key) is bytes
-            and type(value) is bytes
-            and 0 < len(key) < self._key_limit
-            and if_sqn is ttl is expires_at is None
+            if_sqn is ttl is expires_at is None
             and index is None
             and metadata is _NO_METADATA  # CPython has one empty bytes; others go the long way
-            and len(value) < self._small_bytes
         ):
-            sqn = self._plain_put(key, value)
+            if type(key) is not bytes or not 0 < len(key) < self._key_limit:
+                key = self._whole(key)
+            if type(value) is not bytes:
+                value = to_value(value)
+            plain = len(value) < self._small_bytes
+        else:
+            plain = False
+        if plain:
+            sqn = self._plain_put(key, value)  # type: ignore[arg-type]  # made bytes above
         else:
             tags, now_ms = self._running.identity.tags, self._bookie.clock_ms()
             whole = self._whole(key)
@@ -194,6 +198,9 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
                 last = self.put(key, value, sync=False)
                 continue
             whole = (self._whole(key), to_value(value))
+            if len(whole[1]) < self._small_bytes:
+                last = self._plain_put(*whole)
+                continue
             last = self._bookie.put_many([self._prefix + whole[0]], self._tag, self._name, [whole])
         return last
 

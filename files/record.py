@@ -30,6 +30,7 @@ the header's, so a value cannot be swapped for another record's.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
@@ -80,6 +81,7 @@ MAX_HEADER_BYTES = FIXED_BYTES + 26 + 2 * (64 << 10) + MAX_METADATA_BYTES + MAX_
 
 pack_fixed = FIXED.pack
 pack_sums = _SUMS.pack
+pack_u32 = _U32.pack
 unpack_sums = _SUMS.unpack_from
 unpack_sum = _U32.unpack_from
 
@@ -87,6 +89,17 @@ unpack_sum = _U32.unpack_from
 def middle(kind: int, tag: int, flags: int, bucket_bytes: int) -> bytes:
     """What PLAIN takes from the magic to the bucket's length."""
     return _MIDDLE.pack(MAGIC, VERSION, kind, tag, flags, bucket_bytes)
+
+
+def numbers(first: int, count: int) -> tuple[bytes, ...]:
+    """The relative numbers [first, first + count) as records carry them."""
+    packed = _struct(f">{count}Q").pack(*range(first, first + count))
+    return _struct("8s" * count).unpack(packed)
+
+
+@lru_cache(maxsize=16)
+def _struct(layout: str) -> Struct:
+    return Struct(layout)
 
 
 class Record(NamedTuple):
