@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from octavo.actors import identity as identities
 from octavo.actors import journal_install
-from octavo.actors.adoption import UPDATING
 from octavo.actors.bookie import Bookie
 from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.compaction import seal_waiting
@@ -32,6 +31,7 @@ from octavo.actors.linking import Linked, bring, remove_others
 from octavo.files.disk import Disk
 from octavo.files.errors import Closed, Corruption, Misuse, StorageFailed
 from octavo.manifest import change_log
+from octavo.manifest.adoption import UPDATING
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest

@@ -18,18 +18,13 @@ from octavo.files.errors import Corruption, OctavoError, StorageFull
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import GROWTH, LEVEL_ONE_ROWS, REBUILD
 from octavo.manifest.register import SnapshotRegister
 
 log = logging.getLogger("octavo.penciller")
 
-REBUILD = "REBUILD"
-"""A file of this name beside the ledger files: the next start rebuilds them all."""
-
 LEVEL_ZERO_FILES = 4
 """Files of level zero that start a merge into level one."""
-LEVEL_ONE_ROWS = 1 << 20
-GROWTH = 8
-"""Each level from one down holds this many times the rows of the one above."""
 
 
 @dataclass(frozen=True, slots=True)

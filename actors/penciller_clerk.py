@@ -25,13 +25,10 @@ from octavo.files.errors import (
 from octavo.files.journal_rows import concatenated
 from octavo.files.sparse_offsets import cut, stretch
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS, MOST_SEARCHED
 
 log = logging.getLogger("octavo.clerk")
 
-MAX_FILE_ROWS = 1 << 18
-MAX_FILE_BYTES = 64 << 20
-MOST_SEARCHED = 4096
-"""Files of a ledger in which a merge looks for the objects of its index entries."""
 _ATTEMPTS = 3
 
 

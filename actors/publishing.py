@@ -11,7 +11,7 @@ from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.penciller_clerk import MAX_FILE_BYTES, MAX_FILE_ROWS, stretches
+from octavo.actors.penciller_clerk import stretches
 from octavo.actors.reader import Reader
 from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key
@@ -21,6 +21,7 @@ from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
 from octavo.manifest.published import Counted, Published
 from octavo.manifest.snapshot_draft import SIDE, Draft
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from octavo.actors.identity import Identity, read, write
-from octavo.actors.penciller import REBUILD
 from octavo.files import cdb, ledger_key, record
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
@@ -24,6 +23,7 @@ from octavo.manifest import change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import REBUILD
 from octavo.manifest.store_identity import IDENTITY
 
 log = logging.getLogger("octavo.repair")

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from octavo.actors import adoption
 from octavo.actors.bookie import Bookie
 from octavo.actors.compaction_start import started_clerk
 from octavo.actors.identity import Identity, identify, registered
@@ -27,8 +26,8 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.options import Options
 from octavo.actors.pace import Limits
-from octavo.actors.penciller import REBUILD, LevelZero, Penciller
-from octavo.actors.penciller_clerk import MAX_FILE_ROWS, PencillerClerk, stretch_end
+from octavo.actors.penciller import LevelZero, Penciller
+from octavo.actors.penciller_clerk import PencillerClerk, stretch_end
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
 from octavo.actors.tags import NamedTag
@@ -37,10 +36,11 @@ from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption
-from octavo.manifest import change_log, published, recovery
+from octavo.manifest import adoption, change_log, published, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import MAX_FILE_ROWS, REBUILD
 from octavo.manifest.register import SnapshotRegister
 
 log = logging.getLogger("octavo")

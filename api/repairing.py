@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from octavo.actors import shutdown, startup
 from octavo.actors.options import Options
-from octavo.actors.penciller import REBUILD
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.repair import Lost, Progress, Repaired, repair_files
 from octavo.actors.startup import Running
@@ -16,6 +15,7 @@ from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import OctavoError
 from octavo.files.live_batches import buckets_of, heads_of, keys_of
+from octavo.manifest.level_sizes import REBUILD
 from octavo.verify import Report, verify
 
 __all__ = ["Lost", "Repair", "Repaired", "repair"]

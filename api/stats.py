@@ -11,13 +11,14 @@ from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.latency import Latency
 from octavo.actors.measures import CACHE, MEMORY, REST, Measures
-from octavo.actors.penciller import GROWTH, LEVEL_ONE_ROWS, Penciller
+from octavo.actors.penciller import Penciller
 from octavo.actors.startup import Running
 from octavo.files import record
 from octavo.files.disk import Disk
 from octavo.files.errors import Busy, Closed, Corruption, StorageFull
 from octavo.files.lifecycle import State
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import GROWTH, LEVEL_ONE_ROWS
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.stats_types import (
     JobsStats,

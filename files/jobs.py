@@ -235,6 +235,8 @@ def merge_files(
     max_rows: int,
     max_bytes: int,
     levels: Sequence[Sequence[tuple[str, int]]] = (),
+    low: bytes = b"",
+    high: bytes | None = None,
 ) -> dict[str, Any]:
     """Sorted files into sorted, disjoint files: see merge.merge."""
     found = merge.merge(
@@ -247,6 +249,8 @@ def merge_files(
         max_rows=max_rows,
         max_bytes=max_bytes,
         ledger=levels,
+        low=low,
+        high=high,
     )
     return _summaries(found)
 

@@ -107,13 +107,16 @@ def merge(
     max_rows: int,
     max_bytes: int,
     ledger: Sequence[Sequence[tuple[str, int]]] = (),
+    low: bytes = b"",
+    high: bytes | None = None,
 ) -> list[Summary]:
     """Merge files of ``directory``, given by name and base of their sqns, into new ones.
 
     In the basement, where nothing older lies below, tombstones and rows that expired at or
     before ``now_ms`` are dropped; elsewhere a row that expired becomes a tombstone and keeps
     its sqn. ``ledger``: all files of the ledger, a level each, level zero newest first; index
-    entries of versions that it knows to be replaced are dropped. Sqns in the new files are
+    entries of versions that it knows to be replaced are dropped. Only ledger keys in [low, high)
+    are taken, where those are given. Sqns in the new files are
     absolute. Outputs as ``write_rows`` makes them; none where nothing is left. Memory: some 150
     bytes a row of the inputs.
 
@@ -122,7 +125,7 @@ def merge(
     parts = []
     for name, sqn_base in inputs:
         path = os.path.join(directory, name)
-        parts.append(Sst(disk.map(path), path).columns(sqn_base))
+        parts += _within(Sst(disk.map(path), path), sqn_base, low, high)
     if not parts:
         return []
     columns = stacked(parts)
@@ -138,6 +141,39 @@ def merge(
         ]  # fmt: skip
         kept = without_stale(columns, kept, levels)
     return _write(disk, directory, next_name, columns, kept, max_rows, max_bytes)
+
+
+def _within(sst: Sst, sqn_base: int, low: bytes, high: bytes | None) -> list[Columns]:
+    """The rows of a file whose keys are in [low, high): one part, or none."""
+    first = sst.lower_bound(low)
+    end = sst.rows if high is None else sst.lower_bound(high)
+    if first >= end:
+        return []
+    columns = sst.columns(sqn_base)
+    if end - first == sst.rows:
+        return [columns]
+    here = slice(first, end)
+    return [
+        Columns(
+            keys=_cut(columns.keys, here),
+            prefixes=columns.prefixes,
+            groups=None if columns.groups is None else columns.groups[here],
+            hashes=columns.hashes[here],
+            sqns=columns.sqns[here],
+            flags=columns.flags[here],
+            sizes=columns.sizes[here],
+            times=columns.times[here],
+            expiries=None if columns.expiries is None else columns.expiries[here],
+            metas=None if columns.metas is None else _cut(columns.metas, here),
+        )
+    ]
+
+
+def _cut(strings: Strings, here: slice) -> Strings:
+    """Some neighbouring strings of a file, where they follow one another, and their bytes."""
+    starts, lengths = strings.starts[here], strings.lengths[here]
+    first, end = int(starts[0]), int(starts[-1] + lengths[-1])
+    return Strings(strings.blob[first:end], starts - first, lengths)
 
 
 # ---------------------------------------------------------------- which rows stay

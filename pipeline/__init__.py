@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["fold"]
+__all__ = ["fold", "merge", "rebuild"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,4 +16,8 @@ def __getattr__(name: str) -> Any:
         from octavo.pipeline.folding import fold
 
         return fold
+    if name in ("merge", "rebuild"):
+        from octavo.pipeline import offline
+
+        return getattr(offline, name)
     raise AttributeError(f"module 'octavo.pipeline' has no attribute {name!r}")

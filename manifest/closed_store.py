@@ -1,0 +1,150 @@
+"""A store that nobody has open: what is in it, and how its ledger is replaced as a whole.
+
+Whoever works on it holds its lock, so that no owner comes meanwhile. Files are made beside the old
+ones, under names of an epoch that was not yet; then one snapshot record of that epoch, which names
+them and nothing else, is the new manifest. A crash before it leaves files that no manifest names,
+which the next start sweeps, and the store as it was; a crash after it leaves the new ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption, Misuse
+from octavo.manifest import adoption, change_log, recovery, store_identity
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import REBUILD
+
+SST = ".sst"
+_EVERY_SQN = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class ClosedStore:
+    """A store under its lock. Made by ``closed_store``."""
+
+    disk: Disk
+    path: str
+    identity: dict[str, Any]
+    journal: JournalManifest
+    tails: list[recovery.Tail]
+    """Journal files that the manifest does not list, oldest first; their offsets are whole."""
+    ledger: LedgerManifest | None
+    """None: it is damaged, or older than the journal's last compaction."""
+    epoch: int
+    """Not taken yet; files of it belong to whoever holds the lock."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def last_sqn(self) -> int:
+        """The highest one that a record has; 0: there is none."""
+        ends = [entry.last_sqn for entry in self.journal.entries]
+        return max([*ends, *(tail.last_sqn for tail in self.tails), 0])
+
+    def sync_tails(self) -> None:
+        """Make what is not sealed durable: a ledger may know no more than a journal on disk."""
+        for tail in self.tails:
+            self.disk.sync_file(f"{self.path}/journal/{tail.name}")
+        if self.tails:
+            self.disk.sync_dir(f"{self.path}/journal")
+
+    def install_ledger(self, entries: Sequence[LedgerEntry], persisted_sqn: int) -> LedgerManifest:
+        """These files, durable in the ledger's directory, are all of the ledger from now on, and
+        it has the journal up to ``persisted_sqn``. One snapshot record decides; then the files
+        that went are removed.
+
+        Raises Misuse, StorageFull, StorageFailed; then the ledger is as it was, or as it is to be.
+        """
+        directory = f"{self.path}/ledger"
+        manifest = LedgerManifest.empty().edit(entries, (), persisted_sqn)
+        manifest.check()
+        ChangeLog.begin(self.disk, f"{directory}/manifest", self.epoch, manifest.encode()).close()
+        self.epoch += 1
+        self.ledger = manifest
+        if self.disk.exists(f"{directory}/{REBUILD}"):
+            self.disk.unlink(f"{directory}/{REBUILD}")
+        self.remove_ledger_files({entry.name for entry in entries})
+        return manifest
+
+    def remove_ledger_files(self, but: set[str]) -> None:
+        """Those that are not named. What cannot be removed is left for the next start."""
+        directory = f"{self.path}/ledger"
+        for name in self.disk.listdir(directory):
+            if name.endswith(SST) and name not in but:
+                with suppress(OSError):
+                    self.disk.unlink(f"{directory}/{name}")
+
+
+@contextmanager
+def closed_store(disk: Disk, path: str) -> Iterator[ClosedStore]:
+    """The store at ``path``, locked while the block runs.
+
+    Raises StoreLocked where somebody has it open, Misuse where there is no store, Corruption where
+    its journal wants repair or recovery first, UnsupportedFormat.
+    """
+    try:
+        identity = store_identity.fields_of(disk, path)
+    except FileNotFoundError:
+        raise Misuse(f"path={path!r} holds no store") from None
+    lock = disk.lock(f"{path}/LOCK")
+    try:
+        yield _read(disk, path, identity)
+    finally:
+        lock.release()
+
+
+def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
+    journal, ledger = f"{path}/journal", f"{path}/ledger"
+    for directory in (journal, ledger):
+        disk.mkdir(f"{directory}/manifest")
+    found_journal = change_log.recover(disk, f"{journal}/manifest")
+    found_ledger = change_log.recover(disk, f"{ledger}/manifest")
+    manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
+    adopted = adoption.adopted(
+        disk,
+        journal,
+        manifest,
+        state_epoch=found_journal.state_epoch,
+        damaged=found_journal.damaged,
+    )
+    missing = {entry.name for entry in adopted.manifest.entries} - set(disk.listdir(journal))
+    if adopted.doubtful or missing:
+        raise Corruption(
+            f"{journal}/manifest", 0,
+            "the journal's manifest or files were lost; open the store once, or repair it, so that "
+            "what is left is known",
+        )  # fmt: skip
+    tails = recovery.find_tails(disk, journal, adopted.manifest, above=_EVERY_SQN)
+    return ClosedStore(
+        disk,
+        path,
+        identity,
+        adopted.manifest,
+        [tail for tail in tails.tails if len(tail.offsets) > 1],
+        _ledger(disk, ledger, found_ledger, adopted.manifest),
+        max(found_journal.epoch, found_ledger.epoch) + 1,
+        [*adopted.notes, *tails.notes],
+    )
+
+
+def _ledger(
+    disk: Disk, directory: str, found: change_log.Recovered, journal: JournalManifest
+) -> LedgerManifest | None:
+    names = set(disk.listdir(directory))
+    if found.damaged or REBUILD in names:
+        return None
+    try:
+        manifest = LedgerManifest.replayed(found.snapshot, found.changes)
+    except Corruption:
+        return None
+    there = all(entry.name in names for level in manifest.levels for entry in level)
+    if not there or adoption.outdated(manifest.persisted_sqn, journal):
+        return None
+    return manifest

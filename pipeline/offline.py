@@ -1,0 +1,400 @@
+"""Work on a closed store by many tasks: its ledger made anew from its journal, or merged.
+
+``rebuild`` has each task read a stretch of the journal into sorted files, as the store itself does
+after the loss of its ledger; then each task merges a range of keys of all of them. ``merge`` does
+the latter to the ledger that is there. Both end in one change of the ledger's manifest (see
+octavo.manifest.closed_store): whatever is killed, the store opens as before or as after.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from octavo.files import cdb, jobs, ledger_key
+from octavo.files.disk import Disk, RealDisk
+from octavo.files.errors import Corruption, Misuse
+from octavo.files.sparse_offsets import cut
+from octavo.files.sst import Sst
+from octavo.manifest import level_sizes, recovery, store_identity
+from octavo.manifest.closed_store import ClosedStore, closed_store
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.pipeline.read_options import local_path
+
+T = TypeVar("T")
+R = TypeVar("R")
+STRETCH_SQNS = 1 << 19
+"""What a task of the first step reads of the journal."""
+RANGE_ROWS = 1 << 20
+"""What a task of the second step merges, about, before what was replaced is left out."""
+_LEAST_ROWS = 1 << 15
+_SAMPLES = 128
+"""Keys of a file from which the ranges are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineReport:
+    """What was done to a ledger."""
+
+    records: int
+    """Of the journal, read."""
+    rows: int
+    """Of the new ledger: keys, index entries, and deletes where they had to stay."""
+    files: int
+    bytes: int
+    persisted_sqn: int
+    """The ledger has the journal up to here, inclusive."""
+    tasks: int
+    damaged: tuple[str, ...]
+    """Records that were stepped over, and why: their keys read as before them."""
+    seconds: float
+
+
+def rebuild(path: str, spark: Any = None, *, merge: bool = True) -> OfflineReport:
+    """Make the ledger of a closed store anew from its journal, in parallel.
+
+    Equal to what the store would make itself when it is opened without its ledger, and merged down
+    to one level; with ``merge=False`` as it is before merging, which then happens when the store is
+    open. ``spark``: the session; None: the active one.
+
+    Raises StoreLocked for a store that is open, here or elsewhere: its owner has the ledger in
+    hand, and merges it. Raises Misuse for a head-only store whose journal was trimmed, and for one
+    with a type under the strategy "recalc", whose functions only an opening is given; Corruption
+    where the journal's manifest is lost. Until the last moment the old ledger stays as it is.
+    """
+    return _rebuild(RealDisk, _local(path), on_spark(spark), merge=merge)
+
+
+def merge(path: str, spark: Any = None) -> OfflineReport:
+    """Merge all levels of a closed store's ledger into its bottom one, in parallel by key ranges.
+
+    Rows of replaced, deleted and expired versions go. Raises StoreLocked for a store that is open;
+    Corruption where the ledger is damaged, which ``rebuild`` mends. ``spark`` as for ``rebuild``.
+    """
+    return _merge(RealDisk, _local(path), on_spark(spark))
+
+
+def _local(path: str) -> str:
+    return os.path.abspath(local_path(os.fspath(path)))
+
+
+# ---------------------------------------------------------------- who runs the tasks
+
+
+class Run:
+    """Runs tasks: here, one after the other."""
+
+    parallelism = 1
+
+    def __call__(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """What each gives, in their order. Raises what one raised."""
+        return [work(task) for task in tasks]
+
+
+class _OnSpark(Run):
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.parallelism = int(context.defaultParallelism)
+
+    def __call__(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        if not tasks:
+            return []
+        return list(self._context.parallelize(tasks, len(tasks)).map(work).collect())
+
+
+def on_spark(spark: Any) -> Run:
+    """Tasks of a Spark session; None: of the active one. Raises Misuse."""
+    if spark is None:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise Misuse("there is no active Spark session: give one as spark=")
+    return _OnSpark(spark.sparkContext)
+
+
+DiskOf = Callable[[], Disk]
+"""What gives a task its disk."""
+
+
+# ---------------------------------------------------------------- what the tasks do
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Numbers [low, high) of a journal file."""
+
+    name: str
+    base_sqn: int
+    seed: int
+    low: int
+    high: int
+    offsets: bytes | None
+    """Of a file that is not sealed: native u32, one more than numbers."""
+
+
+def read_stretch(disk_of: DiskOf, path: str, stem: str, pieces: Sequence[Piece]) -> dict[str, Any]:
+    """In a task: a stretch of the journal as sorted ledger files. Raises Corruption, OSError."""
+    disk = disk_of()
+    parts: list[dict[str, Any]] = []
+    tables: list[bytes] = []
+    notes: list[str] = []
+    for piece in pieces:
+        if piece.offsets is None:
+            offsets = _offsets(disk, f"{path}/journal/{piece.name}", piece.seed, notes)
+            table, count, sparse = cut(offsets, piece.low, min(piece.high, len(offsets) - 1))
+        else:
+            table, count, sparse = piece.offsets, len(piece.offsets) // 4 - 1, False
+        if count:
+            parts.append(
+                {
+                    "name": piece.name, "seed": piece.seed, "base_sqn": piece.base_sqn,
+                    "first": piece.low, "count": count, "sparse": sparse,
+                }
+            )  # fmt: skip
+            tables.append(table)
+    made = jobs.level_zero(
+        disk,
+        b"".join(tables),
+        journal=f"{path}/journal",
+        ledger=f"{path}/ledger",
+        stem=f"{stem}-{secrets.token_hex(4)}",
+        parts=parts,
+        max_rows=level_sizes.MAX_FILE_ROWS,
+        max_bytes=level_sizes.MAX_FILE_BYTES,
+    )
+    return {
+        "files": made["files"],
+        "damaged": [*notes, *made.get("damaged", ())],
+        "records": sum(part["count"] for part in parts),
+    }
+
+
+def _offsets(disk: Disk, path: str, seed: int, notes: list[str]) -> Any:
+    buffer = disk.map(path)
+    try:
+        return cdb.sealed_offsets(memoryview(buffer), path)[1]
+    except Corruption as wrong:
+        notes.append(f"{wrong}: read record by record instead")
+        found, more = recovery.rebuilt_offsets(buffer, path, seed)
+        notes += more
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """What a task of the second step merges: ledger keys in [low, high)."""
+
+    low: bytes
+    high: bytes | None
+    inputs: tuple[tuple[str, int], ...]
+    """Ledger files: (name, what is added to their sqns)."""
+
+
+def merge_range(
+    disk_of: DiskOf,
+    path: str,
+    stem: str,
+    levels: Sequence[Sequence[tuple[str, int]]],
+    now_ms: int,
+    numbered: tuple[int, KeyRange],
+) -> list[dict[str, Any]]:
+    """In a task: a range of keys of all files, as files of the bottom level."""
+    number, wanted = numbered
+    index = bytes((ledger_key.INDEX,))
+    meets = wanted.low[:1] <= index and (wanted.high is None or wanted.high >= index)
+    made = jobs.merge_files(
+        disk_of(),
+        ledger=f"{path}/ledger",
+        stem=f"{stem}{number:06x}-{secrets.token_hex(4)}",
+        inputs=wanted.inputs,
+        basement=True,
+        now_ms=now_ms,
+        max_rows=level_sizes.MAX_FILE_ROWS,
+        max_bytes=level_sizes.MAX_FILE_BYTES,
+        levels=levels if meets else (),
+        low=wanted.low,
+        high=wanted.high,
+    )
+    return list(made["files"])
+
+
+# ---------------------------------------------------------------- the steps
+
+
+def _rebuild(disk_of: DiskOf, path: str, run: Run, *, merge: bool) -> OfflineReport:
+    began = time.monotonic()
+    with closed_store(disk_of(), path) as store:
+        _refuse(store)
+        pieces = stretches(store)
+        store.sync_tails()
+        stem = f"{store.epoch:08x}-{secrets.token_hex(4)}"
+        work = partial(read_stretch, disk_of, path, f"{stem}z")
+        with _cleaned(store):
+            found = run(work, pieces)
+            rows = [row for each in found for row in each["files"]]
+            entries = [LedgerEntry.of_job(row) for row in rows]
+            tasks = len(pieces)
+            if merge:
+                entries, merged = _merged(disk_of, store, run, entries, stem)
+                tasks += merged
+            store.install_ledger(entries, store.last_sqn)
+        return _report(
+            began, entries, store.last_sqn, tasks,
+            sum(each["records"] for each in found),
+            [note for each in found for note in each["damaged"]],
+        )  # fmt: skip
+
+
+def _merge(disk_of: DiskOf, path: str, run: Run) -> OfflineReport:
+    began = time.monotonic()
+    with closed_store(disk_of(), path) as store:
+        if store.ledger is None:
+            raise Corruption(
+                f"{path}/ledger", 0, "the ledger is damaged or out of date; rebuild it instead"
+            )
+        persisted = store.ledger.persisted_sqn
+        entries = [entry for level in store.ledger.levels for entry in level]
+        stem = f"{store.epoch:08x}-{secrets.token_hex(4)}"
+        with _cleaned(store):
+            made, tasks = _merged(disk_of, store, run, entries, stem)
+            store.install_ledger(made, persisted)
+        return _report(began, made, persisted, tasks, 0, [])
+
+
+def _refuse(store: ClosedStore) -> None:
+    if store.identity.get("mode") == store_identity.HEAD_ONLY and store.journal.horizon:
+        raise Misuse(
+            f"{store.path} is a head-only store whose journal was trimmed: its ledger is the only "
+            "one there is. If it is damaged, restore a backup"
+        )
+    strategies = store.identity.get("strategies", {})
+    named = [name for name, strategy in strategies.items() if strategy == "recalc"]
+    if named:
+        raise Misuse(
+            f"{store.path}: type {named[0]!r} is under the strategy recalc, so that a rebuild "
+            f"needs its functions: remove {store.path}/ledger and open the store with tags="
+        )
+
+
+def stretches(store: ClosedStore) -> list[list[Piece]]:
+    """The whole journal in pieces, of about STRETCH_SQNS a task, oldest first."""
+    every = [
+        (entry.name, entry.base_sqn, entry.seed, entry.last_sqn - entry.base_sqn + 1, None)
+        for entry in store.journal.entries
+    ] + [
+        (tail.name, tail.base_sqn, tail.seed, len(tail.offsets) - 1, tail.offsets)
+        for tail in store.tails
+    ]
+    out: list[list[Piece]] = []
+    room = 0
+    for name, base, seed, count, offsets in sorted(every, key=lambda each: each[1]):
+        low = 0
+        while low < count:
+            if not room:
+                out.append([])
+                room = STRETCH_SQNS
+            high = min(count, low + room)
+            table = None if offsets is None else offsets[low : high + 1].tobytes()
+            out[-1].append(Piece(name, base, seed, low, high, table))
+            room -= high - low
+            low = high
+    return out
+
+
+class _cleaned:  # noqa: N801 - used as a statement
+    """Removes what the block made in the ledger, if it fails."""
+
+    def __init__(self, store: ClosedStore) -> None:
+        self._store = store
+        self._there = set(store.disk.listdir(f"{store.path}/ledger"))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, Exception):
+            self._store.remove_ledger_files(self._there)
+
+
+def _merged(
+    disk_of: DiskOf, store: ClosedStore, run: Run, entries: Sequence[LedgerEntry], stem: str
+) -> tuple[list[LedgerEntry], int]:
+    """(the entries of the bottom level that these files make, tasks)."""
+    ranges = key_ranges(store.disk, f"{store.path}/ledger", entries, run.parallelism)
+    levels: list[list[tuple[str, int]]] = []
+    if len(entries) <= level_sizes.MOST_SEARCHED:
+        depths = sorted({entry.level for entry in entries})
+        levels = [_named(entry for entry in entries if entry.level == depth) for depth in depths]
+        if depths and depths[0]:
+            levels.insert(0, [])
+    now_ms = time.time_ns() // 1_000_000
+    work = partial(merge_range, disk_of, store.path, f"{stem}m", levels, now_ms)
+    found = run(work, list(enumerate(ranges)))
+    made = [LedgerEntry.of_job(row) for files in found for row in files]
+    level = level_sizes.level_for(sum(entry.rows for entry in made))
+    return [replace(entry, level=level) for entry in made], len(ranges)
+
+
+def _named(entries: Iterator[LedgerEntry]) -> list[tuple[str, int]]:
+    newest = sorted(entries, key=lambda entry: entry.max_sqn, reverse=True)
+    return [(entry.name, entry.sqn_base) for entry in newest]
+
+
+def key_ranges(
+    disk: Disk, directory: str, entries: Sequence[LedgerEntry], parallelism: int
+) -> list[KeyRange]:
+    """All ledger keys in ranges of about RANGE_ROWS, and for each the files that have some of it.
+    Reads a few keys of each file."""
+    samples: list[tuple[bytes, float]] = []
+    for entry in entries:
+        path = f"{directory}/{entry.name}"
+        sst = Sst(disk.map(path), path)
+        rows = np.unique(np.linspace(0, sst.rows, _SAMPLES, endpoint=False).astype(np.int64))
+        samples += [(sst.ledger_key(row), sst.rows / len(rows)) for row in rows.tolist()]
+    samples.sort()
+    total = sum(entry.rows for entry in entries)
+    count = max(-(-total // RANGE_ROWS), min(parallelism, total // _LEAST_ROWS), 1)
+    cuts: list[bytes] = []
+    filled = 0.0
+    for key, rows_before in samples:
+        if filled >= (len(cuts) + 1) * total / count and (not cuts or key > cuts[-1]):
+            cuts.append(key)
+        filled += rows_before
+    out = []
+    for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
+        inputs = tuple(
+            (entry.name, entry.sqn_base)
+            for entry in entries
+            if entry.last_key >= low and (high is None or entry.first_key < high)
+        )
+        if inputs:
+            out.append(KeyRange(low, high, inputs))
+    return out
+
+
+def _report(
+    began: float,
+    entries: Sequence[LedgerEntry],
+    persisted: int,
+    tasks: int,
+    records: int,
+    damaged: Sequence[str],
+) -> OfflineReport:
+    return OfflineReport(
+        records,
+        sum(entry.rows for entry in entries),
+        len(entries),
+        sum(entry.bytes for entry in entries),
+        persisted,
+        tasks,
+        tuple(damaged),
+        time.monotonic() - began,
+    )

@@ -1,0 +1,282 @@
+"""The ledger of a closed store made anew, or merged, by many tasks: equal to the store's own, and
+whole after a crash at any moment. Here tasks run one after the other; test_offline_spark.py has
+Spark's."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+from ledger_of import ledger_of, manifest_of, merged_down
+from pykka import ActorRegistry
+from random_stores import fill, held
+from simdisk import MODES, SimCrash, SimDisk
+from whole_store import NEVER_MS, flush, killed, opened
+
+import octavo
+from octavo.files.disk import RealDisk
+from octavo.manifest import level_sizes
+from octavo.manifest.level_sizes import REBUILD
+from octavo.pipeline import offline
+from octavo.pipeline.offline import OfflineReport, Run
+
+SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
+STRATEGIES = {"strategies": {"standard": "retain"}}
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that small stores are of many tasks and files."""
+    monkeypatch.setattr(offline, "STRETCH_SQNS", 300)
+    monkeypatch.setattr(offline, "RANGE_ROWS", 100)
+    monkeypatch.setattr(level_sizes, "MAX_FILE_ROWS", 40)
+
+
+def rebuild(path: Path | str, *, merge: bool = True) -> OfflineReport:
+    return offline._rebuild(RealDisk, str(path), Run(), merge=merge)
+
+
+def merge(path: Path | str) -> OfflineReport:
+    return offline._merge(RealDisk, str(path), Run())
+
+
+def everything(store: octavo.Store, rng: random.Random) -> None:
+    """Overwrites, deletes, expiries, batches, indexes, and a compaction with key deltas."""
+    fill(store, rng, 900)
+    for _ in range(300):
+        terms = {"f": [b"%d" % rng.randrange(9) for _ in range(rng.randrange(3))], "n": 7}
+        store.put(b"i%d" % rng.randrange(60), rng.randbytes(9), index=terms)
+    for number in range(0, 60, 7):
+        store.delete(b"i%d" % number)
+    store.compact()
+    for number in range(0, 60, 5):
+        store.put(b"i%d" % number, b"later", index={"f": b"late"}, expires_at=NEVER_MS)
+    store.put(b"gone soon", b"x", index={"f": b"1"}, expires_at=1000)
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """A store that was killed: sealed files, a compacted one, and some that are not sealed."""
+    print(f"OCTAVO_SEED={SEED}")
+    with opened(tmp_path / "made", compact_every_seconds=None, **STRATEGIES) as store:
+        everything(store, random.Random(SEED))
+        return killed(store, tmp_path / "killed")
+
+
+def own(image: Path) -> Path:
+    """Where the store itself made its ledger anew."""
+    copy = image.parent / "own"
+    shutil.copytree(image, copy)
+    shutil.rmtree(copy / "ledger")
+    with octavo.open(copy, compact_every_seconds=None) as store:
+        flush(store)
+    return copy
+
+
+def state(path: Path) -> tuple[object, ...]:
+    """What a user sees of it."""
+    with octavo.open(path) as store:
+        assert store.verify().ok
+        with store.snapshot() as snap:
+            bucket = snap.bucket("")
+            terms = [list(bucket.index(field).terms()) for field in ("f", "n")]
+            return held(snap), terms, list(store.changes(compacted=True)), store.last_sqn
+
+
+def test_the_rows_are_those_of_the_stores_own_rebuild(image: Path) -> None:
+    expected = ledger_of(str(own(image)))
+    done = rebuild(image, merge=False)
+    assert ledger_of(str(image)) == expected
+    assert done.tasks > 3
+    assert done.damaged == ()
+    levels = manifest_of(str(image)).levels
+    assert len(levels) == 1
+    assert len(levels[0]) == done.files > 10
+
+
+def test_merged_down_it_has_what_lives(image: Path) -> None:
+    expected = merged_down(ledger_of(str(own(image))))
+    done = rebuild(image)
+    assert ledger_of(str(image)) == expected
+    assert done.rows == len(expected)
+    levels = manifest_of(str(image)).levels
+    assert [len(level) > 0 for level in levels] == [False, True]
+    assert done.persisted_sqn == manifest_of(str(image)).persisted_sqn
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_the_store_reads_the_same_with_it(image: Path, merged: bool) -> None:
+    copy = own(image)
+    rebuild(image, merge=merged)
+    assert state(image) == state(copy)
+
+
+def test_levels_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octavo.actors.penciller.LEVEL_ONE_ROWS", 150)
+    monkeypatch.setattr("octavo.actors.penciller.GROWTH", 2)
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        everything(store, random.Random(SEED + 1))
+    shutil.copytree(tmp_path / "s", tmp_path / "copy")
+    expected = merged_down(ledger_of(str(tmp_path / "s")))
+    assert len([level for level in manifest_of(str(tmp_path / "s")).levels if level]) > 1
+    done = merge(tmp_path / "s")
+    assert ledger_of(str(tmp_path / "s")) == expected
+    assert done.tasks > 1
+    assert len([level for level in manifest_of(str(tmp_path / "s")).levels if level]) == 1
+    assert state(tmp_path / "s") == state(tmp_path / "copy")
+
+
+def test_files_that_went_are_removed(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        fill(store, random.Random(SEED + 2), 600)
+    for work in (merge, rebuild):
+        work(tmp_path / "s")
+        named = {e.name for level in manifest_of(str(tmp_path / "s")).levels for e in level}
+        assert {path.name for path in (tmp_path / "s" / "ledger").glob("*.sst")} == named
+
+
+def test_an_open_store_is_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("k", "v")
+        for work in (merge, rebuild):
+            with pytest.raises(octavo.StoreLocked):
+                work(tmp_path / "s")
+        assert store["k"] == b"v"
+
+
+def test_a_damaged_ledger_is_rebuilt_not_merged(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        fill(store, random.Random(SEED + 3), 600)
+    before = state(tmp_path / "s")
+    (tmp_path / "s" / "ledger" / REBUILD).write_text("damage")
+    with pytest.raises(octavo.Corruption, match="rebuild it instead"):
+        merge(tmp_path / "s")
+    rebuild(tmp_path / "s")
+    assert not (tmp_path / "s" / "ledger" / REBUILD).exists()
+    with octavo.open(tmp_path / "s") as store:
+        assert not [note for note in store.stats()["notes"] if "rebuilt" in note]
+    assert state(tmp_path / "s") == before
+
+
+def test_an_empty_store_and_none(tmp_path: Path) -> None:
+    octavo.open(tmp_path / "s").close()
+    assert rebuild(tmp_path / "s").rows == merge(tmp_path / "s").rows == 0
+    with pytest.raises(octavo.Misuse, match="holds no store"):
+        rebuild(tmp_path)
+
+
+def test_a_trimmed_head_only_store_is_refused(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", mode="head_only") as store:
+        store.head_bucket("b").put("k", b"v")
+        store.trim()
+    with pytest.raises(octavo.Misuse, match="restore a backup"):
+        rebuild(tmp_path / "s")
+    merge(tmp_path / "s")
+    with octavo.open(tmp_path / "s") as store:
+        assert store.head_bucket("b").get("k") == b"v"
+
+
+def test_a_type_whose_rows_are_worked_out_is_refused(tmp_path: Path) -> None:
+    words = octavo.Tag(index=lambda key, value: {"word": [value]})
+    with octavo.open(tmp_path / "s", tags={"w": words}, strategies={"w": "recalc"}) as store:
+        store.put("k", "v")
+    with pytest.raises(octavo.Misuse, match="'w' is under the strategy recalc"):
+        rebuild(tmp_path / "s")
+
+
+def test_a_damaged_record_is_stepped_over_and_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        for number in range(300):
+            store.put(b"%03d" % number, b"v")
+    file = sorted((tmp_path / "s" / "journal").glob("*.cdb"))[0]
+    raw = bytearray(file.read_bytes())
+    at = raw.index(b"007")
+    raw[at : at + 3] = b"???"
+    file.write_bytes(raw)
+    done = rebuild(tmp_path / "s")
+    assert len(done.damaged) == 1
+    assert "damaged and skipped" in done.damaged[0]
+    assert done.rows == 299
+
+
+def test_tasks_that_fail_leave_the_store_as_it_was(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        fill(store, random.Random(SEED + 4), 600)
+    before = {path.name for path in (tmp_path / "s" / "ledger").rglob("*")}
+
+    class Failing(Run):
+        def __call__(self, work, tasks):  # type: ignore[no-untyped-def]
+            work(tasks[0])
+            raise RuntimeError("the rest of the tasks failed")
+
+    for begun in (partial(offline._rebuild, merge=True), offline._merge):
+        with pytest.raises(RuntimeError, match="the rest"):
+            begun(RealDisk, str(tmp_path / "s"), Failing())
+        assert {path.name for path in (tmp_path / "s" / "ledger").rglob("*")} == before
+
+
+# ---------------------------------------------------------------- power cuts
+
+
+def filled() -> tuple[SimDisk, dict[bytes, bytes]]:
+    """A closed store of several levels and journal files, and what is in it."""
+    rng = random.Random(SEED)
+    model = {}
+    disk = SimDisk()
+    with opened("/s", disk, compact_every_seconds=None, push_rows=64) as store:
+        for number in range(300):
+            key = b"k%d" % rng.randrange(60)
+            model[key] = b"%d" % number
+            store.put(key, model[key])
+            if number % 9 == 0:
+                store.delete(key)
+                del model[key]
+            if number % 50 == 0:
+                store._inker.roll()
+                flush(store)
+    return disk.after_crash("all", SEED), model
+
+
+def worked(disk: SimDisk, kind: str) -> bool:
+    """Whether it came to its end."""
+    try:
+        if kind == "merge":
+            offline._merge(lambda: disk, "/s", Run())
+        else:
+            offline._rebuild(lambda: disk, "/s", Run(), merge=kind == "rebuild and merge")
+    except SimCrash:
+        for ref in ActorRegistry.get_all():
+            ActorRegistry.unregister(ref)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", ["rebuild", "rebuild and merge", "merge"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_cut_at_any_operation_leaves_a_whole_store(
+    mode: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "STRETCH_SQNS", 90)
+    monkeypatch.setattr(offline, "RANGE_ROWS", 40)
+    filled_disk, model = filled()
+    whole = filled_disk.after_crash("all", SEED)
+    assert worked(whole, kind)
+    points = range(1, whole.ops + 1, int(os.environ.get("OCTAVO_CRASH_STEP", "1")))
+    print(f"OCTAVO_SEED={SEED}: {len(points)} crash points of {kind}, mode {mode}")
+    assert len(points) > 15
+    for point in points:
+        disk = filled_disk.after_crash("all", SEED)
+        disk.crash_at(point)
+        assert not worked(disk, kind)
+        image = disk.after_crash(mode, SEED + point)
+        with opened("/s", image, compact_every_seconds=None) as store:
+            assert dict(store.items()) == model, point
+            report = store.verify()
+            assert report.ok, report.problems[:3]
+        ledger = {name for name in image.listdir("/s/ledger") if name.endswith(".sst")}
+        named = {e.name for level in manifest_of("/s", image).levels for e in level}
+        assert ledger == named, point
