@@ -9,16 +9,16 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.read_values import Opened, read_values
 from octavo.actors.reader import Reader
 from octavo.files import ledger_key
 from octavo.files.byte_strings import Ints, as_list, gather, lengths_of
-from octavo.files.journal_values import Offsets, values_of
+from octavo.files.journal_values import values_of
 from octavo.files.lifecycle import State
 from octavo.files.live_batches import Batch, buckets_of, strings_of
 from octavo.files.rows import ByteColumn
 
 Value = bytes | memoryview
-Open = tuple[mmap | bytes, Offsets]
 
 
 class OpenJournal:
@@ -29,14 +29,14 @@ class OpenJournal:
     """
 
     def __init__(self) -> None:
-        self._growing: dict[JournalFile, Open] = {}
+        self._growing: dict[JournalFile, Opened] = {}
 
-    def open(self, file: JournalFile) -> Open:
+    def open(self, file: JournalFile) -> Opened:
         """The file's map and its offsets. Raises Corruption."""
         growing = self._growing.get(file)
         if growing is None and file.state is State.WRITING:
             # A copy: while somebody has a view of an array it cannot grow.
-            offsets = np.array(file.offsets[:], dtype=np.uint32)
+            offsets = memoryview(file.offsets[:])
             growing = self._growing[file] = _mapped(file, int(offsets[-1])), offsets
         if growing is not None:
             return growing
@@ -109,15 +109,9 @@ class BatchValues:
         names = as_list(keys.blob.tobytes(), keys.offsets)
         for at, value in enumerate(found):
             if value is None:
-                one = self._reader.values(bucket, [names[at]], [int(sqns[at])], _Mark(), tag)
-                found[at] = next(one)
+                one = read_values(self._reader, bucket, [names[at]], [int(sqns[at])], tag)
+                found[at] = one[0]
 
 
 def _picked(keys: ByteColumn, rows: Ints) -> ByteColumn:
     return gather(keys.blob, keys.offsets[:-1][rows], lengths_of(keys.offsets)[rows])
-
-
-class _Mark:
-    """Nobody asks where the reading stands."""
-
-    last: bytes | None = None

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
-
-from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors import scan
 from octavo.actors.batches import batches
 from octavo.actors.bookie import Bookie
-from octavo.actors.journal_file import JournalFile
 from octavo.actors.penciller import Penciller
 from octavo.actors.view import Head
-from octavo.files import ledger_key, record
+from octavo.files import ledger_key
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
 from octavo.files.live_batches import Batch, Segments
 
 LEASE_SECONDS = 900.0
 STEP = 256
 """Rows that a scan gives between two looks at its lease."""
-
-
-class Mark(Protocol):
-    """Where a reading stands."""
-
-    last: bytes | None
 
 
 class Reader:
@@ -83,19 +72,18 @@ class Reader:
         with self.reading():
             return self.view.head(key, self.sqn, self.now_ms)
 
-    def windows(
-        self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW
-    ) -> Iterator[scan.Window]:
+    def windows(self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW) -> Iterator[scan.Window]:
         """Windows of live rows: see scan.windows."""
-        found = scan.windows(
-            self.view, self.sqn, self.now_ms, bound, self._bookie.slice, first
-        )
+        found = scan.windows(self.view, self.sqn, self.now_ms, bound, self._bookie.slice, first)
         while True:
-            with self.reading():
+            self.step()
+            try:
                 window = next(found, None)
+            except (FileNotFoundError, Corruption) as wrong:
+                raise self._told(wrong) from wrong
             if window is None:
                 return
-            self.step()
+            self.check()
             yield window
 
     def batches(
@@ -125,79 +113,6 @@ class Reader:
             self.step()
             yield keys[low : low + STEP]
 
-    def values(
-        self,
-        bucket: bytes,
-        keys: list[bytes],
-        sqns: list[int],
-        mark: Mark,
-        tag: int = ledger_key.STANDARD,
-    ) -> Iterator[bytes]:
-        """Values of the rows of a window, in their order. One journal read each. The key of each
-        is noted in ``mark`` once its value has been read."""
-        bases, files = self.view.journal
-        blen = len(bucket)
-        plain = record.plain_fields(tag, bucket)
-        name_at, key_at = record.FIXED_BYTES, record.FIXED_BYTES + blen
-        sums, low_32 = record.unpack_sums, record.LOW_32
-        left = 0
-        try:
-            for key, sqn in zip(keys, sqns, strict=True):
-                if not left:
-                    self.step()
-                    left = STEP
-                left -= 1
-                file = files[bisect_right(bases, sqn) - 1]
-                mapped, offsets = file.reading
-                relative = sqn - file.base
-                if mapped is None or relative < 0:  # below the first file: file_of says so
-                    data, at = self.view.journal.file_of(sqn).raw(relative)
-                else:
-                    try:
-                        at = offsets[relative]
-                        data = mapped[at : offsets[relative + 1]]
-                    except IndexError:
-                        data, at = file.raw(relative)  # which tells what is missing
-                # record.value_of, written out for the plainest records: no call, no tuple.
-                head_end = key_at + len(key)
-                if (
-                    data[19:24] == plain
-                    and data[name_at:head_end] == bucket + key
-                    and len(data) >= head_end + record.SUMS_BYTES
-                ):
-                    h = xxh3(data[:head_end], file.seed ^ at)
-                    head_sum, value_sum = sums(data, head_end)
-                    value = data[head_end + 8 :]
-                    if h & low_32 == head_sum and xxh3(value, h) & low_32 == value_sum:
-                        mark.last = key
-                        yield bytes(value)
-                        continue
-                found = record.value_of(data, file.seed ^ at, bucket + key, plain)
-                if found is None:
-                    found = self._value_with_care(file, sqn, key)
-                mark.last = key
-                yield found
-        except FileNotFoundError:
-            self.check()
-            raise
-
-    @staticmethod
-    def _value_with_care(file: JournalFile, sqn: int, key: bytes) -> bytes:
-        whole = file.read(sqn)
-        if whole.key != key:
-            raise Corruption(
-                file.path,
-                0,
-                f"sqn {sqn} is of another key than the ledger says",
-                expected=key[:80],
-                found=whole.key[:80],
-            )
-        if whole.kind != record.PUT:
-            raise Corruption(
-                file.path, 0, f"sqn {sqn} is no put, as the ledger says: did the clock go back?"
-            )
-        return whole.value
-
     def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:
         """Names of the buckets that hold a live key of the type, in byte order. O(buckets) for
         the ledger, O(keys) for memory."""
@@ -222,13 +137,17 @@ class Reader:
         self.check()
         try:
             yield
-        except FileNotFoundError as missing:
-            # Only an expired lease lets a file go that this view names.
-            self.check()
-            raise Corruption(str(missing.filename), 0, "the file is missing") from missing
-        except Corruption as damage:
-            self._bookie.penciller.send(Penciller.reported, damage)
-            raise
+        except (FileNotFoundError, Corruption) as wrong:
+            raise self._told(wrong) from wrong
+
+    def _told(self, wrong: FileNotFoundError | Corruption) -> Corruption:
+        """What to raise for what stopped a read. Raises SnapshotExpired, Closed."""
+        if isinstance(wrong, Corruption):
+            self._bookie.penciller.send(Penciller.reported, wrong)
+            return wrong
+        # Only an expired lease lets a file go that this view names.
+        self.check()
+        return Corruption(str(wrong.filename), 0, "the file is missing")
 
     def close(self) -> None:
         """Let go. Idempotent."""

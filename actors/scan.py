@@ -159,12 +159,10 @@ def _memory_chunks(
             yield _MemoryChunk(view, [k for k, _ in pairs], [e for _, e in pairs])
         if len(keys) < window:
             return
-        window = min(window * 4, LARGEST_WINDOW)
+        window = min(window * 2, LARGEST_WINDOW)
 
 
-def _file_chunks(
-    entries: Sequence[LedgerEntry], bounds: Bounds, window: int
-) -> Iterator[Chunk]:
+def _file_chunks(entries: Sequence[LedgerEntry], bounds: Bounds, window: int) -> Iterator[Chunk]:
     for entry in reversed(entries) if bounds.reverse else entries:
         sst: Sst = entry.file.reader()
         low = sst.lower_bound(bounds.low)
@@ -178,7 +176,7 @@ def _file_chunks(
                 at = min(high, low + window)
                 yield _FileChunk(sst, entry.sqn_base, low, at)
                 low = at
-            window = min(window * 4, LARGEST_WINDOW)
+            window = min(window * 2, LARGEST_WINDOW)
 
 
 class Window(Protocol):

@@ -20,19 +20,18 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, TypeVar
 
-import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.batch_values import BatchValues
+from octavo.actors.batch_values import OpenJournal
 from octavo.actors.batches import BatchWindow
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.read_values import Opened, read_values
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
-from octavo.files.byte_strings import offsets_of
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments
-from octavo.files.rows import ByteColumn
 
 T = TypeVar("T")
 
@@ -42,14 +41,15 @@ _FRONT_BYTES = 10
 _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
 _LOW_32 = 0xFFFFFFFF
-_FEWEST = 128
-"""Rows that are read together at the least,"""
-_MOST = 2048
-"""at the most,"""
-_STRETCH_BYTES = 4 << 20
-"""and in so many bytes of values,"""
-_LARGE_BYTES = 16 << 10
-"""unless these are larger than this on average."""
+_FIRST = 2
+"""Rows that an item scan reads together at first,"""
+_FEW = 16
+"""later, if they have not more than"""
+_SHORT_BYTES = 256 << 10
+"""bytes of values, until it has given"""
+_SHORT = 128
+"""and then, up to STEP rows of"""
+_STRETCH_BYTES = 1 << 20
 
 
 def range_of(bound: Bounds) -> bytes:
@@ -113,10 +113,10 @@ def narrowed(bound: Bounds, behind: bytes | None) -> Bounds:
 class Place:
     """Where a scan stands. What feeds the scan writes it, its position reads it."""
 
-    __slots__ = ("done", "last", "of", "part", "stretch")
+    __slots__ = ("bound", "done", "last", "part", "stretch")
 
-    def __init__(self, of: bytes, behind: bytes | None) -> None:
-        self.of = of
+    def __init__(self, bound: Bounds, behind: bytes | None) -> None:
+        self.bound = bound
         self.last = behind
         """The key of what was given last, or, of ``stretch``, the one before it."""
         self.stretch: list[bytes] = []
@@ -195,7 +195,7 @@ class Scan(chain[T]):
         written meanwhile, where it lies ahead. As long as 4/3 of the key and 20 characters. O(1).
         """
         place = self._place
-        return None if place.done else encode(place.of, place.key())
+        return None if place.done else encode(range_of(place.bound), place.key())
 
     def close(self) -> None:
         """Let go of what the scan reads from; it gives nothing more. Idempotent."""
@@ -288,55 +288,53 @@ class Text:
 
 
 class Items:
-    """The pairs or the values of the windows of one bucket.
-
-    Small windows, for short scans, are read item by item; of larger ones a stretch at a time,
-    by array kernels, while values are small enough for that to pay and not to take much memory.
-    """
+    """The pairs or the values of the windows of one bucket, read a stretch at a time: a short one
+    while the scan may be a short one, and never many bytes."""
 
     def __init__(self, name: bytes, tag: int, text: Text | None, *, with_keys: bool) -> None:
         self._name = name
         self._tag = tag
         self._text = text
         self._with_keys = with_keys
-        self._values: BatchValues | None = None
-        self._mean = 0  # bytes of a value, as far as has been seen
+        self._mean = 0  # bytes of a value in the stretch before
+        self._given = 0
+        self._opened: Callable[[JournalFile], Opened] | None = None
+        self._looked = 0  # what had been given at the last look at the lease
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
         keys, sqns = window.keys, window.sqns()
-        if self._text is not None or len(keys) < _FEWEST or self._mean > _LARGE_BYTES:
-            yield self._one_by_one(reader, keys, sqns, place)
-            return
-        if self._values is None:
-            self._values = BatchValues(reader)
+        self._looked = self._given
         low = 0
         while low < len(keys):
-            reader.step()
-            rows = min(_STRETCH_BYTES // self._mean, _MOST) if self._mean else _FEWEST
-            part, numbers = keys[low : low + rows], sqns[low : low + rows]
-            low += rows
-            whole = self._values.found(
-                _column(part), np.array(numbers, dtype=np.int64), self._tag, self._name
-            )
-            if None in whole:
-                yield self._one_by_one(reader, part, numbers, place)
-                continue
-            self._mean = sum(map(len, whole)) // len(whole) + 1  # type: ignore[arg-type]
-            values: list[Any] = list(map(bytes, whole))  # type: ignore[arg-type]
-            given = list(zip(part, values, strict=True)) if self._with_keys else values
-            for at in range(0, len(part), STEP):
+            if self._given - self._looked >= STEP:
                 reader.step()
-                yield place.giving(part[at : at + STEP], given[at : at + STEP])
+                self._looked = self._given
+            high = low + self._rows()
+            stretch = keys[low:high]
+            values = read_values(
+                reader, self._name, stretch, sqns[low:high], self._tag, self._opened
+            )
+            if len(values) < len(stretch):
+                stretch = stretch[: len(values)]
+            low += len(values)
+            self._given += len(values)
+            if self._opened is None and self._given > _SHORT:
+                self._opened = OpenJournal().open
+            self._mean = sum(map(len, values)) // len(values) + 1
+            if self._text is not None:
+                yield place.giving_each(self._decoded(zip(stretch, values, strict=True), place))
+            elif self._with_keys:
+                yield place.giving(stretch, list(zip(stretch, values, strict=True)))
+            else:
+                yield place.giving(stretch, values)
 
-    def _one_by_one(
-        self, reader: Reader, keys: list[bytes], sqns: list[int], place: Place
-    ) -> Iterator[Any]:
-        if self._text is not None:
-            values = reader.values(self._name, keys, sqns, Place(b"", None), self._tag)
-            return place.giving_each(self._decoded(zip(keys, values, strict=False), place))
-        part = place.giving_each(reader.values(self._name, keys, sqns, place, self._tag))
-        # Not strict: a scan that is closed ends early, in the middle of a window.
-        return zip(keys, part, strict=False) if self._with_keys else part
+    def _rows(self) -> int:
+        """Rows of the next stretch."""
+        if not self._mean:
+            return _FIRST
+        if self._given < _SHORT:
+            return max(min(_SHORT_BYTES // self._mean, _FEW), 1)
+        return max(min(_STRETCH_BYTES // self._mean, STEP), 1)
 
     def _decoded(self, pairs: Iterable[tuple[bytes, bytes]], place: Place) -> Iterator[Any]:
         out = self._text.out  # type: ignore[union-attr]
@@ -344,11 +342,6 @@ class Items:
             given = (out(key), out(value)) if self._with_keys else out(value)
             place.last = key
             yield given
-
-
-def _column(keys: list[bytes]) -> ByteColumn:
-    lengths = np.fromiter(map(len, keys), dtype=np.int64, count=len(keys))
-    return ByteColumn(np.frombuffer(b"".join(keys), dtype=np.uint8), offsets_of(lengths))
 
 
 class Heads:
