@@ -18,6 +18,7 @@ from octavo.files.errors import Corruption
 
 T = TypeVar("T")
 _LOW_32 = 0xFFFFFFFF
+_made = tuple.__new__
 _sum_at = record.unpack_sum
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
@@ -153,17 +154,28 @@ class LiveReads:
     def head(self, ledger_key: bytes) -> Head | None:
         """Head of the newest live version, or None. Reads no value."""
         view = self.view
-        if ledger_key not in view.recent.rows and not view.frozen:
-            try:
-                found = view.find_in_ledger(ledger_key)
-            except (FileNotFoundError, Corruption):
-                found = None
-            else:
-                if found is None:
-                    return None
-            if found is not None and found.plain and found.sst is not None:
-                sst, row = found.sst, found.row
-                return Head(found.sqn, sst.sizes[row], sst.meta(row), sst.time(row), None)
+        if view.frozen or ledger_key in view.recent.rows:
+            return self._head_with_care(ledger_key)
+        h32 = xxh3(ledger_key) & _LOW_32
+        try:
+            for firsts, file, base, entries in view.steps:
+                if firsts is not None:
+                    place = entries[bisect_right(firsts, ledger_key) - 1]
+                    file, base = place.file, place.sqn_base
+                row = (file.sst or file.reader()).find(ledger_key, h32)
+                if row >= 0:
+                    sst = file.sst or file.reader()
+                    if sst.flags[row]:
+                        return self._head_with_care(ledger_key)
+                    meta = sst.meta(row) if sst.has_metas else b""
+                    return _made(
+                        Head, (sst.sqns[row] + base, sst.sizes[row], meta, sst.time(row), None)
+                    )
+        except (FileNotFoundError, Corruption):
+            return self._head_with_care(ledger_key)
+        return None
+
+    def _head_with_care(self, ledger_key: bytes) -> Head | None:
         return self._retried(lambda view: view.head(ledger_key, 1 << 63, self.clock_ms()))
 
     def _retried(self, read: Callable[[View], T]) -> T:

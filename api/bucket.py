@@ -291,6 +291,24 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             raise Closed("the store is closed")
         return self._bookie.index_of(self._prefix + key)
 
+    def head(self, key: Key) -> Any:
+        """The key's Head (sqn, size, metadata, write time and expiry), or None; no value is read.
+
+        For objects of a type that builds heads, what its function makes of the Head.
+
+        Raises Misuse, Corruption, Closed.
+        """
+        meter = self._head_meter
+        left = meter.left
+        bookie = self._bookie
+        if left <= 0 or type(key) is not bytes or self._kind is not None or bookie.closed:
+            return super().head(key)
+        meter.left = left - 1
+        found = bookie.head(self._prefix + key)
+        if found is None and not 0 < len(key) < self._key_limit:
+            self._whole(key)  # found nowhere, and says why
+        return found
+
     def _head(self, key: bytes) -> Head | None:
         meter = self._head_meter
         left = meter.left

@@ -85,7 +85,9 @@ class Sst:
         self._key_ends = self.column(Section.KEY_ENDS, "I")
         self._keys_at = layout.sections[Section.KEYS][0]
         times_bytes = layout.sections[Section.TIMES][1]
-        self._times = self.column(Section.TIMES, "I" if times_bytes == 4 * self.rows else "Q")
+        small_times = times_bytes == 4 * self.rows
+        self._times = self.column(Section.TIMES, "I" if small_times else "Q")
+        self._time_base = layout.time_base if small_times else 0
         expires = Section.EXPIRIES in layout.sections
         self._expiries = self.column(Section.EXPIRIES, "Q") if expires else None
         has_metas = Section.META_ENDS in layout.sections
@@ -222,9 +224,10 @@ class Sst:
 
     def time(self, row: int) -> int:
         """Moment of the put or delete, ms UTC."""
-        self._need(Section.TIMES, row, row + 1)
+        if self._windows is not None:
+            self._need(Section.TIMES, row, row + 1)
         time: int = self._times[row]
-        return time if self._times.itemsize == 8 else time + self.layout.time_base
+        return time + self._time_base
 
     def times(self, low: int, high: int) -> npt.NDArray[np.uint64]:
         """Moments of the puts and deletes of rows [low, high), ms UTC."""
