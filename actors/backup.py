@@ -4,11 +4,11 @@ In this order, so that a crash at any moment leaves the backup before or the one
 
     roll, seal     everything up to the backup's sqn is in sealed files, which never change again
     link           the files that are not there yet; no manifest names them, and the sqns of the
-                   new ones are at or above the ceiling of the backup before; the mark UPDATING
-                   says that an opening must not take them in
+                   new ones are at or above the ceiling of the backup before, or they are
+                   compacted; the mark UPDATING says that an opening must not take them in
     journal        its manifest, as one snapshot record of a new epoch: the moment of truth
     ledger         likewise; an older one is only further behind, and the journal is replayed
-    remove         what no manifest names any more
+    remove         what no manifest names any more, and the mark
 """
 
 from __future__ import annotations
@@ -120,11 +120,11 @@ def backup(
             version=state.manifest.version,
         )
         identities.write(disk, target, running.identity)
-        _begin(disk, target, journal, levels)
-        disk.unlink(f"{target}/journal/{UPDATING}")
-        disk.sync_dir(f"{target}/journal")
+        _begin(disk, target, running.inker.actor.epoch, journal, levels)
         removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
         removed += remove_others(disk, f"{target}/ledger", set(tables), (".sst", "REBUILD"))
+        disk.unlink(f"{target}/journal/{UPDATING}")
+        disk.sync_dir(f"{target}/journal")
         if fresh:
             if disk.exists(path):
                 disk.rmdir(path)
@@ -205,12 +205,15 @@ def _entries(state: _State) -> list[JournalEntry]:
     return entries
 
 
-def _begin(disk: Disk, path: str, journal: JournalManifest, ledger: LedgerManifest) -> None:
-    """Write both manifests, the journal's first: from then on this is the backup's state."""
+def _begin(
+    disk: Disk, path: str, owners: int, journal: JournalManifest, ledger: LedgerManifest
+) -> None:
+    """Write both manifests, the journal's first: from then on this is the backup's state. Their
+    epoch is above ``owners``, in which the youngest of the files was made."""
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
         directory = f"{path}/{folder}/manifest"
         try:
             epoch = change_log.recover(disk, directory).epoch
         except Corruption:  # an old one that nothing can be read of: it is replaced
             epoch = max([found.epoch for found in map(id_of, disk.listdir(directory)) if found])
-        ChangeLog.begin(disk, directory, epoch + 1, snapshot).close()
+        ChangeLog.begin(disk, directory, max(epoch, owners) + 1, snapshot).close()

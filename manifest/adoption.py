@@ -54,6 +54,22 @@ def adopted(
     what was read. One listing and the beginnings of unlisted files where nothing is missing, else
     the ends of the files concerned. Raises UnsupportedFormat.
     """
+    updating = disk.exists(f"{directory}/{UPDATING}")
+    found = _adopted(disk, directory, manifest, state_epoch, damaged, updating)
+    if updating:  # not before what it is about is gone
+        disk.unlink(f"{directory}/{UPDATING}")
+        disk.sync_dir(directory)
+    return found
+
+
+def _adopted(
+    disk: Disk,
+    directory: str,
+    manifest: JournalManifest,
+    state_epoch: int,
+    damaged: bool,
+    updating: bool,
+) -> Adopted:
     names = set(disk.listdir(directory))
     for name in sorted(names):
         if name.endswith(TEMPORARY_SUFFIX) and recovery.identity(
@@ -61,12 +77,14 @@ def adopted(
         ):
             disk.unlink(f"{directory}/{name}")  # of a compaction that was cut short
     known = {entry.name for entry in manifest.entries}
-    if UPDATING in names:
+    if updating:
+        # Unlisted files are of the store whose backup this is, and bear its epochs.
         _remove_newer(disk, directory, names - known, manifest.ceiling)
         names = set(disk.listdir(directory))
-    damaged = damaged or any(
-        _epoch(disk, directory, name) > state_epoch for name in sorted(names - known)
-    )
+    else:
+        damaged = damaged or any(
+            _epoch(disk, directory, name) > state_epoch for name in sorted(names - known)
+        )
     if not damaged and known <= names and (manifest.entries or manifest.ceiling > 1):
         _remove_uncommitted(disk, directory, names - known)
         names = set(disk.listdir(directory))
@@ -110,8 +128,6 @@ def _remove_newer(disk: Disk, directory: str, names: set[str], ceiling: int) -> 
         if who is not None and who[0] >= ceiling:
             log.info("%s/%s is left over from a backup: removed", directory, name)
             disk.unlink(f"{directory}/{name}")
-    disk.unlink(f"{directory}/{UPDATING}")
-    disk.sync_dir(directory)
 
 
 def _remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:
