@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octavo.actors.bookie import Bookie
-from octavo.actors.consumers import Consumers
 from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
@@ -15,6 +14,7 @@ from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner
 from octavo.files.disk import Disk
 from octavo.files.file_lock import FileLock
+from octavo.manifest.consumers import Consumers
 from octavo.manifest.run_choice import Worth
 
 NICENESS = 10

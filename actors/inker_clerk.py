@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from octavo.actors import journal_install, trimming
-from octavo.actors.consumers import Consumers
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
@@ -32,6 +31,7 @@ from octavo.files.errors import (
 )
 from octavo.manifest import published
 from octavo.manifest.adoption import RANK_BITS
+from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.run_choice import Worth, best_run
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from octavo import changes as feed
-from octavo.actors.consumers import MAX_NAME, Consumers
 from octavo.actors.startup import Running
 from octavo.changes import Change
 from octavo.files.errors import Closed, HistoryCompacted, Misuse
+from octavo.manifest.consumers import MAX_NAME, Consumers
 
 
 class Consumer:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from octavo.actors.consumers import CONSUMERS
 from octavo.actors.linking import emptied
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
+from octavo.manifest.consumers import CONSUMERS
 from octavo.manifest.store_identity import IDENTITY
 
 _FOLDERS = ("ledger", "journal", "snapshots", "staging", "inbox", "waste", "damaged")

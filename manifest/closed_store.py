@@ -1,4 +1,4 @@
-"""A store that nobody has open: what is in it, and how its ledger is replaced as a whole.
+"""A store that nobody has open: what is in it, and how its files are replaced.
 
 Whoever works on it holds its lock, so that no owner comes meanwhile. Files are made beside the old
 ones, under names of an epoch that was not yet; then one snapshot record of that epoch, which names
@@ -17,7 +17,7 @@ from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, Misuse
 from octavo.manifest import adoption, change_log, recovery, store_identity
 from octavo.manifest.change_log import ChangeLog
-from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import REBUILD
@@ -72,6 +72,34 @@ class ClosedStore:
             self.disk.unlink(f"{directory}/{REBUILD}")
         self.remove_ledger_files({entry.name for entry in entries})
         return manifest
+
+    def begin_journal(self) -> ChangeLog:
+        """Take the journal's manifest over, as it is, with an epoch of its own: only files of an
+        epoch that it knows are left-overs if a crash comes. Raises StorageFull, StorageFailed."""
+        log = ChangeLog.begin(
+            self.disk, f"{self.path}/journal/manifest", self.epoch, self.journal.encode()
+        )
+        self.epoch += 1
+        return log
+
+    def replace_journal_files(
+        self,
+        log: ChangeLog,
+        removed: Sequence[str],
+        added: Sequence[JournalEntry],
+        horizon: int,
+    ) -> None:
+        """One durable change of the journal's manifest; then the old files are removed.
+        ``horizon``: the highest sqn whose record was dropped or changed. Raises Misuse,
+        StorageFull, StorageFailed."""
+        manifest = self.journal.edit(added, removed, horizon=horizon)
+        log.append(self.journal.change_to(manifest))
+        self.journal = manifest
+        there = {entry.name for entry in manifest.entries}
+        for name in removed:
+            if name not in there:
+                with suppress(OSError):
+                    self.disk.unlink(f"{self.path}/journal/{name}")
 
     def remove_ledger_files(self, but: set[str]) -> None:
         """Those that are not named. What cannot be removed is left for the next start."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["fold", "merge", "rebuild"]
+__all__ = ["compact", "fold", "merge", "rebuild"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from octavo.pipeline import offline
 
         return getattr(offline, name)
+    if name == "compact":
+        from octavo.pipeline.offline_journal import compact
+
+        return compact
     raise AttributeError(f"module 'octavo.pipeline' has no attribute {name!r}")

@@ -69,7 +69,7 @@ def rebuild(path: str, spark: Any = None, *, merge: bool = True) -> OfflineRepor
     with a type under the strategy "recalc", whose functions only an opening is given; Corruption
     where the journal's manifest is lost. Until the last moment the old ledger stays as it is.
     """
-    return _rebuild(RealDisk, _local(path), on_spark(spark), merge=merge)
+    return _rebuild(RealDisk, store_path(path), on_spark(spark), merge=merge)
 
 
 def merge(path: str, spark: Any = None) -> OfflineReport:
@@ -78,10 +78,11 @@ def merge(path: str, spark: Any = None) -> OfflineReport:
     Rows of replaced, deleted and expired versions go. Raises StoreLocked for a store that is open;
     Corruption where the ledger is damaged, which ``rebuild`` mends. ``spark`` as for ``rebuild``.
     """
-    return _merge(RealDisk, _local(path), on_spark(spark))
+    return _merge(RealDisk, store_path(path), on_spark(spark))
 
 
-def _local(path: str) -> str:
+def store_path(path: str) -> str:
+    """Absolute, of a path or a URI of this machine. Raises Misuse."""
     return os.path.abspath(local_path(os.fspath(path)))
 
 

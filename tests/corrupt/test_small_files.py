@@ -14,7 +14,6 @@ from whole_store import SEED, flush, opened
 
 import octavo
 from octavo.actors import identity as identities
-from octavo.actors.consumers import _decoded
 from octavo.actors.ingest import ingest
 from octavo.actors.published_reader import PublishedReader
 from octavo.files import inbox, key_deltas, staging
@@ -22,6 +21,7 @@ from octavo.files.disk import RealDisk
 from octavo.files.errors import OctavoError
 from octavo.files.staged_writer import StagedRow, StagedWriter
 from octavo.manifest import pinning, published
+from octavo.manifest.consumers import _decoded
 
 DISK = RealDisk()
 HOUR_MS = 3_600_000

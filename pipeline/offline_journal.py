@@ -1,0 +1,254 @@
+"""Compaction of a closed store's journal by many tasks, each a run of neighbouring files.
+
+A task does what the store's own worker does (octavo.files.jobs_journal); one change of the
+journal's manifest takes all runs at once. A crash before it leaves new files that the next start
+knows for left-overs, a crash after it old ones.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from octavo.files import jobs_journal, key_deltas, ledger_key
+from octavo.files.disk import TEMPORARY_SUFFIX, RealDisk
+from octavo.files.errors import Corruption, Misuse
+from octavo.manifest import store_identity
+from octavo.manifest.adoption import RANK_BITS
+from octavo.manifest.closed_store import ClosedStore, closed_store
+from octavo.manifest.consumers import Consumers
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
+from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path
+
+ROLL_SIZE_BYTES = 128 << 20
+RUN_BYTES = 512 << 20
+"""What a task rewrites, at least a file."""
+MAX_RUN_SQNS = 1 << 31
+GARBAGE_PERCENT = 10.0
+"""Runs with more garbage than this are rewritten."""
+_SAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What a compaction did."""
+
+    files_before: int
+    files_after: int
+    bytes_before: int
+    """Of the sealed journal files."""
+    bytes_after: int
+    records_dropped: int
+    skipped: tuple[str, ...]
+    """Damage because of which a run was left as it is."""
+    tasks: int
+    seconds: float
+
+
+def compact(path: str, spark: Any = None) -> CompactReport:
+    """Give back the room of versions that were replaced or deleted, in a closed store, in parallel.
+
+    As ``Store.compact``, but for two things: runs are compacted side by side, so that a delete goes
+    only when the files before its run were clean already (a second call finds them so); and what
+    goes is gone at once, not kept in ``waste``. Published snapshots and backups keep what they
+    have links of. What the ledger does not have yet stays as it is. ``spark``: the session; None:
+    the active one. Scratch space: as much as is kept.
+
+    Raises StoreLocked for a store that is open: use its own ``compact``. Misuse for a head-only
+    one, Corruption where the ledger is damaged: ``rebuild`` first.
+    """
+    return compacted(RealDisk, store_path(path), on_spark(spark))
+
+
+def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
+    """See ``compact``; ``disk_of`` gives a task its disk."""
+    began = time.monotonic()
+    with closed_store(disk_of(), path) as store:
+        if store.identity.get("mode") == store_identity.HEAD_ONLY:
+            raise Misuse("compact is for standard stores; this one is head-only: use trim()")
+        if store.ledger is None:
+            raise Corruption(f"{path}/ledger", 0, "the ledger is damaged or out of date; rebuild")
+        before = _sealed(store)
+        runs = runs_of(_eligible(store))
+        found: list[dict[str, Any]] = []
+        if runs:
+            found = _replaced(disk_of, store, run, runs)
+        after = _sealed(store)
+        return CompactReport(
+            len(before),
+            len(after),
+            sum(entry.bytes for entry in before),
+            sum(entry.bytes for entry in after),
+            sum(each["records"] - each["kept"] for each in found if each.get("files")),
+            tuple(f"{each['damaged']}: {each['wrong']}" for each in found if "damaged" in each),
+            len(runs),
+            time.monotonic() - began,
+        )
+
+
+def _sealed(store: ClosedStore) -> list[JournalEntry]:
+    return [entry for entry in store.journal.entries if entry.state == "sealed"]
+
+
+def _eligible(store: ClosedStore) -> list[JournalEntry]:
+    """Sealed files that the ledger has all of and no consumer needs, oldest first."""
+    if store.ledger is None:
+        return []
+    now = partial(int, time.time_ns() // 1_000_000)
+    consumers = Consumers(store.disk, store.path, now, None, store.notes)
+    upto = min(store.ledger.persisted_sqn, consumers.lowest(store.ledger.persisted_sqn))
+    return [entry for entry in _sealed(store) if entry.last_sqn <= upto]
+
+
+def runs_of(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
+    """Neighbours together, of about RUN_BYTES, each at least a file."""
+    out: list[list[JournalEntry]] = []
+    size = 0
+    for entry in entries:
+        last = out[-1] if out else []
+        if (
+            not last
+            or size + entry.bytes > RUN_BYTES
+            or entry.last_sqn - last[0].base_sqn >= MAX_RUN_SQNS
+        ):
+            out.append([])
+            size = 0
+        out[-1].append(entry)
+        size += entry.bytes
+    return out
+
+
+def _clean_below(store: ClosedStore, entry: JournalEntry) -> int:
+    """As of this sqn no file older than ``entry`` holds a superseded put."""
+    if any(tail.base_sqn < entry.base_sqn for tail in store.tails):
+        return 0
+    older = (each.clean_sqn for each in _sealed(store) if each.base_sqn < entry.base_sqn)
+    return min(older, default=MAX_SQN)
+
+
+def _named(entry: JournalEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "seed": entry.seed,
+        "base_sqn": entry.base_sqn,
+        "last_sqn": entry.last_sqn,
+    }
+
+
+def _strategies(identity: dict[str, Any]) -> dict[str, str]:
+    """By the number of the type, as the jobs take them."""
+    numbers = {"standard": ledger_key.STANDARD, **identity.get("tags", {})}
+    chosen = identity.get("strategies", {})
+    return {str(number): chosen.get(name, "recovr") for name, number in numbers.items()}
+
+
+def _replaced(
+    disk_of: DiskOf, store: ClosedStore, run: Run, runs: Sequence[Sequence[JournalEntry]]
+) -> list[dict[str, Any]]:
+    """What each run's task says, all that was made being installed."""
+    epoch = store.epoch
+    log = store.begin_journal()
+    try:
+        ledger = store.ledger
+        common: dict[str, Any] = {
+            "journal": f"{store.path}/journal",
+            "ledger": f"{store.path}/ledger",
+            "levels": []
+            if ledger is None
+            else [[(e.name, e.sqn_base) for e in level] for level in ledger.levels],
+            "now_ms": time.time_ns() // 1_000_000,
+            "strategies": _strategies(store.identity),
+        }
+        persisted = 0 if ledger is None else ledger.persisted_sqn
+        with _deltas(disk_of, run, common, [entry for each in runs for entry in each]) as scratch:
+            tasks = [
+                {
+                    "run": [_named(entry) for entry in each],
+                    "persisted_sqn": persisted,
+                    "clean_below": _clean_below(store, each[0]),
+                    "horizon": store.journal.horizon,
+                    "epoch": epoch,
+                    "rank": (store.journal.version + 1 << RANK_BITS) + number,
+                    "roll_size_bytes": ROLL_SIZE_BYTES,
+                    "deltas": scratch,
+                }
+                for number, each in enumerate(runs, 1)
+            ]
+            found = run(partial(compact_run, disk_of, common), tasks)
+        removed: list[str] = []
+        added: list[JournalEntry] = []
+        horizon = 0
+        for each, result in zip(runs, found, strict=True):
+            if not result.get("files"):
+                continue
+            clean = persisted if result["clean"] else 0
+            removed += [entry.name for entry in each]
+            added += [
+                JournalEntry(**row, state="sealed", clean_sqn=clean) for row in result["files"]
+            ]
+            horizon = max(horizon, result["highest_dropped"])
+        if removed:
+            store.replace_journal_files(log, removed, added, horizon)
+        return found
+    finally:
+        log.close()
+
+
+@contextmanager
+def _deltas(
+    disk_of: DiskOf, run: Run, common: dict[str, Any], entries: Sequence[JournalEntry]
+) -> Iterator[str | None]:
+    """A scratch file on the key deltas of these files, where a type retains any; made by one
+    task."""
+    if "retain" not in common["strategies"].values():
+        yield None
+        return
+    scratch = f"{0:016x}-{secrets.randbits(64):016x}.cdb{TEMPORARY_SUFFIX}"
+    try:
+        run(partial(_survey, disk_of, common, scratch), [[_named(entry) for entry in entries]])
+        yield scratch
+    finally:
+        with suppress(FileNotFoundError):
+            disk_of().unlink(f"{common['journal']}/{scratch}")
+
+
+def _survey(
+    disk_of: DiskOf, common: dict[str, Any], scratch: str, files: list[dict[str, Any]]
+) -> dict[str, Any]:
+    disk = disk_of()
+    with suppress(FileNotFoundError):  # of an attempt before
+        disk.unlink(f"{common['journal']}/{scratch}")
+    return key_deltas.survey(disk, files=files, scratch=scratch, **common)
+
+
+def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+    """In a task: a run of files anew, if enough of it is garbage. Raises Corruption (the ledger),
+    OSError."""
+    disk = disk_of()
+    scored = jobs_journal.score(
+        disk,
+        files=[{**file, "clean_below": task["clean_below"]} for file in task["run"]],
+        samples=_SAMPLES,
+        salt=0,
+        **common,
+    )["scores"]
+    wrong = [row for row in scored if "wrong" in row]
+    if wrong:
+        return {"damaged": wrong[0]["name"], "wrong": wrong[0]["wrong"]}
+    total = sum(row["total"] for row in scored)
+    dropped = total - sum(row["kept"] for row in scored)
+    dropped += sum(row["hiding"] for row in scored) if _drops_deletes(task) else 0
+    if 100.0 * dropped <= GARBAGE_PERCENT * total:
+        return {"files": []}
+    return jobs_journal.compact(
+        disk, seed=secrets.randbits(64), always=False, compresses=True, **common, **task
+    )
+
+
+def _drops_deletes(task: dict[str, Any]) -> bool:
+    return bool(task["run"][0]["base_sqn"] <= task["clean_below"])

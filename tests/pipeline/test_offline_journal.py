@@ -1,0 +1,197 @@
+"""Compaction of a closed store's journal by many tasks: nothing that can be read is lost, whatever
+moment it is cut off at."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compacted_store import SMALL_FILES, check, overwritten
+from pykka import ActorRegistry
+from simdisk import MODES, SimCrash, SimDisk
+from whole_store import flush, opened
+
+import octavo
+import octavo.pipeline
+from octavo.files.disk import RealDisk
+from octavo.pipeline import offline_journal
+from octavo.pipeline.offline import Run
+from octavo.pipeline.offline_journal import CompactReport, compacted
+
+SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
+Model = dict[bytes, bytes]
+
+
+@pytest.fixture(autouse=True)
+def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a small store has several."""
+    monkeypatch.setattr(offline_journal, "RUN_BYTES", 200 << 10)
+
+
+def compact(path: Path | str) -> CompactReport:
+    return compacted(RealDisk, str(path), Run())
+
+
+def made(path: Path, **options: Any) -> Model:
+    print(f"OCTAVO_SEED={SEED}")
+    with opened(path, compact_every_seconds=None, **SMALL_FILES, **options) as store:
+        model = overwritten(store, random.Random(SEED), keys=300, rounds=8)
+        store._inker.roll()
+        flush(store)
+    return model
+
+
+def read(path: Path, model: Model) -> None:
+    """It is there, with the ledger that is there and with a new one."""
+    for again in range(2):
+        with octavo.open(path, compact_every_seconds=None) as store:
+            check(store, model)
+            assert not [note for note in store.stats()["notes"] if "left over" in note]
+        if not again:
+            shutil.rmtree(path / "ledger")
+
+
+def test_what_was_replaced_goes_and_what_lives_stays(tmp_path: Path) -> None:
+    model = made(tmp_path / "s")
+    done = compact(tmp_path / "s")
+    assert done.tasks > 2
+    assert done.bytes_after < 0.5 * done.bytes_before
+    assert done.records_dropped > 1500
+    assert done.skipped == ()
+    names = {path.name for path in (tmp_path / "s" / "journal").glob("*.cdb")}
+    assert len(names) == done.files_after
+    read(tmp_path / "s", model)
+
+
+def test_a_second_one_takes_the_deletes(tmp_path: Path) -> None:
+    model = made(tmp_path / "s")
+    compact(tmp_path / "s")
+    assert compact(tmp_path / "s").records_dropped >= 150
+    assert compact(tmp_path / "s").records_dropped == 0
+    read(tmp_path / "s", model)
+
+
+def kept(store: octavo.Store) -> set[tuple[bytes, int, str]]:
+    """Puts and key deltas of the journal: deletes go later here."""
+    changes = store.changes(compacted=True)
+    return {(c.key, c.sqn, c.kind) for c in changes if c.kind != "delete"}
+
+
+def test_key_deltas_are_kept_as_the_store_keeps_them(tmp_path: Path) -> None:
+    made(tmp_path / "s", strategies={"standard": "retain"})
+    shutil.copytree(tmp_path / "s", tmp_path / "own")
+    with octavo.open(tmp_path / "own", compact_every_seconds=None) as store:
+        store.compact()
+        own = kept(store)
+    compact(tmp_path / "s")
+    with octavo.open(tmp_path / "s", compact_every_seconds=None) as store:
+        found = kept(store)
+    assert found == own
+    assert "delta" in {kind for _, _, kind in found}
+
+
+def test_a_consumer_holds_its_part_back(tmp_path: Path) -> None:
+    made(tmp_path / "s")
+    with octavo.open(tmp_path / "s", compact_every_seconds=None) as store:
+        store.consumer("reader", since=0)
+        sqns = [change.sqn for change in store.changes()]
+    assert compact(tmp_path / "s").records_dropped == 0
+    with octavo.open(tmp_path / "s", compact_every_seconds=None) as store:
+        assert [change.sqn for change in store.changes()] == sqns
+
+
+def test_an_open_store_is_left_alone(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s"), pytest.raises(octavo.StoreLocked):
+        compact(tmp_path / "s")
+
+
+def test_a_head_only_store_is_refused(tmp_path: Path) -> None:
+    octavo.open(tmp_path / "s", mode="head_only").close()
+    with pytest.raises(octavo.Misuse, match="head-only"):
+        compact(tmp_path / "s")
+
+
+def test_a_damaged_file_stays_and_is_named(tmp_path: Path) -> None:
+    made(tmp_path / "s")
+    file = sorted((tmp_path / "s" / "journal").glob("*.cdb"))[0]
+    raw = bytearray(file.read_bytes())
+    raw[-100:] = bytes(100)
+    file.write_bytes(raw)
+    done = compact(tmp_path / "s")
+    assert [file.name in text for text in done.skipped] == [True]
+    assert file.exists()
+    assert done.records_dropped > 500
+
+
+def test_on_spark(spark: Any, tmp_path: Path) -> None:
+    model = made(tmp_path / "s")
+    done = octavo.pipeline.compact(str(tmp_path / "s"), spark)
+    assert done.tasks > 2
+    assert done.records_dropped > 1500
+    read(tmp_path / "s", model)
+
+
+# ---------------------------------------------------------------- power cuts
+
+
+def filled() -> tuple[SimDisk, Model]:
+    rng = random.Random(SEED)
+    model: Model = {}
+    disk = SimDisk()
+    with opened("/s", disk, compact_every_seconds=None) as store:
+        for number in range(200):
+            key = b"k%d" % rng.randrange(30)
+            model[key] = b"%d" % number
+            store.put(key, model[key])
+            if number % 9 == 0:
+                store.delete(key)
+                del model[key]
+            if number % 40 == 39:
+                store._inker.roll()
+                flush(store)
+    return disk.after_crash("all", SEED), model
+
+
+def worked(disk: SimDisk) -> bool:
+    """Whether it came to its end."""
+    try:
+        compacted(lambda: disk, "/s", Run())
+    except SimCrash:
+        for ref in ActorRegistry.get_all():
+            ActorRegistry.unregister(ref)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_cut_at_any_operation_loses_nothing(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline_journal, "RUN_BYTES", 8 << 10)
+    filled_disk, model = filled()
+    whole = filled_disk.after_crash("all", SEED)
+    before = set(whole.listdir("/s/journal"))
+    assert worked(whole)
+    assert len(before - set(whole.listdir("/s/journal"))) > 2
+    step = int(os.environ.get("OCTAVO_CRASH_STEP", "4"))
+    points = range(1 + MODES.index(mode) % step, whole.ops + 1, step)
+    print(f"OCTAVO_SEED={SEED}: {len(points)} crash points, mode {mode}")
+    for point in points:
+        disk = filled_disk.after_crash("all", SEED)
+        disk.crash_at(point)
+        assert not worked(disk)
+        image = disk.after_crash(mode, SEED + point)
+        for again in range(2):
+            with opened("/s", image, compact_every_seconds=None) as store:
+                assert dict(store.items()) == model, point
+                report = store.verify()
+                assert report.ok, (point, report.problems[:3])
+            if not again:
+                for directory in ("/s/ledger", "/s/ledger/manifest"):
+                    for name in image.listdir(directory):
+                        if name != "manifest":
+                            image.unlink(f"{directory}/{name}")
