@@ -277,7 +277,8 @@ def places_of(
     good, frames = _framed(raw, starts, limits, tag)
     rows = np.flatnonzero(good & _of_these_keys(raw, frames, bucket, keys, inside))
     if seed is not None:
-        rows = rows[_right(mapped, frames, rows, seed)]
+        found = frames.starts[rows], frames.head_ends[rows], frames.ends[rows]
+        rows = rows[checksums_right(mapped, *found, seed)]
     at = inside[rows]
     out.good[at] = True
     out.at[at] = frames.head_ends[rows] + SUMS_BYTES
@@ -286,18 +287,19 @@ def places_of(
     return out
 
 
-def _right(mapped: mmap | bytes, frames: Frames, rows: Ints, seed: int) -> Mask:
-    """Which of these records have the checksums that they say."""
+def checksums_right(
+    mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, seed: int
+) -> Mask:
+    """Which of these records, whose framing fits, have the checksums that they say."""
     raw = np.frombuffer(mapped, dtype=np.uint8)
-    starts, head_ends, ends = frames.starts[rows], frames.head_ends[rows], frames.ends[rows]
     # As in values_of: small values are cheaper as bytes of their own.
-    large = int((ends - starts).sum()) > _SMALL_BYTES * len(rows)
+    large = int((ends - starts).sum()) > _SMALL_BYTES * len(starts)
     view = memoryview(mapped) if large else mapped
     places = zip(starts.tolist(), head_ends.tolist(), strict=True)
     heads = [xxh3(view[at:end], seed ^ at) for at, end in places]
     places = zip((head_ends + SUMS_BYTES).tolist(), ends.tolist(), strict=True)
     values = map(xxh3, [view[at:end] for at, end in places], heads)
-    sums = np.fromiter(values, dtype=np.uint64, count=len(rows)) & np.uint64(LOW_32)
+    sums = np.fromiter(values, dtype=np.uint64, count=len(starts)) & np.uint64(LOW_32)
     right: Mask = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
     right &= sums == _u32(raw, head_ends + 4)
     return right

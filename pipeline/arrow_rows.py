@@ -6,9 +6,8 @@ kernels, and one pass turns it into an array that holds its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
-from mmap import mmap
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +15,13 @@ import pyarrow as pa
 
 from octavo.files import ledger_key, record
 from octavo.files.arrow import binary_array
-from octavo.files.byte_strings import Ints, gather, windows
+from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_values import places_of
 from octavo.files.live_batches import Batch, buckets_of, strings_of
 from octavo.files.rows import ByteColumn
 from octavo.pipeline.snapshot_files import SnapshotFiles
+from octavo.pipeline.value_views import Views
 
 COLUMNS = (
     "bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value",
@@ -128,53 +128,10 @@ def _buckets(batch: Batch) -> ByteColumn:
 # ---------------------------------------------------------------- values
 
 
-class _Views:
-    """An array of views into buffers, in the making."""
-
-    def __init__(self, rows: int) -> None:
-        self.views = np.zeros(rows, dtype=_VIEW)
-        self.buffers: list[pa.Buffer] = []
-
-    def add(self, buffer: mmap | bytes, rows: Ints, at: Ints, lengths: Ints) -> None:
-        """Rows numbered ``rows`` are ``buffer[at:][:lengths]``."""
-        raw = np.frombuffer(buffer, dtype=np.uint8)
-        views = np.zeros(len(rows), dtype=_VIEW)
-        views["length"] = lengths
-        short = np.flatnonzero(lengths <= _INLINE)
-        if len(short):
-            views["bytes"][short] = _inline(raw, at[short], lengths[short])
-        long = np.flatnonzero(lengths > _INLINE)
-        if len(long):
-            rest = np.zeros(len(long), dtype=_VIEW_REST)
-            rest["first"] = windows(raw, 4)[at[long]]
-            slices = at[long] >> _SLICE_BITS
-            rest["buffer"] = slices + len(self.buffers)
-            rest["offset"] = at[long] & ((1 << _SLICE_BITS) - 1)
-            views["bytes"][long] = rest.view("V12")
-            whole = pa.py_buffer(buffer)
-            self.buffers += [
-                whole.slice(number << _SLICE_BITS) for number in range(int(slices.max()) + 1)
-            ]
-        self.views[rows] = views
-
-    def array(self) -> pa.Array:
-        """The array, its bytes its own. One copy."""
-        buffers = [None, pa.py_buffer(self.views), *self.buffers]
-        return pa.Array.from_buffers(pa.binary_view(), len(self.views), buffers).cast(pa.binary())
-
-
-def _inline(raw: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> npt.NDArray[np.void]:
-    """Up to 12 bytes each, zeros behind them."""
-    place = at[:, None] + np.arange(_INLINE, dtype=np.int64)
-    inside = np.arange(_INLINE) < lengths[:, None]
-    found = np.where(inside, raw[np.minimum(place, len(raw) - 1)], 0).astype(np.uint8)
-    return np.ascontiguousarray(found).view("V12").ravel()
-
-
 def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
     """The value of each row."""
     columns, rows = batch
-    made = _Views(len(rows))
+    made = Views(len(rows))
     sqns = columns.sqns[rows].astype(np.int64)
     keys = strings_of(columns.keys, rows)
     lengths = keys.offsets[1:] - keys.offsets[:-1]
@@ -201,44 +158,17 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
             made.add(mapped, which[plain], found.at[plain], found.lengths[plain])
             packed = np.flatnonzero(found.good & (found.raw_bytes >= 0))
             if len(packed):
-                _add_packed(
-                    made, mapped, which[packed], found.at[packed], found.lengths[packed],
-                    found.raw_bytes[packed], files, sqns,
+                made.add_packed(
+                    mapped, which[packed], found.at[packed], found.lengths[packed],
+                    found.raw_bytes[packed], lambda row: files.record(int(sqns[row])).value,
                 )  # fmt: skip
             for row in which[~found.good].tolist():
                 _add_with_care(made, files, row, int(sqns[row]), tag, bucket, keys)
     return made.array()
 
 
-def _add_packed(
-    made: _Views,
-    mapped: mmap | bytes,
-    rows: Ints,
-    at: Ints,
-    lengths: Ints,
-    raw_bytes: Ints,
-    files: SnapshotFiles,
-    sqns: Ints,
-) -> None:
-    """Values that are compressed."""
-    parts: list[bytes] = []
-    view = memoryview(mapped)
-    places = zip(rows.tolist(), at.tolist(), lengths.tolist(), raw_bytes.tolist(), strict=True)
-    for row, begin, length, size in places:
-        try:
-            parts.append(record.decompress(view[begin : begin + length], size))
-        except ValueError:
-            parts.append(files.record(int(sqns[row])).value)  # says what is wrong
-    _add_bytes(made, rows, parts)
-
-
-def _add_bytes(made: _Views, rows: Ints | Sequence[int], parts: list[bytes]) -> None:
-    sizes = np.array([len(part) for part in parts], dtype=np.int64)
-    made.add(b"".join(parts) or b"\0", np.asarray(rows), np.cumsum(sizes) - sizes, sizes)
-
-
 def _add_with_care(
-    made: _Views,
+    made: Views,
     files: SnapshotFiles,
     row: int,
     sqn: int,
@@ -254,4 +184,4 @@ def _add_with_care(
             files.found.path, 0, f"sqn {sqn} is of another key than the ledger says",
             expected=key[:80], found=whole.key[:80],
         )  # fmt: skip
-    _add_bytes(made, [row], [whole.value])
+    made.add_bytes([row], [whole.value])

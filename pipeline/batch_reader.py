@@ -25,6 +25,7 @@ from octavo.files.bounds import Bounds
 from octavo.files.errors import Misuse
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.change_rows import change_batches
+from octavo.pipeline.journal_order import Stretch, stretch_batches, stretches
 from octavo.pipeline.partitions import KeyRange, partitions, ranges_of
 from octavo.pipeline.read_options import CHANGE_DDL, DDL, ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -77,8 +78,10 @@ class SnapshotReader(DataSourceReader):
         return files, before
 
     def partitions(self) -> list[Any]:
-        """Ranges of about ``splitBytes`` each."""
+        """Stretches of the journal, or ranges of keys, of about ``splitBytes`` each."""
         files, before = self._opened()
+        if self._in_journal_order(files):
+            return list(stretches(files, self._options.split_bytes)) or [KeyRange([])]
         found = partitions(
             files,
             self._ranges(files, before),
@@ -88,6 +91,19 @@ class SnapshotReader(DataSourceReader):
         )
         return found or [KeyRange([])]
 
+    def _in_journal_order(self, files: SnapshotFiles) -> bool:
+        """Whether all values are read: then the journal is read from front to back. Metadata
+        of objects with a type of their own is only in the ledger as it is now."""
+        options, names = self._options, self._schema.names
+        chosen = (options.bucket, options.key_start, options.key_end, options.prefix)
+        return (
+            self._before is None
+            and "value" in names
+            and chosen == (None, None, None, None)
+            and (options.tag == "standard" or "metadata" not in names)
+            and tag_number(files, options.tag) != ledger_key.HEAD_ONLY
+        )
+
     def _ranges(self, files: SnapshotFiles, before: SnapshotFiles | None) -> list[Bounds]:
         return ranges_of(files, tag_number(files, self._options.tag), self._options, before)
 
@@ -95,6 +111,10 @@ class SnapshotReader(DataSourceReader):
         """The rows of a partition as Arrow record batches. In an executor."""
         files, before = self._opened()
         schema, checksums = self._arrow(), self._options.checksums
+        if isinstance(partition, Stretch):
+            tag = tag_number(files, self._options.tag)
+            yield from stretch_batches(files, tag, partition, schema, checksums=checksums)
+            return
         for bound in partition.parts:
             if before is None:
                 yield from record_batches(files, files.batches(bound), schema, checksums=checksums)
@@ -151,6 +171,10 @@ class PushingReader(SnapshotReader):
             self._low = low if self._low is None else max(self._low, low)
         if high is not None:
             self._high = high if self._high is None else min(self._high, high)
+
+    def _in_journal_order(self, files: SnapshotFiles) -> bool:
+        narrowed = (self._low, self._high, self._bucket) != (None, None, None)
+        return not narrowed and super()._in_journal_order(files)
 
     def _ranges(self, files: SnapshotFiles, before: SnapshotFiles | None) -> list[Bounds]:
         low, high, options = self._low, self._high, self._options

@@ -39,11 +39,11 @@ class SnapshotFiles:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """``path``: its directory. Raises SnapshotExpired, Corruption."""
-        self._disk = RealDisk() if disk is None else disk
+        self.disk = RealDisk() if disk is None else disk
         self._clock_ms = clock_ms
         self._looked = time.monotonic()
         self._journal: dict[str, tuple[mmap | bytes, Offsets]] = {}
-        self.found: Published = published.read(self._disk, path)
+        self.found: Published = published.read(self.disk, path)
         self.found.check(clock_ms())
         self.bases = np.array(self.found.journal.bases, dtype=np.int64)
 
@@ -53,7 +53,7 @@ class SnapshotFiles:
         gone = now_ms >= self.found.expires_at
         if gone or time.monotonic() - self._looked >= LOOK_EVERY_SECONDS:
             self._looked = time.monotonic()
-            self.found = published.read(self._disk, self.found.path)
+            self.found = published.read(self.disk, self.found.path)
             self.found.check(now_ms)
 
     @contextmanager
@@ -63,7 +63,7 @@ class SnapshotFiles:
         try:
             yield
         except FileNotFoundError as missing:
-            published.read(self._disk, self.found.path).check(self._clock_ms())
+            published.read(self.disk, self.found.path).check(self._clock_ms())
             raise Corruption(str(missing.filename), 0, "the file is missing") from missing
 
     # ------------------------------------------------------------ the ledger
@@ -71,7 +71,7 @@ class SnapshotFiles:
     def open_ledger(self, entry: LedgerEntry) -> Sst:
         """One of its ledger files. Maps it and reads its summary."""
         path = f"{self.found.path}/{entry.name}"
-        return Sst(self._disk.map(path), path)
+        return Sst(self.disk.map(path), path)
 
     def levels(self, bound: Bounds) -> Iterator[tuple[LedgerEntry, ...]]:
         """The ledger files of a range, newest first, in parts that do not overlap each other."""
@@ -128,7 +128,7 @@ class SnapshotFiles:
         known = self._journal.get(entry.name)
         if known is None:
             path = f"{self.found.path}/{entry.name}"
-            mapped = self._disk.map(path)
+            mapped = self.disk.map(path)
             if entry.name.endswith(".cdb"):
                 known = mapped, cdb.sealed_offsets(mapped, path)[1]
             else:
@@ -137,7 +137,7 @@ class SnapshotFiles:
         return known
 
     def _offsets(self, path: str, limit: int) -> Offsets:
-        stored = self._disk.read(path, cdb.MAX_FILE_BYTES)
+        stored = self.disk.read(path, cdb.MAX_FILE_BYTES)
         whole = len(stored) > 8 and len(stored) % 4 == 0
         if not whole or xxh3(stored[:-8]) != int.from_bytes(stored[-8:], "little"):
             raise Corruption(path, 0, "offsets of an unsealed journal file")

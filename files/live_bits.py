@@ -1,0 +1,108 @@
+"""Which sequence numbers are live in a published snapshot: the file ``live`` beside its manifest.
+
+    at    size
+    0        8  magic
+    8        2  version
+    10       2  reserved
+    12       4  n, number of pages
+    16       8  xxh3-64 of what follows up to the first page
+    24   n x 8  page numbers, ascending: a page is for 65,536 consecutive sqns
+    .    n x 8  xxh3-64 of each page
+    .  n x 8192 pages: a bit for each sqn, the first one the lowest bit of the first byte
+
+Little-endian. A page is there where any of its sqns is live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.byte_strings import Ints
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption, UnsupportedFormat
+
+NAME = "live"
+PAGE_BITS = 16
+PAGE = 1 << PAGE_BITS
+_PAGE_BYTES = PAGE // 8
+_MAGIC = b"OCTAVOB\n"
+_VERSION = 1
+_HEADER = Struct("<8sHHIQ")
+
+
+class Marking:
+    """The bits in the making. 8 KiB for each 65,536 consecutive numbers of which any is live."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, npt.NDArray[np.uint8]] = {}
+
+    def add(self, sqns: Ints) -> None:
+        """These, in any order, are live. Some 30 ns each."""
+        ordered = np.sort(sqns)
+        numbers = ordered >> PAGE_BITS
+        cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
+        for low, high in pairwise([0, *cuts, len(ordered)] if len(ordered) else []):
+            bits = np.zeros(PAGE, dtype=np.bool_)
+            bits[ordered[low:high] & (PAGE - 1)] = True
+            packed = np.packbits(bits, bitorder="little")
+            page = self._pages.setdefault(int(numbers[low]), packed)
+            if page is not packed:
+                page |= packed
+
+    def write(self, disk: Disk, path: str) -> None:
+        """Have them in a file, whole or not at all. Raises OSError."""
+        numbers = sorted(self._pages)
+        pages = [self._pages[number].tobytes() for number in numbers]
+        table = np.array([*numbers, *map(xxh3, pages)], dtype="<u8").tobytes()
+        header = _HEADER.pack(_MAGIC, _VERSION, 0, len(pages), xxh3(table))
+        disk.write_atomically(path, b"".join((header, table, *pages)))
+
+
+class LiveBits:
+    """The bits of a file."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        """Maps it and reads its table. Raises FileNotFoundError, Corruption, UnsupportedFormat."""
+        self._path = path
+        self._view = view = memoryview(disk.map(path))
+        if len(view) < _HEADER.size:
+            raise Corruption(path, len(view), "live numbers: cut short")
+        magic, version, _, count, told = _HEADER.unpack_from(view)
+        if magic != _MAGIC:
+            raise Corruption(path, 0, "live numbers: another file")
+        if version != _VERSION:
+            raise UnsupportedFormat(f"{path}: version {version}; this release knows {_VERSION}")
+        self._at = _HEADER.size + 16 * count
+        if len(view) != self._at + _PAGE_BYTES * count:
+            raise Corruption(path, len(view), "live numbers: length", expected=self._at)
+        found = xxh3(view[_HEADER.size : self._at])
+        if found != told:
+            raise Corruption(path, _HEADER.size, "live numbers", expected=told, found=found)
+        table = np.frombuffer(view[_HEADER.size : self._at], dtype="<u8")
+        self._numbers, self._sums = table[:count].astype(np.int64), table[count:]
+
+    def between(self, first: int, last: int) -> Iterator[Ints]:
+        """The live numbers in [first, last], ascending, a page at a time. Raises Corruption."""
+        low, high = np.searchsorted(self._numbers, (first >> PAGE_BITS, (last >> PAGE_BITS) + 1))
+        for at in range(int(low), int(high)):
+            sqns = np.flatnonzero(self._bits(at)) + (int(self._numbers[at]) << PAGE_BITS)
+            begin, end = np.searchsorted(sqns, (first, last + 1))
+            if begin < end:
+                yield sqns[begin:end]
+
+    def count(self, first: int, last: int) -> int:
+        """How many there are in [first, last]. Raises Corruption."""
+        return sum(len(sqns) for sqns in self.between(first, last))
+
+    def _bits(self, at: int) -> npt.NDArray[np.uint8]:
+        start = self._at + at * _PAGE_BYTES
+        page = self._view[start : start + _PAGE_BYTES]
+        if xxh3(page) != int(self._sums[at]):
+            raise Corruption(self._path, start, "live numbers: checksum of a page")
+        return np.unpackbits(np.frombuffer(page, dtype=np.uint8), bitorder="little")

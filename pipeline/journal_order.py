@@ -1,0 +1,252 @@
+"""Reads of values in journal order: a stretch of the journal a task, from front to back.
+
+The ledger says first which sequence numbers are live (files/live_bits.py); then the journal tells
+everything else itself, and no value is sought by key.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from mmap import mmap
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from octavo.files import live_bits, record
+from octavo.files.arrow import binary_array
+from octavo.files.bounds import OBJECTS
+from octavo.files.byte_strings import Ints, gather
+from octavo.files.errors import Corruption
+from octavo.files.journal_values import Offsets, spans
+from octavo.files.live_bits import LiveBits
+from octavo.files.record_columns import RecordColumns, columns_of
+from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
+from octavo.pipeline.snapshot_files import SnapshotFiles
+from octavo.pipeline.value_views import Views
+
+_FEW_LENGTHS = 64
+_MIN_SPLIT_BYTES = 32 << 20
+_MAX_SPLIT_BYTES = 128 << 20
+
+
+@dataclass
+class Stretch(InputPartition):
+    """Records of journal files, ascending."""
+
+    parts: list[tuple[int, int, int]]
+    """(number of the file in the snapshot, first and last sqn, both inclusive)."""
+
+    def __init__(self, parts: list[tuple[int, int, int]]) -> None:
+        self.parts = parts
+
+
+# ---------------------------------------------------------------- planning
+
+
+def bits_of(files: SnapshotFiles) -> LiveBits:
+    """Which numbers are live. Made where nobody did yet, some 0.15 us a key."""
+    path = f"{files.found.path}/{live_bits.NAME}"
+    with files.reading():
+        if not files.disk.exists(path):
+            marking = live_bits.Marking()
+            for batch in files.batches(OBJECTS):
+                marking.add(batch.columns.sqns[batch.rows].astype(np.int64))
+            # Another planner may be doing the same: each writes a file of its own.
+            mine = f"{path}-{secrets.token_hex(8)}"
+            marking.write(files.disk, mine)
+            files.disk.rename(mine, path)
+        return LiveBits(files.disk, path)
+
+
+def stretches(files: SnapshotFiles, split_bytes: int) -> list[Stretch]:
+    """The journal cut into stretches of about so many bytes of live records (0: a fourth of all,
+    from 32 to 128 MiB), several files together where they are small."""
+    bits = bits_of(files)
+    weights = []
+    for entry in files.found.journal.entries:
+        with files.reading():
+            live = bits.count(entry.base_sqn, entry.last_sqn)
+            weights.append(entry.bytes * min(live / max(entry.count, 1), 1.0) if live else 0.0)
+    split = split_bytes or min(max(int(sum(weights) / 4) + 1, _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES)
+    out: list[Stretch] = []
+    taken: list[tuple[int, int, int]] = []
+    filled = 0.0
+    for number, weight in enumerate(weights):
+        if not weight:
+            continue
+        cuts = _cuts(files, number, max(round(weight / split), 1))
+        for first, last in cuts:
+            size = weight / len(cuts)
+            if taken and filled + size > 1.25 * split:
+                out.append(Stretch(taken))
+                taken, filled = [], 0.0
+            taken.append((number, first, last))
+            filled += size
+    if taken:
+        out.append(Stretch(taken))
+    return out
+
+
+def _cuts(files: SnapshotFiles, number: int, parts: int) -> list[tuple[int, int]]:
+    """The sqns of a file as ranges of about the same bytes each."""
+    entry = files.found.journal.entries[number]
+    if parts == 1:
+        return [(entry.base_sqn, entry.last_sqn)]
+    with files.reading():
+        _, offsets = files.open_journal(entry)
+    count = entry.last_sqn - entry.base_sqn + 1
+    step = max(count // 4096, 1)
+    at = np.arange(0, count, step, dtype=np.int64)
+    places = np.array([int(offsets[where]) for where in at.tolist()], dtype=np.int64)
+    wanted = np.linspace(places[0], int(offsets[count]), parts, endpoint=False)[1:]
+    edges = np.unique(at[np.minimum(np.searchsorted(places, wanted), len(at) - 1)])
+    edges = edges[edges > 0]
+    firsts = [0, *edges.tolist()]
+    lasts = [*(edges - 1).tolist(), count - 1]
+    return [
+        (entry.base_sqn + low, entry.base_sqn + high)
+        for low, high in zip(firsts, lasts, strict=True)
+    ]
+
+
+# ---------------------------------------------------------------- rows
+
+
+def stretch_batches(
+    files: SnapshotFiles, tag: int, stretch: Stretch, schema: pa.Schema, *, checksums: bool
+) -> Iterator[pa.RecordBatch]:
+    """The live objects of a type in a stretch, by sqn, as record batches of exactly this schema.
+    Raises Corruption, SnapshotExpired, Misuse (a type that does not fit)."""
+    with files.reading():
+        bits = LiveBits(files.disk, f"{files.found.path}/{live_bits.NAME}")
+    for number, first, last in stretch.parts:
+        entry = files.found.journal.entries[number]
+        with files.reading():
+            mapped, offsets = files.open_journal(entry)
+        seed = entry.seed if checksums else None
+        for sqns in bits.between(first, last):
+            for part in _fitting(offsets, sqns - entry.base_sqn):
+                with files.reading():
+                    found = _Found(files, mapped, part + entry.base_sqn, tag)
+                    columns, careful = columns_of(mapped, offsets, part, seed, tag)
+                    batches = found.batches(columns, careful, schema)
+                yield from batches
+
+
+def _fitting(offsets: Offsets, relative: Ints) -> Iterator[Ints]:
+    """The records in parts of not too many rows and bytes."""
+    starts, limits = spans(offsets, relative)
+    for low, high in _cut(limits - starts):
+        yield relative[low:high]
+
+
+def _cut(sizes: Ints) -> Iterator[tuple[int, int]]:
+    """Rows of these sizes in parts of not too many rows and bytes."""
+    filled = np.cumsum(sizes)
+    low, before = 0, 0
+    while low < len(sizes):
+        full = int(np.searchsorted(filled, before + BATCH_BYTES, side="right"))
+        high = min(max(full, low + 1), low + BATCH_ROWS, len(sizes))
+        yield low, high
+        before = int(filled[high - 1])
+        low = high
+
+
+class _Found:
+    """Some records of one file on their way into record batches."""
+
+    def __init__(self, files: SnapshotFiles, mapped: mmap | bytes, sqns: Ints, tag: int) -> None:
+        self._files = files
+        self._mapped = mapped
+        self._raw = np.frombuffer(mapped, dtype=np.uint8)
+        self._sqns = sqns
+        self._tag = tag
+
+    def batches(
+        self, columns: RecordColumns, careful: Ints, schema: pa.Schema
+    ) -> list[pa.RecordBatch]:
+        """In order: what came the short way, up to each record that did not, and that."""
+        out: list[pa.RecordBatch] = []
+        done = 0
+        for row in careful.tolist():
+            upto = int(np.searchsorted(columns.rows, row))
+            out += self._short(columns.between(done, upto), schema)
+            out += self._long(int(self._sqns[row]), schema)
+            done = upto
+        return out + self._short(columns.between(done, len(columns.rows)), schema)
+
+    def _short(self, columns: RecordColumns, schema: pa.Schema) -> list[pa.RecordBatch]:
+        out = []
+        sizes = np.where(columns.raw_bytes >= 0, columns.raw_bytes, columns.value_bytes)
+        for low, high in _cut(sizes):  # what is compressed may be far larger than it was stored
+            part = columns.between(low, high)
+            arrays = [fitted(self._column(part, field.name), field) for field in schema]
+            out.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        return out
+
+    def _column(self, columns: RecordColumns, name: str) -> pa.Array:
+        count = len(columns.rows)
+        if name == "bucket":
+            return binary_array(gather(self._raw, columns.buckets_at, columns.bucket_bytes))
+        if name == "key":
+            return binary_array(gather(self._raw, columns.keys_at, columns.key_bytes))
+        if name == "sqn":
+            return pa.array(self._sqns[columns.rows])
+        if name == "size":
+            packed = columns.raw_bytes >= 0
+            return pa.array(np.where(packed, columns.raw_bytes, columns.value_bytes))
+        if name == "metadata":
+            if not columns.meta_bytes.any():
+                return pa.nulls(count, pa.binary())
+            found = gather(self._raw, columns.metas_at, columns.meta_bytes)
+            return binary_array(found, empty_is_null=True)
+        if name == "written_at":
+            return moments(columns.times, count)
+        if name == "expires_at":
+            return moments(columns.expiries if columns.expiries.any() else None, count)
+        return self._values(columns)
+
+    def _values(self, columns: RecordColumns) -> pa.Array:
+        lengths = columns.value_bytes
+        packed = columns.raw_bytes >= 0
+        top = int(lengths.max())
+        few = top < 1 << 16 and np.count_nonzero(np.bincount(lengths)) <= _FEW_LENGTHS
+        if few and not packed.any():
+            return binary_array(gather(self._raw, columns.values_at, lengths))
+        made = Views(len(lengths))
+        plain = np.flatnonzero(~packed)
+        made.add(self._mapped, plain, columns.values_at[plain], lengths[plain])
+        rows = np.flatnonzero(packed)
+        if len(rows):
+            sqns = self._sqns[columns.rows]
+            made.add_packed(
+                self._mapped, rows, columns.values_at[rows], lengths[rows],
+                columns.raw_bytes[rows], lambda row: self._files.record(int(sqns[row])).value,
+            )  # fmt: skip
+        return made.array()
+
+    def _long(self, sqn: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+        """A record that did not come the short way: none where it is of another type."""
+        whole = self._files.record(sqn)
+        if whole.kind != record.PUT:
+            raise Corruption(
+                self._files.found.path, 0, f"sqn {sqn} is no put, as the ledger says it is"
+            )
+        if whole.tag != self._tag:
+            return []
+        rest = {
+            "bucket": whole.bucket, "key": whole.key, "sqn": sqn, "size": whole.size,
+            "metadata": whole.metadata or None, "value": whole.value,
+        }  # fmt: skip
+        times = {"written_at": whole.time_ms, "expires_at": whole.expiry_ms}
+        arrays = [
+            moments(np.array([times[field.name]], dtype=np.uint64), 1)
+            if field.name in times
+            else pa.array([rest[field.name]])
+            for field in schema
+        ]
+        fitting = [fitted(array, field) for array, field in zip(arrays, schema, strict=True)]
+        return [pa.RecordBatch.from_arrays(fitting, schema=schema)]

@@ -1,0 +1,86 @@
+"""Values that stand in the maps of journal files, on their way into one Arrow array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from mmap import mmap
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from octavo.files import record
+from octavo.files.byte_strings import Ints, windows
+
+_VIEW = np.dtype([("length", "<i4"), ("bytes", "V12")])
+_VIEW_REST = np.dtype([("first", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
+_INLINE = 12
+_SLICE_BITS = 30
+
+
+class Views:
+    """An array of views into buffers, in the making."""
+
+    def __init__(self, rows: int) -> None:
+        self.views = np.zeros(rows, dtype=_VIEW)
+        self.buffers: list[pa.Buffer] = []
+
+    def add(self, buffer: mmap | bytes, rows: Ints, at: Ints, lengths: Ints) -> None:
+        """Rows numbered ``rows`` are ``buffer[at:][:lengths]``."""
+        raw = np.frombuffer(buffer, dtype=np.uint8)
+        views = np.zeros(len(rows), dtype=_VIEW)
+        views["length"] = lengths
+        short = np.flatnonzero(lengths <= _INLINE)
+        if len(short):
+            views["bytes"][short] = _inline(raw, at[short], lengths[short])
+        long = np.flatnonzero(lengths > _INLINE)
+        if len(long):
+            rest = np.zeros(len(long), dtype=_VIEW_REST)
+            rest["first"] = windows(raw, 4)[at[long]]
+            slices = at[long] >> _SLICE_BITS
+            rest["buffer"] = slices + len(self.buffers)
+            rest["offset"] = at[long] & ((1 << _SLICE_BITS) - 1)
+            views["bytes"][long] = rest.view("V12")
+            whole = pa.py_buffer(buffer)
+            self.buffers += [
+                whole.slice(number << _SLICE_BITS) for number in range(int(slices.max()) + 1)
+            ]
+        self.views[rows] = views
+
+    def array(self) -> pa.Array:
+        """The array, its bytes its own. One copy."""
+        buffers = [None, pa.py_buffer(self.views), *self.buffers]
+        return pa.Array.from_buffers(pa.binary_view(), len(self.views), buffers).cast(pa.binary())
+
+    def add_bytes(self, rows: Ints | Sequence[int], parts: list[bytes]) -> None:
+        """Rows numbered ``rows`` are ``parts``."""
+        sizes = np.array([len(part) for part in parts], dtype=np.int64)
+        self.add(b"".join(parts) or b"\0", np.asarray(rows), np.cumsum(sizes) - sizes, sizes)
+
+    def add_packed(
+        self,
+        buffer: mmap | bytes,
+        rows: Ints,
+        at: Ints,
+        lengths: Ints,
+        raw_bytes: Ints,
+        otherwise: Callable[[int], bytes],
+    ) -> None:
+        """Values that are compressed; ``otherwise`` says what is wrong with that of a row."""
+        parts: list[bytes] = []
+        view = memoryview(buffer)
+        places = zip(rows.tolist(), at.tolist(), lengths.tolist(), raw_bytes.tolist(), strict=True)
+        for row, begin, length, size in places:
+            try:
+                parts.append(record.decompress(view[begin : begin + length], size))
+            except ValueError:
+                parts.append(otherwise(row))
+        self.add_bytes(rows, parts)
+
+
+def _inline(raw: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> npt.NDArray[np.void]:
+    """Up to 12 bytes each, zeros behind them."""
+    place = at[:, None] + np.arange(_INLINE, dtype=np.int64)
+    inside = np.arange(_INLINE) < lengths[:, None]
+    found = np.where(inside, raw[np.minimum(place, len(raw) - 1)], 0).astype(np.uint8)
+    return np.ascontiguousarray(found).view("V12").ravel()

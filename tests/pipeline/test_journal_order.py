@@ -1,0 +1,169 @@
+"""What tasks read in journal order, against the store itself; no Spark is started for this."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_stores import COLUMNS, Rows, fill, held
+from whole_store import NEVER_MS, SEED, Clock, flush, opened, settle
+
+import octavo
+from octavo.files import live_bits
+from octavo.files.bounds import OBJECTS
+from octavo.files.disk import RealDisk
+from octavo.files.ledger_key import STANDARD
+from octavo.manifest import pinning
+from octavo.pipeline.arrow_rows import record_batches
+from octavo.pipeline.journal_order import bits_of, stretch_batches, stretches
+from octavo.pipeline.snapshot_files import SnapshotFiles
+
+_MOMENT = pa.timestamp("us", tz="UTC")
+_KINDS = {"sqn": pa.int64(), "size": pa.int64(), "written_at": _MOMENT, "expires_at": _MOMENT}
+SCHEMA = pa.schema([(name, _KINDS.get(name, pa.binary())) for name in COLUMNS.split(",")])
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> Rows:
+    out: Rows = {}
+    for batch in batches:
+        columns = [
+            batch.column(name).cast(pa.int64()) if kind == _MOMENT else batch.column(name)
+            for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True)
+        ]
+        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+            bucket, key, value, sqn, size, metadata, written_us, expires_us = row
+            assert (bucket, key) not in out
+            expires_at = None if expires_us is None else expires_us // 1000
+            out[bucket, key] = (value, sqn, size, metadata, written_us // 1000, expires_at)
+    return out
+
+
+def both_ways(files: SnapshotFiles, split_bytes: int, *, checksums: bool = True) -> list[Rows]:
+    """The rows in journal order and in the order of keys."""
+    parts = stretches(files, split_bytes)
+    by_sqn = (
+        batch
+        for part in parts
+        for batch in stretch_batches(files, STANDARD, part, SCHEMA, checksums=checksums)
+    )
+    by_key = record_batches(files, files.batches(OBJECTS), SCHEMA, checksums=checksums)
+    return [rows_of(by_sqn), rows_of(by_key)]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_all_rows_come_whatever_the_splits(tmp_path: Path, number: int) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    rng = random.Random(SEED + number)
+    with opened(tmp_path / "s") as store:
+        fill(store, rng, 900)
+        if number % 2:
+            store.compact()
+            settle(store)
+            fill(store, rng, 60, flushing=0)  # in memory, in an unsealed file
+        want = held(store.snapshot())
+        made = store.snapshot().publish()
+        assert Path(made.path, live_bits.NAME).exists()
+        pinned = pinning.pin(RealDisk(), store.path, 3_600_000, time.time_ns() // 1_000_000)
+        assert not Path(pinned.path, live_bits.NAME).exists()
+        for path in (made.path, pinned.path):
+            for split, checksums in ((5_000, False), (0, True)):
+                files = SnapshotFiles(path)
+                assert both_ways(files, split, checksums=checksums) == [want, want]
+
+
+_KEYS = st.sampled_from([b"a", b"b", b"\x00", b"\xff\xff", b"a" * 300])
+_VALUES = st.binary(max_size=20) | st.sampled_from([b"x" * 5000, bytes(range(256)) * 20])
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from([b"", b"t"]), _KEYS, _VALUES),
+        st.tuples(st.just("expires"), st.sampled_from([2_000, NEVER_MS]), _KEYS, _VALUES),
+        st.tuples(st.just("meta"), st.binary(min_size=1, max_size=9), _KEYS, _VALUES),
+        st.tuples(st.just("delete"), st.sampled_from([b"", b"t"]), _KEYS),
+        st.tuples(st.just("batch"), st.lists(st.tuples(_KEYS, _VALUES), min_size=1, max_size=4)),
+        st.tuples(st.sampled_from(["flush", "compact", "roll", "later"])),
+    ),
+    max_size=40,
+)
+
+
+def _lived(store: octavo.Store, steps: list[tuple[object, ...]], clock: Clock) -> None:
+    for kind, *rest in steps:
+        if kind == "put":
+            store.bucket(rest[0]).put(rest[1], rest[2])
+        elif kind == "expires":
+            store.put(rest[1], rest[2], expires_at=rest[0])
+        elif kind == "meta":
+            store.put(rest[1], rest[2], metadata=rest[0])
+        elif kind == "delete":
+            store.bucket(rest[0]).delete(rest[1])
+        elif kind == "batch":
+            with store.batch() as batch:
+                for key, value in rest[0]:
+                    batch.put(b"", key, value)
+        elif kind == "flush":
+            flush(store)
+        elif kind == "compact":
+            store.compact()
+        elif kind == "roll":
+            store.snapshot().publish(count=False).release()  # what it links is sealed
+        else:
+            clock.now += 700
+
+
+@given(steps=_STEPS, split=st.sampled_from([0, 1, 3000]))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_history_reads_as_the_store_says(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]], split: int
+) -> None:
+    clock = Clock(1_000)
+    path = tmp_path_factory.mktemp("any")
+    with opened(path / "s", clock_ms=lambda: int(clock.now)) as store:
+        _lived(store, steps, clock)
+        want = held(store.snapshot())
+        made = store.snapshot().publish(lease_seconds=1e6)
+        files = SnapshotFiles(made.path, clock_ms=lambda: int(clock.now))
+        assert both_ways(files, split) == [want, want]
+        assert made.keys == len(want)
+        assert bits_of(files).count(0, 1 << 40) == len(want)
+
+
+def test_damage_in_a_record_is_told_whichever_way_is_taken(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        for number in range(50):
+            store.put(b"k%02d" % number, b"value %02d" % number * 30)
+        made = store.snapshot().publish()
+    file = next(Path(made.path).glob("*.cdb"))
+    stored = file.read_bytes()
+    at = stored.index(b"value 33")
+    for place in (at + 5, at - 3, at - 6, at - 30, at - 40):  # value, its sum, key, head
+        damaged = bytearray(stored)
+        damaged[place] ^= 1
+        file.unlink()  # it is linked to the store's own
+        file.write_bytes(damaged)
+        files = SnapshotFiles(made.path)
+        (part,) = stretches(files, 0)
+        with pytest.raises(octavo.Corruption):
+            list(stretch_batches(files, STANDARD, part, SCHEMA, checksums=True))
+
+
+def test_damage_in_the_live_numbers_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("a", "b")
+        made = store.snapshot().publish()
+    file = Path(made.path, live_bits.NAME)
+    stored = file.read_bytes()
+    for place in (0, 8, 12, 17, 24, 34, len(stored) - 1):
+        damaged = bytearray(stored)
+        damaged[place] ^= 1
+        file.write_bytes(damaged)
+        with pytest.raises((octavo.Corruption, octavo.UnsupportedFormat)):
+            stretches(SnapshotFiles(made.path), 0)
+    file.write_bytes(stored[:-1])
+    with pytest.raises(octavo.Corruption):
+        stretches(SnapshotFiles(made.path), 0)
