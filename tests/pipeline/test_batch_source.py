@@ -36,7 +36,7 @@ def test_a_published_snapshot_reads_as_in_the_store(
         made = snap.publish()
         want = held(snap)
         store.put(b"later", b"x")
-        frame = load(spark, store, snapshot=made.id, splitBytes="100k", columns=COLUMNS)
+        frame = load(spark, store, snapshot=made.id, splitBytes="60k", columns=COLUMNS)
         assert read(frame) == want
         assert frame.rdd.getNumPartitions() > 3
         assert made.keys == len(want)
@@ -163,7 +163,7 @@ def test_a_task_that_is_retried_reads_the_same_rows(
                     continue
                 raise RuntimeError("a task fails")
 
-    frame = load(spark, store, snapshot=made.id, splitBytes="1m")
+    frame = load(spark, store, snapshot=made.id, splitBytes="100k")
     found = frame.rdd.mapPartitions(fails_once).collect()
     assert len(list(Path(marks).iterdir())) > 1
     with store.snapshot() as snap:
