@@ -79,7 +79,9 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes
             end = at + len(written)
             sqn = active.base + relative
             try:
-                if active.file.write(written) != len(written):  # type: ignore[union-attr]
+                # Not file.write(...): CPython looks an attribute up faster than a method it is not.
+                write = active.file.write  # type: ignore[union-attr]
+                if write(written) != len(written):
                     active.write_rest(written, at)
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
