@@ -116,10 +116,13 @@ def test_the_store_reads_the_same_with_it(image: Path, merged: bool) -> None:
 
 
 def test_levels_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octavo.actors.penciller.LEVEL_ONE_ROWS", 150)
-    monkeypatch.setattr("octavo.actors.penciller.GROWTH", 2)
+    monkeypatch.setattr("octavo.actors.penciller.LEVEL_ZERO_FILES", 5)
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
         everything(store, random.Random(SEED + 1))
+        flush(store)
+        while len(store._running.penciller.actor.manifest.levels[0]) != 2:
+            store.put("last", b"x")
+            flush(store)
     shutil.copytree(tmp_path / "s", tmp_path / "copy")
     expected = merged_down(ledger_of(str(tmp_path / "s")))
     assert len([level for level in manifest_of(str(tmp_path / "s")).levels if level]) > 1
