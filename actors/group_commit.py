@@ -10,6 +10,7 @@ from octavo.actors.latency import Latency
 from octavo.files.errors import AskTimeout, StorageFailed
 
 _LOOK_SECONDS = 1.0
+_LONGEST_GATHER_NS = 1_000_000
 
 
 class GroupCommit:
@@ -17,8 +18,10 @@ class GroupCommit:
     before it tells anyone of the position; callers wait here, in no turn. Thread-safe.
 
     The first to wait leads: it notes how far the file was appended, syncs, and serves all up to
-    there; who comes meanwhile waits for the next. A failed sync is never tried again: the pages
-    may be gone, and the next one would say that all is well.
+    there; who comes meanwhile waits for the next. Whoever was served is soon back with another
+    write: where there were several, the next leader gives them a moment, or half of them would
+    miss each sync. A failed sync is never tried again: the pages may be gone, and the next one
+    would say that all is well.
     """
 
     def __init__(self, sync: Callable[[], None]) -> None:
@@ -36,6 +39,10 @@ class GroupCommit:
         self._ended = threading.Condition(self._lock)
         self._leading = False
         self._followers = 0
+        self._crowd = 0
+        """Who waited when the last sync ended."""
+        self._gather_ns = 0
+        """How long to wait for as many again: a quarter of what that sync took."""
 
     @property
     def failed(self) -> StorageFailed | None:
@@ -70,6 +77,8 @@ class GroupCommit:
                 if self._failure is None and self.durable < position:
                     leading = self._leading = True
             if leading:
+                if self._crowd:
+                    self._gather()
                 # Whoever knows of a position knows that it was written.
                 target = max(self.appended, position)
                 self.syncs += 1
@@ -80,8 +89,11 @@ class GroupCommit:
                     self._failure = error  # first of all, before an interrupt could come
                 else:
                     reached = target
+                took = time.perf_counter_ns() - began
+                self._crowd = self._followers
+                self._gather_ns = min(took // 4, _LONGEST_GATHER_NS)
                 if self.latency is not None:
-                    self.latency.record(time.perf_counter_ns() - began)
+                    self.latency.record(took)
         finally:
             if leading:
                 if reached > self.durable:
@@ -94,6 +106,12 @@ class GroupCommit:
             failed = self.failed
             if failed is not None:
                 raise failed
+
+    def _gather(self) -> None:
+        """Let as many come as waited the last time. A quarter of a sync at most."""
+        until = time.perf_counter_ns() + self._gather_ns
+        while self._followers < self._crowd and time.perf_counter_ns() < until:
+            time.sleep(0)  # whoever waits for the interpreter lock gets it
 
     def _follow(self, position: int, timeout: float) -> None:
         """Wait, under the lock, until nobody leads or this position is decided."""

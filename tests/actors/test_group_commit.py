@@ -227,3 +227,26 @@ def test_a_follower_has_a_deadline() -> None:
     disk.let.release()
     leader.join(WAIT)
     assert results == ["durable"]
+
+
+def test_a_leader_waits_a_moment_for_as_many_as_waited_the_last_time() -> None:
+    commit = GroupCommit(lambda: None)
+    commit._crowd, commit._gather_ns = 2, int(WAIT * 1e9)
+    results: list[object] = []
+    threads = []
+    for position in (1, 2, 3):
+        commit.appended = position
+        threads.append(waiting(commit, position, results))
+    for thread in threads:
+        thread.join(WAIT)
+    assert results == ["durable"] * 3
+    assert commit.syncs == 1
+    assert commit._crowd == 2
+
+
+def test_a_leader_that_is_alone_waits_for_nobody() -> None:
+    commit = GroupCommit(lambda: None)
+    for position in (1, 2):
+        commit.appended = position
+        commit.wait_durable(position, WAIT)
+    assert (commit.syncs, commit._crowd) == (2, 0)
