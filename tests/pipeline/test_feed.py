@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +162,26 @@ def test_offsets_are_numbers_that_people_can_read(session: Any, tmp_path: Path) 
     )
     assert json.loads(last.read_text().splitlines()[-1])["sqn"] == newest
     shutil.rmtree(state)
+
+
+def test_spark_that_is_killed_behind_the_stores_commit_replays_in_vain(
+    session: Any, tmp_path: Path
+) -> None:
+    source, target, state = tmp_path / "a", tmp_path / "b", tmp_path / "state"
+    lived(source, 5, 60)
+    program = Path(__file__).with_name("killed_sink.py")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, str(program), str(source), str(target), str(state)],
+        env=environment, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    with octavo.open(target) as store:
+        newest = store.last_sqn
+    assert newest > 0, done.stderr.decode()
+    assert not [p for p in state.glob("commits/*") if p.name.isdigit()]
+    follow(session, source, target, state)
+    assert [p for p in state.glob("commits/*") if p.name.isdigit()]
+    with octavo.open(target) as store:
+        assert store.last_sqn == newest
+    assert whole(target) == whole(source)
