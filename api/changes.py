@@ -79,21 +79,36 @@ def changes(
     """Durable changes above ``since`` (exclusive), in sqn order, up to the newest now: see
     Store.changes. Reads through a lease, which is renewed as it goes on."""
     reader = Reader(bookie, LEASE_SECONDS, renewing=True)
-    # After the lease: what is dropped from now on stays where this reads.
-    horizon = bookie.inker.manifest.horizon
-    if since < horizon and not compacted:
+    try:
+        # After the lease: what is dropped from now on stays where this reads.
+        refuse_gap(since, bookie.inker.manifest.horizon, compacted=compacted)
+    except HistoryCompacted:
         reader.close()
+        raise
+    return _changes(bookie, reader, since, {number: name for name, number in types.items()})
+
+
+def refuse_gap(since: int, horizon: int, *, compacted: bool) -> None:
+    """Raise HistoryCompacted where compaction dropped changes above ``since``, unless what is left
+    will do."""
+    if since < horizon and not compacted:
         raise HistoryCompacted(
             f"since={since}: the journal is complete only above sqn {horizon}, for it was "
             "compacted; begin there, or take what is left with compacted=True"
         )
-    return _changes(bookie, reader, since, {number: name for name, number in types.items()})
 
 
 def _changes(bookie: Bookie, reader: Reader, since: int, names: dict[int, str]) -> Iterator[Change]:
+    bookie.inker.make_durable(reader.sqn, _TIMEOUT_SECONDS)
+    yield from changes_of(reader, since, names)
+    reader.close()  # one that is broken off is collected: a collector must not ask for a turn
+
+
+def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Change]:
+    """The changes above ``since`` (exclusive) that a reader has; ``names`` of the types by their
+    numbers. Raises SnapshotExpired, Corruption."""
+    upto = reader.sqn
     try:
-        upto = reader.sqn
-        bookie.inker.make_durable(upto, _TIMEOUT_SECONDS)
         number = 0
         for file in reader.view.journal.files:
             if file.base > upto:
@@ -106,4 +121,3 @@ def _changes(bookie: Bookie, reader: Reader, since: int, names: dict[int, str]) 
     except FileNotFoundError:
         reader.check()  # which says that the lease ran out
         raise
-    reader.close()  # one that is broken off is collected: a collector must not ask for a turn

@@ -16,7 +16,6 @@ from octavo.cli_options import (
     notation_options,
     one_key,
     open_for_reading,
-    open_store,
     path_argument,
     to_bytes,
 )
@@ -60,7 +59,7 @@ def changes(
     bytes, moment. The JSON lines hold values, metadata, expiry and the place in an atomic batch
     as well.
     """
-    with Output() as out, open_store(path) as store:
+    with Output() as out, open_for_reading(path) as store:
         for change in islice(store.changes(since, compacted=compacted), limit):
             if not as_json:
                 length = "-" if change.value is None else str(len(change.value))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from octavo.cli_options import json_option, open_store, path_argument
+from octavo.cli_options import json_option, open_for_reading, open_store, path_argument
 from octavo.cli_output import Output, count, duration, flat, plural, progress, size
 from octavo.files.errors import Misuse
 
@@ -21,11 +21,12 @@ def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
     """Print figures of the store.
 
     Files, levels, memory, sequence numbers. What is counted since opening is that of this command;
-    a program asks its own store: store.stats(), store.stats_prometheus().
+    a program asks its own store: store.stats(), store.stats_prometheus(). Of a store that is open
+    elsewhere it prints what its files say.
     """
     if as_json and prometheus:
         raise Misuse("--json and --prometheus: allowed is one of them")
-    with Output() as out, open_store(path) as store:
+    with Output() as out, open_for_reading(path) as store:
         figures = store.stats(score=score)
         if prometheus:
             out.write(store.stats_prometheus().encode())

@@ -5,23 +5,27 @@ from __future__ import annotations
 import atexit
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
+from octavo import changes as feed
 from octavo.actors.identity import read as identity_of
 from octavo.actors.published_reader import PublishedReader
 from octavo.actors.tags import STANDARD
 from octavo.arguments import Key, to_bucket, to_flag
+from octavo.changes import Change
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.manifest import pinning
+from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.snapshot import Snapshot, SnapshotBucket
+from octavo.stats import levels_of
 
 LEASE_SECONDS = 3600.0
 _WRITES = frozenset(
     {
-        "put", "put_many", "delete", "batch", "sync", "compact", "trim", "backup", "changes",
-        "head_batch", "publish", "verify", "stats", "repair", "load",
+        "put", "put_many", "delete", "batch", "sync", "compact", "trim", "backup",
+        "head_batch", "publish", "verify", "stats_prometheus", "repair", "load", "consumer",
     }
 )  # fmt: skip
 _open: weakref.WeakSet[ReadOnlyStore] = weakref.WeakSet()
@@ -62,7 +66,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         if identity is None:
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
         now_ms = time.time_ns() // 1_000_000
-        found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms)
+        self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms)
         reader: Any = PublishedReader(
             disk, found, lambda: time.time_ns() // 1_000_000, max_open_files
         )
@@ -93,6 +97,47 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
         """This very state again; closing that leaves the store open."""
         return _Again(self)
+
+    def changes(self, since: int = 0, *, compacted: bool = False) -> Iterator[Change]:
+        """The journal's events above ``since`` (exclusive) up to ``last_sqn``: see
+        ``Store.changes``. Raises Misuse, HistoryCompacted."""
+        self._shared.check()
+        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+            raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
+        feed.refuse_gap(
+            since, self._found.journal.horizon, compacted=to_flag("compacted", compacted)
+        )
+        names = {number: name for name, number in self._identity.tags.numbers.items()}
+        return feed.changes_of(self._shared, since, names)
+
+    def stats(self, *, score: bool = False) -> dict[str, Any]:
+        """What its files say, as plain values: a part of what the owner's ``stats`` gives, for
+        what is measured or in memory only the owner knows. O(files). Raises Misuse for ``score``,
+        which the owner's worker does."""
+        self._shared.check()
+        if to_flag("score", score):
+            _refuse("stats(score=True)")
+        levels = levels_of(self._shared.view.ledger)
+        entries = self._found.journal.entries
+        return {
+            "path": self._path,
+            "id": self._identity.id,
+            "format": FORMAT_VERSION,
+            "read_only": True,
+            "now_ms": time.time_ns() // 1_000_000,
+            "last_sqn": self.sqn,
+            "journal": {
+                "files": len(entries),
+                "bytes": sum(entry.bytes for entry in entries),
+                "records": sum(entry.count for entry in entries),
+                "complete_above_sqn": self._found.journal.horizon,
+            },
+            "ledger": {
+                "files": sum(level["files"] for level in levels),
+                "bytes": sum(level["bytes"] for level in levels),
+                "levels": levels,
+            },
+        }
 
     def publish(self, *_: object, **__: object) -> NoReturn:
         """Only the owner publishes. Raises Misuse."""

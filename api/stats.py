@@ -46,7 +46,7 @@ def stats(running: Running) -> Stats:
     measures = inker.measures
     view = bookie.view
     waiting, level_zero = penciller.backlog()
-    levels = _levels(view.ledger)
+    levels = levels_of(view.ledger)
     pending = _pending(running.disk, penciller, clerk)
     ledger_pending = len(penciller.delete_pending)
     return {
@@ -176,7 +176,8 @@ def _ledger(
     }
 
 
-def _levels(manifest: LedgerManifest) -> list[LevelStats]:
+def levels_of(manifest: LedgerManifest) -> list[LevelStats]:
+    """What each level of a ledger holds."""
     return [
         {
             "level": number,

@@ -68,6 +68,34 @@ def test_a_closed_store_is_read(store: octavo.Store) -> None:
         assert found.last_sqn == last
 
 
+def test_changes_come_as_the_owner_tells_them(store: octavo.Store) -> None:
+    with octavo.open(store.path, read_only=True) as found:
+        want = list(store.changes())
+        store.put("later", "x")
+        assert list(found.changes()) == want != []
+        assert [change.sqn for change in found.changes(since=1000)] == list(range(1001, 1202))
+        with pytest.raises(octavo.Misuse, match="since=-1"):
+            found.changes(-1)
+    flush(store)
+    store.compact()
+    with octavo.open(store.path, read_only=True) as found:
+        with pytest.raises(octavo.HistoryCompacted, match="since=0"):
+            found.changes()
+        assert list(found.changes(compacted=True)) == list(store.changes(compacted=True))
+
+
+def test_figures_of_the_files(store: octavo.Store) -> None:
+    flush(store)
+    with octavo.open(store.path, read_only=True) as found:
+        told, owners = found.stats(), store.stats()
+        assert told["read_only"]
+        assert told["last_sqn"] == owners["last_sqn"]
+        assert told["journal"]["records"] == owners["journal"]["records"]
+        assert told["ledger"]["levels"] == owners["ledger"]["levels"]
+        with pytest.raises(octavo.Misuse, match=r"stats\(score=True\).*read_only"):
+            found.stats(score=True)
+
+
 @pytest.mark.parametrize("name", ["put", "delete", "batch", "sync", "compact", "publish"])
 def test_writes_are_refused_by_name(store: octavo.Store, name: str) -> None:
     with octavo.open(store.path, read_only=True) as found:
@@ -129,6 +157,8 @@ def test_the_command_line_reads_a_store_that_is_open(store: octavo.Store) -> Non
         (["scan", store.path, "--prefix", "n"], b"n\t1\n"),
         (["buckets", store.path], b"(default)\nb\n"),
         (["dump", store.path, "--bucket", "b"], b'"y"'),
+        (["changes", store.path, "--since", "1201"], b"1202\tput\t"),
+        (["stats", store.path], b"read_only"),
     ):
         command = [sys.executable, "-m", "octavo", *arguments]
         done = subprocess.run(command, capture_output=True, check=True)
