@@ -29,7 +29,7 @@ def read_values(
     opened: Callable[[JournalFile], Opened] | None = None,
 ) -> list[bytes]:
     """The values of some rows of a bucket, in their order, checksums verified. Some 1.2 us each,
-    and their bytes. ``opened`` maps a file that is still being written, for those who read much.
+    and their bytes. ``opened`` maps a file that is being written, for those who read much of it.
 
     Where one cannot be read those before it come, fewer than were asked for; if that is the
     first, what is wrong is raised. Raises Corruption, SnapshotExpired, Closed.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value")
-_VALUE_BYTES = 64 << 20
+_VALUE_BYTES = 16 << 20
 """A batch has at most so many bytes of values, or one value."""
 _FIXED = frozenset({"bucket", "key", "sqn", "expires_at"})
 """Columns that the ledger or the memory tables tell without a look into the journal."""
@@ -104,6 +104,9 @@ def _array(name: str, batch: Batch, values: BatchValues) -> pa.Array:
     if name == "expires_at":
         moments = None if columns.expiries is None else columns.expiries[rows]
         return arrow.moments_array(moments, len(rows), zero_is_null=True)
+    column = values.column(batch)
+    if column is not None:
+        return arrow.large_binary_of(column)
     return arrow.large_binary_array(values.read(batch))
 
 

@@ -42,14 +42,13 @@ _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
 _LOW_32 = 0xFFFFFFFF
 _FIRST = 2
-"""Rows that an item scan reads together at first,"""
+"""Rows that an item scan reads together at first."""
 _FEW = 16
-"""later, if they have not more than"""
 _SHORT_BYTES = 256 << 10
-"""bytes of values, until it has given"""
+"""Rows and bytes later, until it has given"""
 _SHORT = 128
-"""and then, up to STEP rows of"""
-_STRETCH_BYTES = 1 << 20
+"""rows; from then on STEP rows, of so many bytes:"""
+_STRETCH_BYTES = 512 << 10
 
 
 def range_of(bound: Bounds) -> bytes:

@@ -144,7 +144,7 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
         in the order wanted; all of them without. What is not asked for is not read: keys and
         sqns come out of the ledger's files by array kernels, some 0.1 us a row, values some
         1 us and their bytes. The range is as in ``keys``. A batch has at most ``batch_rows``
-        rows and 64 MiB, or one row. DuckDB, pandas and pyarrow read the snapshot itself, too::
+        rows and 16 MiB, or one row. DuckDB, pandas and pyarrow read the snapshot itself, too::
 
             with store.snapshot() as snap:
                 duckdb.sql("select bucket, count(*), sum(size) from snap group by 1")

@@ -116,6 +116,13 @@ def large_binary_array(parts: Sequence[bytes | memoryview]) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), len(parts), buffers)
 
 
+def large_binary_of(column: ByteColumn) -> pa.Array:
+    """The strings as a large_binary array. No copy."""
+    pa = pyarrow()
+    buffers = [None, pa.py_buffer(column.offsets), pa.py_buffer(column.blob)]
+    return pa.Array.from_buffers(pa.large_binary(), len(column.offsets) - 1, buffers)
+
+
 def moments_array(
     moments: npt.NDArray[np.uint64] | None, rows: int, *, zero_is_null: bool
 ) -> pa.Array:

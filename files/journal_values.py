@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -292,14 +292,17 @@ def checksums_right(
 ) -> Mask:
     """Which of these records, whose framing fits, have the checksums that they say."""
     raw = np.frombuffer(mapped, dtype=np.uint8)
-    # As in values_of: small values are cheaper as bytes of their own.
+    # As in values_of: small values are cheaper as bytes of their own, one after the other in the
+    # same piece of memory.
     large = int((ends - starts).sum()) > _SMALL_BYTES * len(starts)
-    view = memoryview(mapped) if large else mapped
-    places = zip(starts.tolist(), head_ends.tolist(), strict=True)
-    heads = [xxh3(view[at:end], seed ^ at) for at, end in places]
-    places = zip((head_ends + SUMS_BYTES).tolist(), ends.tolist(), strict=True)
-    values = map(xxh3, [view[at:end] for at, end in places], heads)
-    sums = np.fromiter(values, dtype=np.uint64, count=len(starts)) & np.uint64(LOW_32)
+    cut: Callable[[slice], Any]
+    cut = memoryview(mapped).__getitem__ if large else mapped.__getitem__
+    seeds = (starts.astype(np.uint64) ^ np.uint64(seed)).tolist()
+    headers: Iterator[Any] = map(cut, map(slice, starts.tolist(), head_ends.tolist()))
+    heads: list[int] = list(map(xxh3, headers, seeds))
+    places = map(slice, (head_ends + SUMS_BYTES).tolist(), ends.tolist())
+    stored: Iterator[Any] = map(cut, places)
+    sums = np.fromiter(map(xxh3, stored, heads), dtype=np.uint64, count=len(starts))
     right: Mask = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
-    right &= sums == _u32(raw, head_ends + 4)
+    right &= (sums & np.uint64(LOW_32)) == _u32(raw, head_ends + 4)
     return right

@@ -111,14 +111,36 @@ def test_batches_are_as_large_as_asked_and_no_larger(small: octavo.Store) -> Non
         assert {batch.num_rows for batch in snap.to_arrow(batch_rows=1)} == {1}
 
 
-def test_a_batch_holds_64_mib_of_values_or_one_value(tmp_path: Path) -> None:
+def test_a_batch_holds_16_mib_of_values_or_one_value(tmp_path: Path) -> None:
     with opened(tmp_path / "s", push_bytes=1 << 30) as store:
         for at in range(5):
-            store.put(b"k%d" % at, bytes([at]) * (30 << 20))
-        store.put(b"k9", random.Random(SEED).randbytes(65 << 20))
+            store.put(b"k%d" % at, bytes([at]) * (7 << 20))
+        store.put(b"k9", random.Random(SEED).randbytes(17 << 20))
         with store.snapshot() as snap:
             rows = [batch.num_rows for batch in snap.to_arrow()]
             assert rows == [2, 2, 1, 1]
+
+
+def test_values_of_one_length_or_many_come_whatever_way_they_are_moved(tmp_path: Path) -> None:
+    # Of one length or few they are moved by length; of many, or compressed, one by one.
+    rng = random.Random(SEED)
+    shapes = {
+        b"one": [rng.randbytes(100) for _ in range(400)],
+        b"few": [rng.randbytes(90 + n % 3) for n in range(400)],
+        b"many": [rng.randbytes(n) for n in range(400)],
+        b"empty": [b""] * 400,
+        b"packed": [bytes(4096), *(rng.randbytes(100) for _ in range(399))],
+    }
+    with opened(tmp_path / "s") as store:
+        for name, values in shapes.items():
+            store.bucket(name).put_many((b"%03d" % n, value) for n, value in enumerate(values))
+    with octavo.open(tmp_path / "s") as store, store.snapshot() as snap:
+        for name, values in shapes.items():
+            assert snap.bucket(name).to_arrow(["value"]).read_all()[0].to_pylist() == values
+        whole = dict.fromkeys(sorted(shapes))
+        assert snap.to_arrow(["value"]).read_all()[0].to_pylist() == [
+            value for name in whole for value in shapes[name]
+        ]
 
 
 # ---------------------------------------------------------------- those who read Arrow
