@@ -303,6 +303,7 @@ def checksums_right(
     places = map(slice, (head_ends + SUMS_BYTES).tolist(), ends.tolist())
     stored: Iterator[Any] = map(cut, places)
     sums = np.fromiter(map(xxh3, stored, heads), dtype=np.uint64, count=len(starts))
+    sums &= np.uint64(LOW_32)
     right: Mask = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
-    right &= (sums & np.uint64(LOW_32)) == _u32(raw, head_ends + 4)
+    right &= sums == _u32(raw, head_ends + 4)
     return right
