@@ -107,6 +107,9 @@ def remove_others(disk: Disk, directory: str, names: set[str], suffixes: tuple[s
 
 def emptied(disk: Disk, path: str) -> None:
     """Take away a directory and all that is in it; symbolic links are not followed."""
+    if disk.is_link(path):
+        disk.unlink(path)
+        return
     for name in disk.listdir(path):
         try:
             disk.unlink(f"{path}/{name}")

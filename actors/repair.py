@@ -15,7 +15,7 @@ from typing import Any
 
 from octavo.actors.identity import Identity, read, write
 from octavo.files import cdb, ledger_key, record
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sst import Sst
@@ -24,7 +24,7 @@ from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import REBUILD
-from octavo.manifest.store_identity import IDENTITY
+from octavo.manifest.store_identity import FOLDERS, IDENTITY
 
 log = logging.getLogger("octavo.repair")
 
@@ -75,6 +75,7 @@ def repair_files(
     journal = f"{path}/journal"
     if not disk.exists(journal):
         raise Misuse(f"path={path!r} holds no store")
+    refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
     names = [n for n in disk.listdir(journal) if n.endswith(recovery.SEALED)]
     names = [name for name in names if recovery.identity(name)]
     identity = _identity(disk, path, names, done)
@@ -293,7 +294,7 @@ def _rewritten(
     if whole.trailer is not None:
         last = max(last, whole.trailer.count - 1)
     if entry is not None:
-        last = max(last, entry.last_sqn - base)
+        last = max(last, min(entry.last_sqn - base, _HIGHEST))
     if disk.exists(file + TEMPORARY_SUFFIX):
         disk.unlink(file + TEMPORARY_SUFFIX)
     writer = SealedWriter(disk, journal, base, seed, 0, 0)
@@ -315,7 +316,8 @@ def _rewritten(
     there = {head.relative_sqn for _, head in found}
     known = {head.relative_sqn: head for _, head in damaged}
     wanted = whole.numbers
-    if wanted is None and (whole.origin or (entry and entry.count <= last)):
+    gaps = bool(whole.origin or (entry and entry.count <= last))
+    if wanted is None and (gaps or last > len(view) // record.FIXED_BYTES):
         # A file that was compacted has gaps, and nothing tells them from losses but their number.
         wanted = frozenset(known)
         missing = 0 if entry is None else entry.count - len(there) - len(known)
@@ -332,6 +334,9 @@ def _rewritten(
             lost.append(Lost(base + number, file, "its value is damaged", told.bucket, told.key))
     return made
 
+
+_HIGHEST = (1 << 32) - 2
+"""Of a record in a file: what a damaged or forged one says beyond that is not believed."""
 
 _Found = tuple[int, record.Header]
 """Where a record stands, and its header."""
@@ -353,7 +358,7 @@ def _records(view: memoryview, whole: _Whole, seed: int) -> tuple[list[_Found], 
             continue
         number = head.relative_sqn
         stop = at + head.header_bytes + record.SUMS_BYTES + head.value_bytes
-        if number > newest and (whole.numbers is None or number in whole.numbers):
+        if newest < number <= _HIGHEST and (whole.numbers is None or number in whole.numbers):
             newest = number
             try:
                 record.checked_value(view[at:stop], head, "", at)

@@ -20,6 +20,7 @@ from octavo.files.bounds import HEAD_ROWS as HEAD_ROWS
 from octavo.files.bounds import OBJECTS as OBJECTS
 from octavo.files.bounds import Bounds as Bounds
 from octavo.files.bounds import bounds as bounds
+from octavo.files.errors import Corruption
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -352,6 +353,8 @@ def _merged(sources: list[Iterator[Chunk]], now_ms: int, reverse: bool) -> Itera
                 rest.append((source, chunk, dead, low, high))
             else:
                 dry.append((order[id(source)], source))
+        if not taken:
+            raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
         live = rest
         window = _window(taken, reverse)
         if window.keys:

@@ -157,6 +157,12 @@ class _Opening:
                 "the ledger of a head-only store is damaged or missing, and the journal no longer "
                 "has what was in it: restore a backup",
             )  # fmt: skip
+        if not files.doubtful and ledger_manifest.persisted_sqn >= journal_manifest.ceiling > 1:
+            # Both manifests are whole, and one of them is of another store, or forged.
+            self.notes.append(f"{ledger}: has more than the journal ever had; rebuilt")
+            if identity.head_only:
+                raise Corruption(ledger, 0, "has more than the journal ever had: restore a backup")
+            ledger_manifest = LedgerManifest.empty()
         if adoption.outdated(ledger_manifest.persisted_sqn, journal_manifest):
             self.notes.append(f"{ledger}: is older than the journal's last compaction; rebuilt")
             ledger_manifest = LedgerManifest.empty()

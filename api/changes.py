@@ -10,7 +10,7 @@ from octavo.actors.bookie import Bookie
 from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
 from octavo.actors.tags import STANDARD
 from octavo.files.errors import HistoryCompacted
-from octavo.files.index_terms import Term, terms_by_field, unpacked
+from octavo.files.index_terms import Term, terms_by_field
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.files.record import DELETE, KEY_DELTA, PUT, Record
 from octavo.head_only import parts_of
@@ -51,7 +51,7 @@ class Change:
     """In a head-only store."""
 
 
-def _change(whole: Record, names: dict[int, str]) -> Change:
+def _change(whole: Record, file: str, names: dict[int, str]) -> Change:
     key, sub_key, value, metadata = whole.key, b"", whole.value, whole.metadata
     name = names.get(whole.tag, "")
     if whole.tag == HEAD_ONLY:
@@ -68,7 +68,7 @@ def _change(whole: Record, names: dict[int, str]) -> Change:
         whole.expiry_ms or None,
         whole.batch,
         name,
-        terms_by_field(unpacked(whole.index_changes)) if whole.index_changes else {},
+        terms_by_field(whole.index_changes, file) if whole.index_changes else {},
         sub_key,
     )
 
@@ -117,7 +117,7 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
                 if not number % STEP:
                     reader.step()
                 number += 1
-                yield _change(file.read(sqn), names)
+                yield _change(file.read(sqn), file.path, names)
     except FileNotFoundError:
         reader.check()  # which says that the lease ran out
         raise

@@ -13,7 +13,7 @@ from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
-from octavo.files.index_terms import Term, terms_by_field, unpacked
+from octavo.files.index_terms import Term, terms_by_field
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments
 from octavo.filters import Moment, Pattern, to_filter, to_limit
@@ -131,7 +131,7 @@ class Reading:
         """The index entries that a key's version was put with: terms by field, in order; None
         if the key is absent. One read of the journal."""
         found = self._index_of(self._whole(key))
-        return None if found is None else terms_by_field(unpacked(found))
+        return None if found is None else terms_by_field(found, "journal")
 
     def has_index(self) -> bool:
         """Whether any key of the bucket may have index entries. No value is read."""

@@ -48,10 +48,19 @@ __all__ = [
     "FileLock",
     "RealDisk",
     "directory_of",
+    "refuse_links",
 ]
 
 TEMPORARY_SUFFIX = ".tmp"
 """``write_atomically`` writes here first; such a file left by a crash may be removed."""
+
+
+def refuse_links(disk: Disk, *directories: str) -> None:
+    """Raise Corruption where a directory of a store is a symbolic link: what is done in a store
+    stays in it, whoever made it."""
+    for path in directories:
+        if disk.is_link(path):
+            raise Corruption(path, 0, "not ours", expected="directory", found="symbolic link")
 
 
 def directory_of(path: str) -> str:
@@ -104,6 +113,10 @@ class Disk(ABC):
     @abstractmethod
     def exists(self, path: str) -> bool:
         """Whether the name is there, whatever it names. Errors other than absence pass."""
+
+    def is_link(self, path: str) -> bool:
+        """Whether the name is a symbolic link, wherever that leads. Never, where there are none."""
+        return False
 
     @abstractmethod
     def links(self, path: str) -> int:
@@ -259,7 +272,10 @@ class RealDisk(Disk):
     def map(self, path: str) -> mmap.mmap | bytes:
         with _opened(path) as fd:
             length = os.fstat(fd).st_size
-            return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
+            try:
+                return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
+            except OSError as error:  # no address space left: of which file, it does not say
+                raise OSError(error.errno, error.strerror, path) from error
 
     def read(self, path: str, limit_bytes: int) -> bytes:
         with _opened(path) as fd:
@@ -287,6 +303,9 @@ class RealDisk(Disk):
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
+
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
 
     def links(self, path: str) -> int:
         return os.lstat(path).st_nlink

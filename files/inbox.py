@@ -15,7 +15,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.disk import Disk
+from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption
 from octavo.files.staging import INBOX
 
@@ -28,6 +28,7 @@ _MAX_BYTES = 16 << 20
 
 def write(disk: Disk, store: str, name: str, told: dict[str, Any]) -> None:
     """Put a request or an answer there, durably."""
+    refuse_links(disk, f"{store}/{INBOX}")
     disk.mkdir(f"{store}/{INBOX}")
     whole = {**told, "checksum": _checksum(told)}
     disk.write_atomically(f"{store}/{INBOX}/{name}", json.dumps(whole).encode())

@@ -20,6 +20,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from octavo.files import ledger_key
+from octavo.files.errors import Corruption
 
 Term = int | bytes | str
 
@@ -86,7 +87,14 @@ def escaped_term(term: Term) -> bytes:
 
 def stored_terms(found: Sequence[bytes]) -> list[Term]:
     """The terms of what ``escaped_term`` gave, without the end marks; in order, either way.
-    0.2 us each. Raises ValueError."""
+    0.2 us each. Raises Corruption."""
+    try:
+        return _stored_terms(found)
+    except ValueError as wrong:
+        raise Corruption("ledger", 0, f"index entries: {wrong}; verify the store") from None
+
+
+def _stored_terms(found: Sequence[bytes]) -> list[Term]:
     if not found:
         return []
     low, high = min(found[0], found[-1]), max(found[0], found[-1])
@@ -180,8 +188,16 @@ def ledger_keys(tag: int, bucket: bytes, key: bytes, index: bytes) -> list[bytes
     return [front + part + back for part in unpacked(index)]
 
 
-def terms_by_field(parts: Sequence[bytes]) -> dict[bytes, list[Term]]:
-    """Entry parts as the user gave them: terms of each field, in their order."""
+def terms_by_field(index: bytes, file: str) -> dict[bytes, list[Term]]:
+    """The set of a record as the user gave it: terms of each field, in their order. Raises
+    Corruption naming ``file``."""
+    try:
+        return _by_field(unpacked(index))
+    except ValueError as wrong:
+        raise Corruption(file, 0, f"index entries of a record: {wrong}") from None
+
+
+def _by_field(parts: Sequence[bytes]) -> dict[bytes, list[Term]]:
     out: dict[bytes, list[Term]] = {}
     for part in parts:
         field, at = _until_end(part, 0)

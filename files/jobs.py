@@ -124,6 +124,8 @@ def level_zero(
     What ``offsets`` and ``parts`` are, ``level_zero_rows`` says. The result's ``damaged`` says
     which records were stepped over.
     """
+    if not parts:
+        return {"files": [], "damaged": []}
     rows, damaged = level_zero_rows(disk, offsets, journal=journal, parts=parts)
     written = write_sorted(
         disk, rows, ledger=ledger, stem=stem, max_rows=max_rows, max_bytes=max_bytes

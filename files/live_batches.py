@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from octavo.files.bounds import Bounds
 from octavo.files.byte_strings import Ints, as_list, gather
+from octavo.files.errors import Corruption
 from octavo.files.head import Head
 from octavo.files.key_order import key_order
 from octavo.files.merge import newest, stacked
@@ -203,11 +204,15 @@ def _at(strings: Strings, rows: Ints) -> Strings:
 
 def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> Iterator[Batch]:
     """The live rows of all sources, the newest version of each key, in their direction."""
+    before: bytes | None = None
     while True:
         edges = [edge for source in sources if (edge := source.edge()) is not None]
         if not edges:
             return
         edge = max(edges) if reverse else min(edges)
+        if edge == before:  # whose rows were all given: only in a file that lies about its order
+            raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
+        before = edge
         parts = [part for source in sources if (part := source.take(edge)) is not None]
         if parts:
             columns, rows = merged(parts)

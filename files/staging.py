@@ -19,7 +19,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.disk import Disk
+from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, UnsupportedFormat
 
 STAGING = "staging"
@@ -102,6 +102,7 @@ def write_attempt(disk: Disk, store: str, attempt: Attempt) -> None:
 def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
     """What an attempt made, as it says. Raises Misuse where it is not there, Corruption."""
     path = f"{folder(store, job)}/{checked_name('attempt', name)}{ATTEMPT_SUFFIX}"
+    refuse_links(disk, f"{store}/{STAGING}", folder(store, job))
     try:
         told = json.loads(disk.read(path, _MAX_ATTEMPT_BYTES))
         version = told["format"]
@@ -167,6 +168,8 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
         if not _JOB.fullmatch(job):
             continue
         where = f"{store}/{STAGING}/{job}"
+        if disk.is_link(where):
+            continue
         ages = [int(age.group(1), 16) for name in disk.listdir(where) if (age := _AGE.search(name))]
         if ages and max(ages) + KEPT_MS < now_ms:
             empty(disk, store, job)
@@ -179,6 +182,7 @@ def empty(disk: Disk, store: str, job: str) -> None:
     where = folder(store, job)
     if not disk.exists(where):
         return
+    refuse_links(disk, f"{store}/{STAGING}", where)
     for name in disk.listdir(where):
         disk.unlink(f"{where}/{name}")
     disk.rmdir(where)

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.disk import Disk
+from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, SnapshotExpired
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import JournalManifest
@@ -182,6 +182,7 @@ def write(disk: Disk, snapshot: Published) -> None:
 def read(disk: Disk, path: str) -> Published:
     """The snapshot in a directory. Raises SnapshotExpired where it is gone, Corruption."""
     id = path.rpartition("/")[2]
+    refuse_links(disk, path)
     try:
         stored = disk.read(f"{path}/{MANIFEST}", _MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -227,7 +228,9 @@ def directories(disk: Disk, store: str) -> list[str]:
     root = f"{store}/{SNAPSHOTS}"
     if not disk.exists(root):
         return []
-    return [f"{root}/{name}" for name in disk.listdir(root) if made_at(name) is not None]
+    refuse_links(disk, root)
+    found = [f"{root}/{name}" for name in disk.listdir(root) if made_at(name) is not None]
+    return [path for path in found if not disk.is_link(path)]
 
 
 def listed(disk: Disk, store: str) -> Iterator[Published]:

@@ -13,12 +13,17 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.disk import Disk
+from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, UnsupportedFormat
 
 FORMAT_VERSION = 1
 IDENTITY = "OCTAVO"
 HEAD_ONLY = "head_only"
+FOLDERS = (
+    "journal", "journal/manifest", "ledger", "ledger/manifest", "snapshots", "staging", "inbox",
+    "waste", "damaged",
+)  # fmt: skip
+"""Directories of a store."""
 _MAX_BYTES = 1 << 16
 
 
@@ -26,6 +31,7 @@ def fields_of(disk: Disk, path: str) -> dict[str, Any]:
     """What the directory says it is, its checksum compared and taken out. Raises Corruption,
     UnsupportedFormat, FileNotFoundError."""
     file = f"{path}/{IDENTITY}"
+    refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
     try:
         found: dict[str, Any] = json.loads(disk.read(file, _MAX_BYTES))
         version = found["format"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from octavo.files import cdb, record
-from octavo.files.disk import Disk
+from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, HistoryCompacted
 from octavo.files.sealed_records import table_of
 from octavo.manifest import change_log, recovery
@@ -70,6 +70,7 @@ class JournalLook:
 
     def look(self) -> None:
         """See which files there are. One listing where nothing changed."""
+        refuse_links(self._disk, self._folder, f"{self._folder}/manifest")
         for _ in range(_TRIES):
             names = frozenset(self._disk.listdir(self._folder))
             if names == self._names and self._settled:

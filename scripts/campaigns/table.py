@@ -17,4 +17,6 @@ CAMPAIGNS = {
     "power-xfs": "power_xfs",
     "kill": "kill",
     "mutants": "mutants",
+    "corruption": "corruption",
+    "hostile": "hostile",
 }

@@ -2,10 +2,10 @@
 
     python visiting.py HOME KIND SEED FIRST COUNT [EXTRA_MIB]
 
-HOME has what specimens.Specimens made and saved. For each number from FIRST on it copies a specimen,
-changes the copy (KIND: "bits", "splices" or "hostile", see ``changed``), and does with it
-what a user would: open, read everything in every way, write, verify, back up, restore, repair, read
-snapshots, take in jobs. What must hold:
+HOME has what specimens.Specimens made and saved. For each number from FIRST on it copies a
+specimen, changes the copy (KIND: "bits", "splices" or "hostile", see ``changed``), and does with it
+what a user would: open, read everything in every way, write, verify, back up, restore, repair,
+read snapshots, take in jobs. What must hold:
 
 - nothing but right values and errors of Octavo's that name the file; what is absent or older is
   told (not asked of hostile stores, which may say what they like);
@@ -31,6 +31,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from whole_store import SMALL
 
 import octavo
 from octavo.actors import identity as identities
-from octavo.actors import shutdown, startup
+from octavo.actors import startup
 from octavo.actors.ingest import ingest
 from octavo.actors.options import Options
 from octavo.actors.published_reader import PublishedReader
@@ -54,7 +55,7 @@ from octavo.snapshot import SnapshotBucket
 NOW_MS = 2_000_000_000_000
 MOST_SECONDS = 5.0
 STEP = 1_000_003
-"""A prime: by steps of so many every bit of all specimens comes once, early ones from everywhere."""
+"""A prime: by steps of so many every bit of all specimens comes once, from everywhere at first."""
 WRITES = ("os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.symlink", "os.truncate")
 
 
@@ -62,7 +63,7 @@ class Hang(BaseException):
     """Far more processor time than there may be."""
 
 
-class Wrong(Exception):
+class Wrong(Exception):  # noqa: N818 - what is found here
     """What must never come of a damaged store."""
 
 
@@ -184,10 +185,8 @@ def items_of(source: Any, judge: Judge, head_only: bool) -> None:
     found: dict[tuple[str, bytes, bytes], bytes] = {}
     for bucket in BUCKETS:
         if head_only:
-            rows = source.head_bucket(bucket)
-            found.update(
-                {(row.sub_key.decode(), bucket, bytes(row.key)): bytes(row.value) for row in rows.rows()}
-            )
+            for row in source.head_bucket(bucket).rows():
+                found[row.sub_key.decode(), bucket, bytes(row.key)] = bytes(row.value)
             continue
         for tag in ("standard", "user"):
             part = source.bucket(bucket, tag=tag)
@@ -236,35 +235,35 @@ class Visitor:
 
     def opening(self, path: str, name: str, judge: Judge) -> None:
         """Open, read, write, verify, publish, close, and once more."""
-        head_only = name == "head_only"
         for _ in range(2):
-            store: octavo.Store | None = None
+            store = self.started(path, name)
             try:
-                store = self.started(path, name)
-                notes = list(store.stats()["notes"])
-                judge.named += notes
-                judge.errors(lambda: items_of(store, judge, head_only))
-                if not head_only and store is not None:
-                    keys = sorted(self.known[name].of)
-                    one_by_one(store, judge, keys[::3])
-                    other_ways(store, judge)
-                    before = store.last_sqn
-                    sqn = store.put(b"key-after", b"written here")
-                    known = self.known[name]
-                    if judge.known is not None and sqn <= known.highest and not notes:
-                        raise Wrong(f"sqn {sqn} was given twice ({known.highest}, {before})")
-                    if store.get(b"key-after") != b"written here":
-                        raise Wrong("what was put is not there")
-                    judge.errors(lambda: store.delete(b"key-after"))
-                    if judge.known is not None:
-                        where = ("standard", b"", b"key-after")
-                        judge.known.of.setdefault(where, [b"written here", None])
-                judge.errors(lambda: judge.named.extend(store.verify().problems))  # type: ignore[union-attr]
-                judge.errors(lambda: store.compact())  # type: ignore[union-attr]
-                judge.errors(lambda: [each.id for each in store.published()])  # type: ignore[union-attr]
+                self._use(store, name, judge)
             finally:
-                if store is not None:
-                    judge.errors(store.close)
+                judge.errors(store.close)
+
+    def _use(self, store: octavo.Store, name: str, judge: Judge) -> None:
+        notes = list(store.stats()["notes"])
+        judge.named += notes
+        judge.errors(lambda: items_of(store, judge, name == "head_only"))
+        if name != "head_only":
+            one_by_one(store, judge, sorted(self.known[name].of)[::3])
+            other_ways(store, judge)
+            judge.errors(lambda: self._write(store, name, judge, told=bool(notes)))
+        judge.errors(lambda: judge.named.extend(store.verify().problems))
+        judge.errors(store.compact)
+        judge.errors(lambda: [each.id for each in store.published()])
+
+    def _write(self, store: octavo.Store, name: str, judge: Judge, *, told: bool) -> None:
+        sqn = store.put(b"key-after", b"written here")
+        highest = self.known[name].highest
+        if judge.known is not None:
+            if sqn <= highest and not told:
+                raise Wrong(f"sqn {sqn} was given twice: {highest} had been reached")
+            judge.known.of.setdefault(("standard", b"", b"key-after"), [b"written here", None])
+        if store.get(b"key-after") != b"written here":
+            raise Wrong("what was put is not there")
+        store.delete(b"key-after")
 
     def read_only(self, path: str, name: str, judge: Judge) -> None:
         """As another process reads it."""
@@ -414,6 +413,11 @@ class Visitor:
 # ---------------------------------------------------------------- what is changed
 
 
+def flipped(file: str, at: int, place: Path) -> None:
+    """Bit ``at`` of a file of a copy."""
+    forging.flip(place / file, at // 8, at % 8)
+
+
 def changed(
     home: Path, kind: str, seed: int, number: int, rng: random.Random
 ) -> tuple[str, str, Callable[[Path], None]]:
@@ -425,7 +429,7 @@ def changed(
         for (name, file), size in zip(places, sizes, strict=True):
             if at < size:
                 what = f"bit {at % 8} of byte {at // 8} of {file} flipped"
-                return name, what, lambda place: forging.flip(place / file, at // 8, at % 8)
+                return name, what, partial(flipped, file, at)
             at -= size
     name = rng.choice(NAMES)
     if kind == "splices":
@@ -469,7 +473,8 @@ def main() -> None:
             )
             told = {"number": number, "what": f"{name}: {what}", "error": traceback.format_exc()}
             print(json.dumps(told), flush=True)
-    print(json.dumps({"done": int(count), "failed": failed, "longest": visitor.longest, "mib": there}))
+    told = {"done": int(count), "failed": failed, "longest": visitor.longest, "mib": there}
+    print(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,17 @@
+"""Every bit of every file of small stores flipped, and sectors zeroed, cut, doubled and exchanged.
+
+Right values or a named error, and what is lost is told; at most 256 MiB and 5 s of processor.
+"""
+
+from __future__ import annotations
+
+from visits import visited
+
+BATCH = 250
+
+
+def case(seed: int, number: int) -> dict[str, int]:
+    """A batch of bits, then one of splices."""
+    kind = ("bits", "splices")[number % 2]
+    visited(kind, seed, number // 2 * BATCH, BATCH, extra_mib=256)
+    return {("bits flipped", "splices")[number % 2]: BATCH}

@@ -1,0 +1,16 @@
+"""Stores and backups that a forger made, with right checksums over lies: bounded, and stays inside.
+
+At most 256 MiB above what the modules take, 5 s of processor, no path outside, nothing unpickled.
+"""
+
+from __future__ import annotations
+
+from visits import visited
+
+BATCH = 250
+
+
+def case(seed: int, number: int) -> dict[str, int]:
+    """A batch of forged stores."""
+    visited("hostile", seed, number * BATCH, BATCH, extra_mib=256)
+    return {"forged stores": BATCH}
