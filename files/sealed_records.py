@@ -31,8 +31,14 @@ def table_of(view: memoryview, path: str) -> Table:
     trailer, offsets = cdb.sealed_offsets(view, path)
     if isinstance(offsets, SparseOffsets):
         numbers = np.asarray(offsets.numbers).astype(np.int64)
-        return Table(numbers, np.asarray(offsets.starts).astype(np.int64), trailer.count)
+        starts = np.asarray(offsets.starts).astype(np.int64)
+        in_order = bool((np.diff(numbers) > 0).all()) and bool((np.diff(starts) > 0).all())
+        if not in_order or (len(numbers) and numbers[-1] >= trailer.count):
+            raise Corruption(path, trailer.offsets_at, "record offsets are out of order")
+        return Table(numbers, starts, trailer.count)
     table = np.asarray(offsets).astype(np.int64)
+    if bool((np.diff(table) < 0).any()):
+        raise Corruption(path, trailer.offsets_at, "record offsets are out of order")
     numbers = np.flatnonzero(table[1:] > table[:-1])
     return Table(numbers, np.append(table[numbers], table[-1]), trailer.count)
 

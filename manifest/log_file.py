@@ -61,6 +61,8 @@ CHANGE = 2
 SETTLED = 1
 """Flag: everything before this record was durable when it was written."""
 
+MAX_EPOCH = 1 << 62
+"""No store was opened so often: a name that says so is not of ours, and takes no epoch away."""
 MAX_FILE_BYTES = 128 << 20
 MAX_PAYLOAD_BYTES = MAX_FILE_BYTES - HEADER_BYTES - RECORD_BYTES
 
@@ -99,7 +101,7 @@ def id_of(name: str) -> FileId | None:
     if match is None:
         return None
     found = FileId(int(match[1], 16), int(match[2]))
-    return found if found.name == name else None
+    return found if found.name == name and found.epoch <= MAX_EPOCH else None
 
 
 # ---------------------------------------------------------------- writing

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from octavo.files import cdb, cdb_seal, inbox, record, staging, worker
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.hashing import hash_of
+from octavo.files.sealed_records import table_of
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import HEADER_BYTES, Section
 from octavo.manifest import journal_manifest, ledger_manifest, log_file, published, recovery
+from octavo.manifest.change_log import ChangeLog, recover
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -129,6 +132,29 @@ def test_offsets_that_lead_out_of_the_records_are_refused(which: int, where: int
         cdb.sealed_offsets(retrailed(bad, offsets_sum=xxh3(stored)), "f")
 
 
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_table_of_offsets_out_of_order_is_refused(which: int) -> None:
+    image, offsets = sealed([b"a", b"b", b"c"])
+    trailer = cdb.read_trailer(image[-cdb.TRAILER_BYTES :], len(image), "f")
+    table = list(offsets)
+    table[which] = table[3] - 1 if which == 1 else table[1] - 1
+    stored = struct.pack(f"<{len(table)}I", *table)
+    bad = image[: trailer.offsets_at] + stored + image[-cdb.TRAILER_BYTES :]
+    with pytest.raises(Corruption, match="out of order"):
+        table_of(memoryview(retrailed(bad, offsets_sum=xxh3(stored))), "f")
+
+
+@pytest.mark.parametrize("columns", [(0, 9, 2114, 2160, 2170), (1, 0, 2114, 2160, 2170)])
+def test_a_sparse_table_that_lies_is_refused(columns: tuple[int, ...]) -> None:
+    image, _ = sealed([b"a", b"b"])
+    trailer = cdb.read_trailer(image[-cdb.TRAILER_BYTES :], len(image), "f")
+    stored = struct.pack("<5I", *columns)
+    told = replace(trailer, sparse=True, count=9, live=2, offsets_sum=xxh3(stored))
+    bad = image[: trailer.offsets_at] + stored + cdb.trailer_bytes(told)
+    with pytest.raises(Corruption, match="out of order"):
+        table_of(memoryview(bad), "f")
+
+
 # ---------------------------------------------------------------- ledger files
 
 
@@ -197,6 +223,32 @@ def test_a_change_log_of_damage_only_is_given_up() -> None:
         made[-9] ^= 1
         content += bytes(made)
     assert 60 < len(log_file.parse(who, "f", content).wounds) < 70
+
+
+def test_a_log_of_the_last_epoch_takes_none_away(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", b"v")
+    for half in ("journal", "ledger"):
+        (tmp_path / "s" / half / "manifest" / f"{(1 << 64) - 1:016x}-00000001.log").touch()
+    for _ in range(2):
+        with octavo.open(tmp_path / "s") as store:
+            assert store.get("k") == b"v"
+            assert any("not a file of this log" in note for note in store.stats()["notes"])
+
+
+def test_a_ledger_that_has_more_than_the_journal_is_made_anew(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        store.put("k", b"v")
+        store._running.bookie.actor.push()
+    folder = str(tmp_path / "s/ledger/manifest")
+    found = recover(RealDisk(), folder)
+    made = LedgerManifest.replayed(found.snapshot, found.changes)
+    more = made.edit(persisted_sqn=1 << 50)
+    ChangeLog.begin(RealDisk(), folder, found.epoch + 1, more.encode()).close()
+    with octavo.open(tmp_path / "s") as store:
+        assert store.get("k") == b"v"
+        assert any("more than the journal" in note for note in store.stats()["notes"])
+        assert store.verify().ok
 
 
 def test_a_journal_manifest_whose_files_share_sqns_is_refused() -> None:

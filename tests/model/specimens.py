@@ -13,7 +13,11 @@ Each is a directory below the home of a ``Specimens``; ``known`` has every versi
 from __future__ import annotations
 
 import json
+import random
+import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +32,7 @@ from octavo.manifest import pinning, published
 
 NAMES = ("closed", "killed", "backup", "head_only")
 BUCKETS = (b"", b"docs")
+MADE_MS = 1_790_000_000_000
 FAR_MS = 4_000_000_000_000
 Where = tuple[str, bytes, bytes]
 """(type, bucket, key); in a head-only store the sub-key stands in the place of the type."""
@@ -117,18 +122,31 @@ def _staged(store: octavo.Store, known: Versions | None, job: str) -> None:
     writer.finish()
 
 
+@contextmanager
+def repeatable(seed: int) -> Iterator[None]:
+    """What is random in a store's files is the same each time."""
+    rng, bits, token = random.Random(seed), secrets.randbits, secrets.token_hex
+    secrets.randbits = rng.getrandbits
+    secrets.token_hex = lambda nbytes=32: rng.randbytes(nbytes or 32).hex()
+    try:
+        yield
+    finally:
+        secrets.randbits, secrets.token_hex = bits, token
+
+
 class Specimens:
-    """Makes them all; some 0.5 s."""
+    """Makes them all, each time the same; some 0.5 s."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.known: dict[str, Versions] = {}
-        self._standard()
-        self._head_only()
+        with repeatable(20261121):
+            self._standard()
+            self._head_only()
 
     def _standard(self) -> None:
         known = Versions()
-        store = opened(self.home / "closed", **options("closed"))
+        store = opened(self.home / "closed", clock_ms=lambda: MADE_MS, **options("closed"))
         for round_of in range(3):
             for number in range(24):
                 _put(store, known, number, round_of)
@@ -147,9 +165,6 @@ class Specimens:
         disk = RealDisk()
         published.renewed(disk, made.path, FAR_MS, made.taken_at)
         _staged(store, None, "waiting")
-        name = f"{FAR_MS:012x}-{1:016x}"
-        inbox.write(disk, store.path, name + inbox.REQUEST, {"job": "waiting", "attempts": ["0"]})
-        inbox.write(disk, store.path, name + inbox.ANSWER, {"error": "Busy", "message": "later"})
         for number in range(5):
             _put(store, known, number, 7)
         store.backup(self.home / "backup")
@@ -163,13 +178,18 @@ class Specimens:
         store.close()
         for name in ("closed", "killed"):
             self.known[name] = known
+            path, message = str(self.home / name), f"{FAR_MS:012x}-{1:016x}"
+            told = {"job": "waiting", "attempts": ["0"]}
+            inbox.write(disk, path, message + inbox.ANSWER, {"error": "Busy", "message": "later"})
+            inbox.write(disk, path, message + inbox.REQUEST, told)
         assert len(store_levels(self.home / "closed")) >= 2
         assert list((self.home / "closed/waste").iterdir())
 
     def _head_only(self) -> None:
         known = Versions()
         given = options("head_only")
-        store = opened(self.home / "head_only", mode="head_only", **given)
+        given |= {"mode": "head_only", "clock_ms": lambda: MADE_MS}
+        store = opened(self.home / "head_only", **given)
         for round_of in range(2):
             for number in range(20):
                 bucket, key = BUCKETS[number % 2], b"key-%02d" % (number // 2)
