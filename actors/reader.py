@@ -79,8 +79,11 @@ class Reader:
             self.step()
             try:
                 window = next(found, None)
-            except (FileNotFoundError, Corruption) as wrong:
-                raise self._told(wrong) from wrong
+            except FileNotFoundError as missing:
+                raise self._gone(missing) from missing
+            except Corruption as damage:
+                self._bookie.penciller.send(Penciller.reported, damage)
+                raise
             if window is None:
                 return
             self.check()
@@ -137,17 +140,17 @@ class Reader:
         self.check()
         try:
             yield
-        except (FileNotFoundError, Corruption) as wrong:
-            raise self._told(wrong) from wrong
+        except FileNotFoundError as missing:
+            raise self._gone(missing) from missing
+        except Corruption as damage:
+            self._bookie.penciller.send(Penciller.reported, damage)
+            raise
 
-    def _told(self, wrong: FileNotFoundError | Corruption) -> Corruption:
-        """What to raise for what stopped a read. Raises SnapshotExpired, Closed."""
-        if isinstance(wrong, Corruption):
-            self._bookie.penciller.send(Penciller.reported, wrong)
-            return wrong
+    def _gone(self, missing: FileNotFoundError) -> Corruption:
+        """What to raise where a file is not there. Raises SnapshotExpired, Closed."""
         # Only an expired lease lets a file go that this view names.
         self.check()
-        return Corruption(str(wrong.filename), 0, "the file is missing")
+        return Corruption(str(missing.filename), 0, "the file is missing")
 
     def close(self) -> None:
         """Let go. Idempotent."""

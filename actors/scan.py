@@ -27,6 +27,7 @@ from octavo.manifest.ledger_entry import LedgerEntry
 
 T = TypeVar("T")
 
+_NONE: frozenset[int] = frozenset()
 FIRST_WINDOW = 32
 LARGEST_WINDOW = 4096
 
@@ -98,9 +99,11 @@ class _FileChunk:
 
     def dead(self, now_ms: int) -> frozenset[int]:
         sst, low = self.sst, self.low
+        if not sst.tombstones and not sst.expiring:
+            return _NONE
         flags = bytes(sst.flags[low : low + len(self.keys)])
         if not any(flags):
-            return frozenset()
+            return _NONE
         out = []
         for at, flag in enumerate(flags):
             if flag and (flag & TOMBSTONE or (flag & EXPIRES and sst.expiry(low + at) <= now_ms)):
