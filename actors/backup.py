@@ -29,7 +29,14 @@ from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.linking import Linked, bring, remove_others
 from octavo.files.disk import Disk
-from octavo.files.errors import Closed, Corruption, Misuse, StorageFailed
+from octavo.files.errors import (
+    Closed,
+    Corruption,
+    Misuse,
+    StorageFailed,
+    StorageFull,
+    storage_error,
+)
 from octavo.manifest import change_log
 from octavo.manifest.adoption import UPDATING
 from octavo.manifest.change_log import ChangeLog
@@ -84,6 +91,18 @@ def backup(
     progress: Progress | None = None,
 ) -> BackedUp:
     """See Store.backup. Not in a turn."""
+    try:
+        return _backed_up(running, path, ledger, copy, progress)
+    except OSError as error:
+        told = storage_error(error, f"no backup at {path}")
+        if isinstance(told, StorageFull):
+            raise told from error
+        raise
+
+
+def _backed_up(
+    running: Running, path: str, ledger: bool, copy: bool, progress: Progress | None
+) -> BackedUp:
     began = time.monotonic()
     disk, source = running.disk, running.path
     target, fresh = _destination(disk, running.identity, source, path)

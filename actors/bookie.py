@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +25,11 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key as keys_of
-from octavo.files.errors import Closed, Conflict, StorageFailed
+from octavo.files.errors import Closed, Conflict, StorageFull
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
+
+log = logging.getLogger("octavo.bookie")
 
 T = TypeVar("T")
 
@@ -349,8 +352,12 @@ class Bookie(LiveReads, TurnActor):
                 self.push()
         finally:
             self.leave()
-        if self.clerk is not None:
-            self.clerk.actor.closing = True
-            self.clerk.actor.runner.abandon("merge")
-            self.clerk.call(PencillerClerk.save_all)
-        self.inker.actor_ref.call(Inker.close)
+        try:
+            if self.clerk is not None:
+                self.clerk.actor.closing = True
+                self.clerk.actor.runner.abandon("merge")
+                self.clerk.call(PencillerClerk.save_all)
+        except StorageFull as full:
+            log.warning("memory is not saved, the next opening replays the journal: %s", full)
+        finally:  # it makes all durable
+            self.inker.actor_ref.call(Inker.close)

@@ -391,6 +391,8 @@ class Inker(TurnActor):
                         self.unsealed.append(active)
                     added = self._seal_all()
                     self.commit(self.manifest.edit(added, ceiling=self._last + 1))
+            except StorageFull as full:
+                log.warning("%s; the next opening looks at the journal's end", full)
             finally:
                 self.active = None
                 self._let_go()

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from octavo.actors import reserve
 from octavo.actors.inker import Inker
 from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.recalculation import recalculated
@@ -125,6 +126,7 @@ class PencillerClerk(TurnActor):
         self.penciller.call(Penciller.install_level_zero, task, result["files"])
         self.on_change(self.penciller.actor.manifest, task)
         self.penciller.call(Penciller.sweep)
+        reserve.keep(inker.disk, inker.directory.removesuffix("/journal"))
 
     def _level_zero(self, task: LevelZero, stem: str) -> dict[str, Any]:
         """The job's result. While a rebuild works out some types from their values, it is done

@@ -29,6 +29,7 @@ from octavo.actors.pace import Limits
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk, stretch_end
 from octavo.actors.read_cache import ReadCache
+from octavo.actors.reserve import with_reserve
 from octavo.actors.runtime import Ref
 from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
@@ -82,11 +83,18 @@ def start(
     """
     who = identify(path, options, disk)
     lock = disk.lock(f"{path}/LOCK")
-    opening = _Opening(path, options, disk, lock, clock_ms, monotonic)
+
+    def opened() -> Running:
+        opening = _Opening(path, options, disk, lock, clock_ms, monotonic)
+        try:
+            return opening.run(who, lock)
+        except BaseException:
+            opening.undo()
+            raise
+
     try:
-        return opening.run(who, lock)
+        return with_reserve(disk, path, opened)
     except BaseException:
-        opening.undo()
         lock.release()
         raise
 

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from octavo.actors.operation import Operation
 from octavo.actors.reader import LEASE_SECONDS, Reader
+from octavo.actors.reserve import with_reserve
 from octavo.actors.startup import Running
 from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
@@ -153,11 +154,16 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         whole = self._whole(key)
         durable = to_sync(sync)
         conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
-        sqn, _ = self._bookie.write(
-            (Operation(DELETE, self._tag, self._name, whole, b""),),
-            (self._prefix + whole,),
-            atomic=False,
-            conditions=conditions,
+        running = self._running
+        sqn, _ = with_reserve(
+            running.disk,
+            running.path,
+            lambda: self._bookie.write(
+                (Operation(DELETE, self._tag, self._name, whole, b""),),
+                (self._prefix + whole,),
+                atomic=False,
+                conditions=conditions,
+            ),
         )
         if self._always or durable:
             self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from octavo.actors.linking import emptied
+from octavo.actors.reserve import RESERVE
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
 from octavo.manifest.consumers import CONSUMERS
@@ -32,8 +33,9 @@ def destroy_on(disk: Disk, path: str) -> None:
         for folder in _FOLDERS:
             if disk.exists(f"{path}/{folder}"):
                 emptied(disk, f"{path}/{folder}")
-        if disk.exists(f"{path}/{CONSUMERS}"):
-            disk.unlink(f"{path}/{CONSUMERS}")
+        for file in (CONSUMERS, RESERVE):
+            if disk.exists(f"{path}/{file}"):
+                disk.unlink(f"{path}/{file}")
         disk.sync_dir(path)
         disk.unlink(f"{path}/{IDENTITY}")
         disk.unlink(f"{path}/LOCK")

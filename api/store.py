@@ -21,6 +21,7 @@ from octavo.actors.ingest import Ingested, ingest
 from octavo.actors.interval_sync import IntervalSync
 from octavo.actors.options import options as checked_options
 from octavo.actors.reader import LEASE_SECONDS, Reader
+from octavo.actors.reserve import with_reserve
 from octavo.actors.startup import Running
 from octavo.actors.tags import STANDARD
 from octavo.arguments import Key, to_bucket, to_flag
@@ -264,7 +265,10 @@ class Store(Bucket):
         self._refuse_if_closed()
         if self._running.identity.head_only:
             raise Misuse("compact is for standard stores; this one is head-only: use trim()")
-        return compaction.compact(self._running.inker_clerk.actor, progress)
+        clerk = self._running.inker_clerk.actor
+        return with_reserve(
+            self._running.disk, self.path, lambda: compaction.compact(clerk, progress)
+        )
 
     def ingest(
         self, job_id: str, attempts: Sequence[str], *, stream: str = "", batch: int = 0
@@ -290,7 +294,8 @@ class Store(Bucket):
         StorageFull, StorageFailed, Corruption (of the ledger: nothing is let go then).
         """
         self._refuse_if_not_head_only("trim")
-        return compaction.trim(self._running.inker_clerk.actor)
+        clerk = self._running.inker_clerk.actor
+        return with_reserve(self._running.disk, self.path, lambda: compaction.trim(clerk))
 
     def backup(
         self,

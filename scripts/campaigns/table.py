@@ -16,6 +16,7 @@ CAMPAIGNS = {
     "power-ext4": "power_ext4",
     "power-xfs": "power_xfs",
     "kill": "kill",
+    "full-disk": "full_disk_sizes",
     "soak": "soak",
     "mutants": "mutants",
     "corruption": "corruption",

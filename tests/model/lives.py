@@ -36,6 +36,8 @@ import octavo
 CHORES = ("compact", "backup", "publish", "look", "sync")
 
 
+MOST_CHORES = 8
+"""In one life: each makes new files, and slows the steps."""
 LONGEST_SECONDS = 300
 """A life that goes on for longer says where it is, and ends: that is a hang."""
 
@@ -76,7 +78,7 @@ def _chores(store: octavo.Store, chores: list[str], luck: str) -> None:
     rng = random.Random(luck)
     published: list[Any] = []
     try:
-        while True:
+        for _ in range(MOST_CHORES):
             word = rng.choice(chores)
             say("c", word)
             say("C", word, _chore(store, word, published))

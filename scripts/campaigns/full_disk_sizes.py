@@ -1,0 +1,24 @@
+"""Real full disks of growing size: clear answers, reads go on, nothing acknowledged is lost.
+
+Case N is a disk of 64 KiB and N % 64 times 48 KiB more. Needs root.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from full_disk import Filling, SmallDisk
+
+from octavo.actors import reserve
+
+SIZES = 64
+
+
+def case(seed: int, number: int) -> dict[str, int]:
+    logging.disable(logging.WARNING)
+    reserve.RESERVE_BYTES, reserve.SHARE = 128 << 10, 4
+    disk = SmallDisk(64 + 48 * (number % SIZES))
+    try:
+        return Filling(disk, f"{seed} {number}", worker=number % 8 == 7).run()
+    finally:
+        disk.close()

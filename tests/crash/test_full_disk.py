@@ -1,0 +1,97 @@
+"""Full disks, for real: clear answers, reads go on, nothing acknowledged is lost, and the ways out
+(opening, deletes, compaction) go by the low-space reserve.
+
+Long form: scripts/campaign full-disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from full_disk import Filling, SmallDisk
+from loop_disk import NotHere
+from said_loudly import or_say_so
+
+import octavo
+from octavo.actors import reserve
+
+SEED = os.environ.get("OCTAVO_SEED", "20261121")
+SMALL = {"push_rows": 64, "roll_count": 256, "worker": False, "compact_every_seconds": None}
+
+
+@pytest.fixture(autouse=True)
+def small_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reserve, "RESERVE_BYTES", 128 << 10)
+    monkeypatch.setattr(reserve, "SHARE", 4)
+
+
+@pytest.fixture
+def disk() -> Iterator[SmallDisk | None]:
+    made = or_say_so("full disks (tmpfs)", lambda: SmallDisk(2048), NotHere)
+    yield made
+    if made is not None:
+        made.close()
+
+
+@pytest.mark.parametrize("kib", [64, 200, 330, 470, 600, 900, 1300, 1800])
+def test_a_full_disk_loses_nothing(disk: SmallDisk | None, kib: int) -> None:
+    print(f"OCTAVO_SEED={SEED} (a longer run: scripts/campaign full-disk)")
+    if disk is not None:
+        disk.resize(kib)
+        Filling(disk, f"{SEED} {kib}").run()
+
+
+def filled(store: octavo.Store) -> int:
+    """Puts until there is no room; how many."""
+    number = 0
+    try:
+        while True:
+            store.put(b"%03d" % (number % 300), os.urandom(700))
+            number += 1
+    except octavo.StorageFull:
+        return number
+
+
+def test_a_full_disk_can_be_opened_and_emptied_by_its_reserve(disk: SmallDisk | None) -> None:
+    if disk is None:
+        return
+    path = disk.path / "s"
+    with octavo.open(path, **SMALL) as store:
+        assert filled(store) > 600
+        assert (path / reserve.RESERVE).exists()
+        assert len(list(store.items())) == 300
+    with octavo.open(path, **SMALL) as store:  # this one takes the reserve
+        assert len(list(store.items())) == 300
+        for number in range(300):
+            store.delete(b"%03d" % number)
+        store.compact()
+        store.compact()
+        assert filled(store) > 200
+    disk.resize(16 << 10)
+    with octavo.open(path, **SMALL) as store:
+        store.put_many((b"%03d" % n, b"again") for n in range(300))
+        assert set(store.values()) == {b"again"}
+        assert store.verify().ok
+        store.compact()
+        assert (path / reserve.RESERVE).exists()
+
+
+def test_a_delete_on_a_full_disk_goes_by_the_reserve(disk: SmallDisk | None) -> None:
+    if disk is None:
+        return
+    with octavo.open(disk.path / "s", **SMALL) as store:
+        filled(store)
+        for number in range(300):
+            store.delete(b"%03d" % number)
+        assert len(store) == 0
+
+
+def test_the_reserve_goes_with_its_store(disk: SmallDisk | None) -> None:
+    if disk is None:
+        return
+    with octavo.open(disk.path / "s", **SMALL) as store:
+        filled(store)
+    octavo.destroy(disk.path / "s")
+    assert not (disk.path / "s").exists()
