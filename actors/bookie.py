@@ -25,7 +25,7 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key as keys_of
-from octavo.files.errors import Closed, Conflict, StorageFull
+from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 

@@ -203,6 +203,7 @@ class Life:
         self.ended: int | None = None
         """Exit status; a signal is negative."""
         self.pid = 0
+        self._doomed = False
 
     def lines(self) -> Iterator[list[str]]:
         """Words of each line that comes; a "pid" and an "end" are taken in here."""
@@ -213,12 +214,16 @@ class Life:
             words = line.decode().split()
             if words[0] == "pid":
                 self.pid = int(words[1])
+                if self._doomed:
+                    self.kill()
             elif words[0] == "end":
                 self.ended = int(words[1])
             else:
                 yield words
 
     def kill(self) -> None:
+        """Now, or as soon as it is known who it is."""
+        self._doomed = True
         if self.pid and self.ended is None:
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                 os.kill(self.pid, signal.SIGKILL)
