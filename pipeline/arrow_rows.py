@@ -18,7 +18,7 @@ from octavo.files.arrow import binary_array
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_values import places_of
-from octavo.files.live_batches import Batch, buckets_of, strings_of
+from octavo.files.live_batches import Batch, buckets_of, keys_of, strings_of
 from octavo.files.rows import ByteColumn
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
@@ -26,6 +26,8 @@ from octavo.pipeline.value_views import Views
 COLUMNS = (
     "bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value",
 )  # fmt: skip
+_OF_HEADS = ("key", "sub_key", "value", "size", "metadata")
+_KEY_END = b"\x00\x00"
 BATCH_ROWS = 1 << 15
 BATCH_BYTES = 4 << 20
 _VIEW = np.dtype([("length", "<i4"), ("bytes", "V12")])
@@ -58,6 +60,8 @@ def cut(whole: Batch, *, values: bool) -> Iterator[Batch]:
     """The batch in parts of not too many rows and bytes."""
     columns, rows = whole
     lengths = columns.keys.lengths[rows] + 32
+    if columns.metas is not None:
+        lengths = lengths + columns.metas.lengths[rows]
     if values:
         lengths = lengths + columns.sizes[rows]
     filled = np.cumsum(lengths)
@@ -71,8 +75,12 @@ def cut(whole: Batch, *, values: bool) -> Iterator[Batch]:
 
 
 def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) -> pa.Array:
-    """One of COLUMNS, as this module stores it."""
+    """One of COLUMNS, or ``sub_key``, as this module stores it."""
     columns, rows = batch
+    if columns.prefixes[0][0] == ledger_key.HEAD_ONLY and name in _OF_HEADS:
+        return _head_column(name, batch)
+    if name == "sub_key":
+        return pa.nulls(len(rows), pa.binary())
     if name == "bucket":
         return binary_array(_buckets(batch))
     if name == "key":
@@ -90,6 +98,23 @@ def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) ->
     if name == "expires_at":
         return moments(None if columns.expiries is None else columns.expiries[rows], len(rows))
     return _values(files, batch, checksums=checksums)
+
+
+def _head_column(name: str, batch: Batch) -> pa.Array:
+    """A column of a head-only store: keys there have two parts, and values are in the ledger."""
+    columns, rows = batch
+    if name == "metadata":
+        return pa.nulls(len(rows), pa.binary())
+    if name in ("key", "sub_key"):
+        parts = [whole.partition(_KEY_END) for whole in keys_of(batch)]
+        if name == "sub_key":
+            return pa.array([rest for _, _, rest in parts], pa.binary())
+        return pa.array([key.replace(b"\x00\xff", b"\x00") for key, _, _ in parts], pa.binary())
+    if columns.metas is None:
+        none = np.zeros(len(rows), np.int64)
+        return pa.array([b""] * len(rows), pa.binary()) if name == "value" else pa.array(none)
+    found = strings_of(columns.metas, rows)
+    return binary_array(found) if name == "value" else pa.array(np.diff(found.offsets))
 
 
 def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -137,8 +162,6 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
     lengths = keys.offsets[1:] - keys.offsets[:-1]
     for prefix, low, high in buckets_of(batch):
         tag, bucket, _ = ledger_key.split(prefix)
-        if tag == ledger_key.HEAD_ONLY:
-            raise Misuse("a head-only store has no values apart: read the column metadata")
         order = np.argsort(sqns[low:high], kind="stable") + low
         cuts = np.searchsorted(sqns[order], files.bases).tolist()
         if cuts and cuts[0] > 0:

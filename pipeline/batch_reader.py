@@ -70,6 +70,8 @@ class SnapshotReader(DataSourceReader):
         if self._before is None:
             return files, None
         before = SnapshotFiles(self._before)
+        if ledger_key.HEAD_ONLY in files.found.counts:
+            raise Misuse("startSnapshot: not of a head-only store; follow it with readChangeFeed")
         if before.found.sqn > files.found.sqn or before.found.taken_at > files.found.taken_at:
             raise Misuse(
                 f"startSnapshot {before.found.id} (sqn {before.found.sqn}) is later than "

@@ -6,6 +6,7 @@ import time
 
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
+from octavo.files.ledger_key import HEAD_ONLY
 from octavo.manifest import pinning, published
 from octavo.manifest.published import Published
 from octavo.pipeline.read_options import ReadOptions
@@ -14,6 +15,11 @@ from octavo.pipeline.read_options import ReadOptions
 def snapshot_path(options: ReadOptions) -> str:
     """The directory of the snapshot to read. Raises Misuse, SnapshotExpired, Corruption."""
     return chosen(options).path
+
+
+def is_head_only(path: str) -> bool:
+    """Whether a published snapshot is of a head-only store. Raises SnapshotExpired, Corruption."""
+    return HEAD_ONLY in published.read(RealDisk(), path).counts
 
 
 def start_path(options: ReadOptions) -> str | None:

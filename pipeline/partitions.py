@@ -40,6 +40,10 @@ def ranges_of(
 ) -> list[Bounds]:
     """The ledger keys that the options ask for, in order; of ``before``, too, where given."""
     start, end, prefix = options.key_start, options.key_end, options.prefix
+    if tag == ledger_key.HEAD_ONLY:  # keys stand escaped there, with an end mark
+        start = None if start is None else _escaped(start) + b"\x00\x00"
+        end = None if end is None else _escaped(end) + b"\x00\x00"
+        prefix = None if prefix is None else _escaped(prefix)
     if options.bucket is not None:
         return [bounds(ledger_key.prefix(tag, options.bucket), start, end, prefix, False)]
     number = bytes((tag,))
@@ -53,6 +57,10 @@ def ranges_of(
         if found[0] == tag
     }
     return [bounds(name, start, end, prefix, False) for name in sorted(names)]
+
+
+def _escaped(key: bytes) -> bytes:
+    return key.replace(b"\x00", b"\x00\xff")
 
 
 def _ledgers(bound: Bounds, files: SnapshotFiles, before: SnapshotFiles | None) -> Iterator[Sst]:

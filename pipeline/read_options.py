@@ -20,8 +20,13 @@ DDL = {
     "written_at": "timestamp",
     "expires_at": "timestamp",
     "value": "binary",
+    "sub_key": "binary",
 }
 """Spark's type of each column."""
+HEAD_ONLY_COLUMNS = (
+    "bucket", "key", "sub_key", "sqn", "size", "written_at", "expires_at", "value",
+)  # fmt: skip
+"""Those of a head-only store, where none are named."""
 CHANGE_DDL = {
     "_change_type": "string",
     "_commit_sqn": "bigint",
@@ -83,7 +88,8 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
     if "endsnapshot" in given and ("startsnapshot" not in given or "snapshot" in given):
         raise Misuse("endSnapshot goes with startSnapshot; a snapshot to read is snapshot")
     there = CHANGE_DDL if "startsnapshot" in given else DDL
-    columns = tuple(name.strip() for name in given.get("columns", ",".join(there)).split(","))
+    usual = there if "startsnapshot" in given else COLUMNS
+    columns = tuple(name.strip() for name in given.get("columns", ",".join(usual)).split(","))
     for name in columns:
         if name not in there:
             raise Misuse(f"columns names {name!r}: there are {', '.join(there)}")

@@ -21,6 +21,14 @@ CONFIGURATION = {
 }
 
 
+def of_version(version: str) -> dict[str, str]:
+    """What Spark of a version wants set otherwise: before 4.3 streams that are read by Python
+    find no worker through a Unix socket."""
+    if version.startswith(("4.0.", "4.1.", "4.2.")):
+        return {"spark.python.unix.domain.socket.enabled": "false"}
+    return {}
+
+
 @contextmanager
 def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
     """The active session; where there is none, one that ends with the block.
@@ -28,6 +36,7 @@ def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
     ``tell`` hears of a Java that is installed. Raises Misuse that says what to install.
     """
     try:
+        import pyspark
         from pyspark.sql import SparkSession
     except ImportError as wrong:
         raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from None
@@ -40,8 +49,9 @@ def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    configuration = {**CONFIGURATION, **of_version(pyspark.__version__)}
     builder = SparkSession.builder.master(master).appName("octavo")
-    for name, value in CONFIGURATION.items():
+    for name, value in configuration.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     try:

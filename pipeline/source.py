@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -9,9 +10,9 @@ from pyspark.sql.types import StructType
 
 from octavo.pipeline import feed
 from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
-from octavo.pipeline.choosing import snapshot_path, start_path
+from octavo.pipeline.choosing import is_head_only, snapshot_path, start_path
 from octavo.pipeline.feed import FeedReader, Following
-from octavo.pipeline.read_options import parsed
+from octavo.pipeline.read_options import HEAD_ONLY_COLUMNS, parsed
 from octavo.pipeline.writing import OPTIONS, Writing
 
 
@@ -36,7 +37,10 @@ class DefaultSource(Writing, Following, DataSource):
         if feed.is_feed(self.options):
             return feed.SCHEMA
         options = parsed(self.options)
-        self._pin()
+        path, begin = self._pin()
+        named = {name.lower() for name in self.options}
+        if begin is None and "columns" not in named and is_head_only(path):
+            options = replace(options, columns=HEAD_ONLY_COLUMNS)
         return options.ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -11,6 +11,7 @@ import pytest
 
 from octavo.files.errors import Misuse
 from octavo.pipeline.java import need_java
+from octavo.pipeline.session import of_version
 
 CONFIGURATION = {
     "spark.ui.enabled": "false",
@@ -28,13 +29,15 @@ def spark() -> Iterator[Any]:
     install, where Spark cannot run: these tests are never skipped."""
     try:
         need_java()
+        import pyspark
         from pyspark.sql import SparkSession
     except (Misuse, ImportError) as wrong:
         pytest.fail(f"{wrong}; pip install 'octavo[spark]'", pytrace=False)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    configuration = {**CONFIGURATION, **of_version(pyspark.__version__)}
     builder = SparkSession.builder.master("local[2,4]").appName("octavo")
-    for name, value in CONFIGURATION.items():
+    for name, value in configuration.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     yield session
