@@ -260,9 +260,11 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
 
         At most one read of the journal. Raises Misuse, Corruption, Closed.
         """
+        if type(key) is not bytes:
+            key = key.encode() if type(key) is str and key.isascii() else self._whole(key)
         meter = self._get_meter
         left = meter.left
-        if left <= 0 or type(key) is not bytes or self._text is not None:
+        if left <= 0:
             return super().get(key, default)
         meter.left = left - 1
         # From here on as LiveReads.get, written out: a hit of the cache costs no other call.
@@ -282,7 +284,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             if not 0 < len(key) < self._key_limit:
                 self._whole(key)  # found nowhere, and says why
             return default
-        return value
+        return value if self._text is None else self._text.out(value)
 
     def _get(self, key: bytes) -> bytes | None:
         meter = self._get_meter
@@ -321,10 +323,12 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
 
         Raises Misuse, Corruption, Closed.
         """
+        if type(key) is not bytes:
+            key = self._whole(key)
         meter = self._head_meter
         left = meter.left
         bookie = self._bookie
-        if left <= 0 or type(key) is not bytes or self._kind is not None or bookie.closed:
+        if left <= 0 or self._kind is not None or bookie.closed:
             return super().head(key)
         meter.left = left - 1
         found = bookie.head(self._prefix + key)
