@@ -156,6 +156,7 @@ class _Opening:
             journal_manifest,
             state_epoch=found_journal.state_epoch,
             damaged=found_journal.damaged,
+            trims=identity.head_only,
         )
         journal_manifest = files.manifest
         self.notes += files.notes

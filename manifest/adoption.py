@@ -46,13 +46,20 @@ class Adopted(NamedTuple):
 
 
 def adopted(
-    disk: Disk, directory: str, manifest: JournalManifest, *, state_epoch: int, damaged: bool
+    disk: Disk,
+    directory: str,
+    manifest: JournalManifest,
+    *,
+    state_epoch: int,
+    damaged: bool,
+    trims: bool = False,
 ) -> Adopted:
     """Compare the manifest with the directory; remove what compaction left over.
 
     ``state_epoch``: that of the manifest. ``damaged``: an earlier state of the manifest may be
-    what was read. One listing and the beginnings of unlisted files where nothing is missing, else
-    the ends of the files concerned. Raises UnsupportedFormat.
+    what was read. ``trims``: files up to the horizon were let go of, as a head-only store does.
+    One listing and the beginnings of unlisted files where nothing is missing, else the ends of the
+    files concerned. Raises UnsupportedFormat.
     """
     updating = disk.exists(f"{directory}/{UPDATING}")
     found = _adopted(disk, directory, manifest, state_epoch, damaged, updating)
@@ -101,7 +108,8 @@ def _adopted(
     if not doubtful:
         for found in unlisted:
             entry = found.entry
-            if manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn):
+            replaced = manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn)
+            if replaced or (trims and entry.last_sqn <= manifest.horizon):
                 log.info("%s/%s is left over from a compaction: removed", directory, entry.name)
                 disk.unlink(f"{directory}/{entry.name}")
         return Adopted(manifest, [], damaged)

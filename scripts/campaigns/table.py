@@ -12,6 +12,7 @@ A module has
 from __future__ import annotations
 
 CAMPAIGNS = {
+    "power-cuts": "power_cuts_campaign",
     "state-machine": "state_machine",
     "power-ext4": "power_ext4",
     "power-xfs": "power_xfs",

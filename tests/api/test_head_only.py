@@ -283,6 +283,26 @@ def test_the_journal_lets_go_of_what_the_ledger_has(tmp_path: Path) -> None:
         assert store.head_bucket("b").put("new", b"") > 5000
 
 
+def test_a_trimmed_file_that_comes_back_after_a_power_cut_is_left_over(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with opened(path, mode="head_only") as store:
+        for turn in range(2):
+            for i in range(10):
+                store.head_bucket("b").put(b"%d" % i, b"%d" % turn)
+            store._inker.roll()
+        flush(store)
+        kept = {file: file.read_bytes() for file in (path / "journal").glob("*.cdb")}
+        store.trim()
+    first = min(file for file in kept)
+    assert not first.exists()
+    first.write_bytes(kept[first])
+    with opened(path) as store:
+        assert not first.exists()
+        assert store.head_bucket("b").get("7") == b"1"
+        report = store.verify()
+        assert report.ok, report.problems
+
+
 def test_without_its_ledger_it_is_refused_once_the_journal_was_trimmed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with opened(path, mode="head_only", push_rows=1 << 20) as store:

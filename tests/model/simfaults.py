@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 CRASH_POINTS = frozenset(
     {
@@ -61,6 +62,9 @@ class Faults:
         self.ops = 0
         """Operations so far that were crash points."""
         self.crashed = False
+        self.before: Callable[[str], None] | None = None
+        """Called with the name of every operation that is a crash point, before it changes
+        anything: ``after_crash`` may be asked then."""
         self._crash_at: int | None = None
         self._failures: dict[str, list[_Failure]] = {}
         self._turn = threading.RLock()
@@ -124,6 +128,8 @@ class Faults:
 
     def _step(self, op_name: str) -> None:
         """The last moment before something changes."""
+        if self.before is not None:
+            self.before(op_name)
         if self._crash_at is not None and self.ops + 1 >= self._crash_at:
             self.crashed = True
             raise SimCrash(f"operation {self.ops + 1}: {op_name}")
