@@ -228,12 +228,12 @@ class Inker(TurnActor):
         except StorageFailed as failed:
             self.poison(failed)
 
-    def poison(self, failed: StorageFailed) -> None:
+    def poison(self, failed: OctavoError) -> None:
         """Refuse every write from now on; reads go on. Only a reopening helps."""
         self.failed = failed
         active = self.active
-        if active is not None and active.failed is None:
-            active.failed = failed
+        if active is not None and active.failed is None and isinstance(failed, StorageFailed):
+            active.failed = failed  # which is where a short path looks
 
     def _make_room(self, count: int) -> None:
         active = self.active
@@ -343,7 +343,7 @@ class Inker(TurnActor):
             return
         except OctavoError as error:
             # The file is found on disk at the next start; only what follows is refused.
-            self.failed = error
+            self.poison(error)
             raise
         self.unsealed.remove(file)
         self.seal_next()
@@ -360,13 +360,18 @@ class Inker(TurnActor):
     def make_durable(self, sqn: int, timeout: float) -> None:
         """Return when every record up to ``sqn`` (inclusive) is durable.
 
-        At most one fsync a file that is not, shared with all who wait. Raises StorageFailed.
+        At most one fsync a file that is not, shared with all who wait. Raises StorageFailed, also
+        once the journal has failed elsewhere: an fsync that goes well after one that did not
+        means nothing.
         """
         for file in reversed(self.view.files):
             if file.state is State.SEALED:
                 return
             if file.base <= sqn:
-                file.commit.wait_durable(file.end_of(sqn), timeout)
+                end = file.end_of(sqn)
+                if self.failed is not None and file.commit.durable < end:
+                    raise self.failed
+                file.commit.wait_durable(end, timeout)
 
     @property
     def last_sqn(self) -> int:
@@ -384,8 +389,8 @@ class Inker(TurnActor):
         if active is not None:
             self._last = self.last_sqn
             try:
+                self.make_durable(self._last, 60.0)
                 if self.failed is None:
-                    self.make_durable(self._last, 60.0)
                     if active.offsets[-1] >= RESUME_BELOW_BYTES:
                         active.roll()
                         self.unsealed.append(active)

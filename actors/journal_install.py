@@ -32,7 +32,7 @@ def replace_files(
     except StorageFull:
         raise  # nothing changed
     except OctavoError as error:
-        inker.failed = error
+        inker.poison(error)
         raise
     gone = set(removed)
     files = [file for file in inker.view.files if file.name not in gone]

@@ -26,7 +26,7 @@ from octavo.files import (
     record,
 )
 from octavo.files.disk import Disk
-from octavo.files.errors import Corruption
+from octavo.files.errors import OUT_OF_DESCRIPTORS, Corruption, StorageFailed
 from octavo.files.rows import Rows
 
 Job = Callable[..., dict[str, Any]]
@@ -72,7 +72,7 @@ def seal(
         if not disk.exists(sealed):
             raise
         # A worker that did all this was killed before it could say so.
-        disk.sync_dir(directory)
+        _sync_names(disk, directory)
         return {"bytes": disk.size(sealed)}
     try:
         file.write_all(back)
@@ -82,8 +82,19 @@ def seal(
     finally:
         file.close()
     disk.rename(path, sealed)
-    disk.sync_dir(directory)
+    _sync_names(disk, directory)
     return {"bytes": records_end + len(back)}
+
+
+def _sync_names(disk: Disk, directory: str) -> None:
+    """As sync_dir; one that failed must not be tried again, for the next would say that all is
+    well: so it raises StorageFailed."""
+    try:
+        disk.sync_dir(directory)
+    except OSError as error:
+        if error.errno in OUT_OF_DESCRIPTORS:
+            raise  # it did not come to an fsync
+        raise StorageFailed(f"{directory}: {error}; close the store and reopen it") from error
 
 
 def _missing_header(disk: Disk, path: str, name: str, seed: int, created_ms: int) -> bytes:

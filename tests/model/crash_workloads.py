@@ -370,6 +370,78 @@ def _note_restorable(machine: Machine, sqn: int) -> None:
     history.restorable_sqn = sqn
 
 
+# ---------------------------------------------------------------- a little of everything
+
+
+def little(machine: Machine) -> None:
+    """Each kind of operation once or twice: short enough for a fault at each of its calls."""
+    history = machine.history
+    store = machine.opened()
+    some(machine, store, 3)
+    batch(machine, store)
+    roll(machine, store)
+    some(machine, store, 2)
+    save(machine, store)
+    some(machine, store, 3)
+    history.pending_snapshot = "s"
+    store.snapshot().publish("s", count=False)
+    history.snapshots["s"] = history.now()
+    history.pending_snapshot = None
+    store.compact()
+    some(machine, store, 2)
+    history.pending_backup = history.now()
+    store.backup("/backup")
+    history.pending_backup = None
+    history.all_durable()
+    put(machine, store)
+    close(machine, store)
+
+
+def little_not_synced(machine: Machine) -> None:
+    """As it is by default: now and then one is synced."""
+    store = machine.opened(sync="none")
+    for _ in range(2):
+        some(machine, store, 4)
+        put(machine, store, sync=True)
+        roll(machine, store)
+        some(machine, store, 2)
+        save(machine, store)
+    store.sync()
+    machine.history.all_durable()
+    some(machine, store, 2)
+    close(machine, store)
+
+
+def little_merge(machine: Machine) -> None:
+    store = machine.opened(sync="none")
+    for _ in range(7):
+        put(machine, store)
+        save(machine, store)
+    close(machine, store)
+
+
+def little_head_only(machine: Machine) -> None:
+    history = machine.history
+    store = machine.opened()
+    for turn in range(5):
+        where = (b"", b"k%d/0" % (turn % 3))
+        value = history.value(bytes(9))
+        history.begin((where, value))
+        history.done(store.head_bucket(b"").put(where[1][:-2], value, sub_key=b"0"), durable=True)
+        if turn == 3:
+            store.trim()
+    close(machine, store)
+
+
+LITTLE: dict[str, tuple[Callable[[Machine], None], Callable[[Machine], None] | None, Any]] = {
+    "little": (little, None, {}),
+    "little, not synced": (little_not_synced, None, {}),
+    "little merge": (little_merge, None, {}),
+    "little head-only": (little_head_only, None, {"mode": "head_only"}),
+    "openings": (openings, _killed_store, {}),
+}
+"""Workloads for faults: (workload, what is there before, options)."""
+
 # ---------------------------------------------------------------- what else an image must hold
 
 
@@ -380,14 +452,11 @@ class Beside:
         self.path, self.now, self.coming = path, now, coming
         self.known: dict[bytes, tuple[str, State]] = {}
 
-    def __call__(self, disk: SimDisk, history: History) -> str:
+    def __call__(self, disk: SimDisk, key: bytes, history: History) -> str:
         now: State | None = getattr(history, self.now)
         coming: State | None = getattr(history, self.coming)
         if not disk.exists(f"{self.path}/OCTAVO"):
             return "" if now is None else f"{self.path} is not there"
-        from power_cuts import digest
-
-        key = digest(disk)
         if key not in self.known:
             copy = disk.after_crash("all")
             found = look(copy, self.path, rests=False, verifies=key[0] % 4 == 0, create=False)

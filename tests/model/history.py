@@ -98,6 +98,11 @@ class History:
         if durable:
             self.durable = last_sqn
 
+    def nothing_kept(self) -> None:
+        """It was refused, and nothing of it is there."""
+        self.pending, self.pending_is_batch = [], False
+        self.pending_snapshot = self.pending_backup = self.pending_restore = None
+
     def all_durable(self) -> None:
         self.durable = self.highest
 

@@ -29,6 +29,10 @@ from octavo.files.errors import Corruption, StoreLocked
 __all__ = ["CRASH_POINTS", "MODES", "READS", "SimCrash", "SimDisk"]
 
 
+BEFORE_ANY_SYNC = (errno.EMFILE, errno.ENFILE)
+"""What a sync by name raises that found no descriptor: nothing is dropped by that."""
+
+
 class _Cursor:
     """Where an open file stands; apart from it, so that a forgotten file goes at once."""
 
@@ -92,6 +96,7 @@ class SimDisk(Faults, Disk):
         self._directories = [self._root]
         self._locked: dict[int, File] = {}
         self._open: dict[int, _Cursor] = {}
+        self._synced_again: list[tuple[str, File]] = []
 
     def after_crash(self, mode: str, seed: int = 0) -> SimDisk:
         """What is found when the power comes back. This disk stays as it is.
@@ -132,6 +137,11 @@ class SimDisk(Faults, Disk):
         with self._turn:
             walk(self._root, "")
         return found
+
+    def believed(self) -> list[str]:
+        """Files that were synced once more after that had failed, with bytes that were dropped
+        then and never written again: that it went well the second time means nothing."""
+        return [path for path, node in self._synced_again if node.dropped]
 
     def open_files(self) -> list[str]:
         """Paths of the AppendFiles that were neither closed nor forgotten."""
@@ -229,10 +239,13 @@ class SimDisk(Faults, Disk):
 
     def _sync(self, op_name: str, node: File, path: str) -> None:
         with self._turn:
+            if node.dropped:
+                self._synced_again.append((path, node))
             try:
                 self._begin(op_name, path)
-            except OSError:
-                node.pending.clear()
+            except OSError as error:
+                if error.errno not in BEFORE_ANY_SYNC:
+                    node.drop()
                 raise
             self._step(op_name)
             node.sync()
@@ -370,8 +383,9 @@ class SimDisk(Faults, Disk):
         with self._turn:
             try:
                 self._begin("sync_dir", path)
-            except OSError:
-                self._directory(_parts(path), path).pending.clear()
+            except OSError as error:
+                if error.errno not in BEFORE_ANY_SYNC:
+                    self._directory(_parts(path), path).pending.clear()
                 raise
             directory = self._directory(_parts(path), path)
             self._step("sync_dir")

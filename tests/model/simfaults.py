@@ -41,6 +41,10 @@ READS = frozenset(
 """The others: they can be made to fail, but a crash in one is a crash in what follows it."""
 
 
+Fault = tuple[int, int | None]
+"""(errno, None), or (0, how many bytes of a write are taken)."""
+
+
 class SimCrash(BaseException):
     """The power is off. Not an Exception, so that no error handling of the store survives it."""
 
@@ -65,6 +69,8 @@ class Faults:
         self.before: Callable[[str], None] | None = None
         """Called with the name of every operation that is a crash point, before it changes
         anything: ``after_crash`` may be asked then."""
+        self.at_call: Callable[[str], Fault | None] | None = None
+        """Called with the name of every operation, reads too: says what is to go wrong in it."""
         self._crash_at: int | None = None
         self._failures: dict[str, list[_Failure]] = {}
         self._turn = threading.RLock()
@@ -120,6 +126,8 @@ class Faults:
                 code = code or failure.code
             else:
                 cut = failure.cut
+        if self.at_call is not None and (fault := self.at_call(op_name)) is not None:
+            code, cut = fault
         if code:
             if op_name in CRASH_POINTS:
                 self._step(op_name)

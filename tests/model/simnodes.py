@@ -18,17 +18,31 @@ def apply_bytes(image: bytearray, offset: int, data: bytes | None) -> None:
 
 
 class File:
-    __slots__ = ("content", "durable", "links", "pending")
+    __slots__ = ("content", "dropped", "durable", "links", "pending")
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
         self.durable = bytearray(content)
         self.pending: list[tuple[int, bytes | None]] = []  # None: truncated to the offset
         self.links = 0
+        self.dropped: list[tuple[int, int]] = []
+        """Where a failed sync dropped writes that nobody did again: (offset, end)."""
 
     def change(self, offset: int, data: bytes | None) -> None:
         apply_bytes(self.content, offset, data)
         self.pending.append((offset, data))
+        if self.dropped:
+            end = None if data is None else offset + len(data)
+            self.dropped = [
+                (first, last)
+                for first, last in self.dropped
+                if first < offset or (end is not None and last > end)
+            ]
+
+    def drop(self) -> None:
+        """A sync failed: what was not durable never will be, though it can be read."""
+        self.dropped += [(offset, offset + len(data)) for offset, data in self.pending if data]
+        self.pending.clear()
 
     def sync(self) -> None:
         for offset, data in self.pending:
