@@ -62,7 +62,8 @@ def adopted(
     files concerned. Raises UnsupportedFormat.
     """
     updating = disk.exists(f"{directory}/{UPDATING}")
-    found = _adopted(disk, directory, manifest, state_epoch, damaged, updating)
+    trimmed = manifest.horizon if trims else 0
+    found = _adopted(disk, directory, manifest, state_epoch, damaged, updating, trimmed)
     if updating:  # not before what it is about is gone
         disk.unlink(f"{directory}/{UPDATING}")
         disk.sync_dir(directory)
@@ -76,6 +77,7 @@ def _adopted(
     state_epoch: int,
     damaged: bool,
     updating: bool,
+    trimmed: int,
 ) -> Adopted:
     names = set(disk.listdir(directory))
     for name in sorted(names):
@@ -109,7 +111,7 @@ def _adopted(
         for found in unlisted:
             entry = found.entry
             replaced = manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn)
-            if replaced or (trims and entry.last_sqn <= manifest.horizon):
+            if replaced or entry.last_sqn <= trimmed:
                 log.info("%s/%s is left over from a compaction: removed", directory, entry.name)
                 disk.unlink(f"{directory}/{entry.name}")
         return Adopted(manifest, [], damaged)
