@@ -57,6 +57,7 @@ class JournalFile(TurnActor):
         self._open_files = open_files
         self._name_durable = False
         self.entry: JournalEntry | None = None  # once sealed in this life
+        self._unsealable: StorageFailed | None = None
 
     @property
     def path(self) -> str:
@@ -229,22 +230,29 @@ class JournalFile(TurnActor):
         inker.send(Inker.sealed, self, entry)
 
     def seal_now(self, runner: JobRunner) -> JournalEntry:
-        """Durable and sealed, once; what the manifest says of it. Raises what stopped it."""
+        """Durable and sealed, once; what the manifest says of it. Raises what stopped it, and that
+        again if it was an fsync of the new name: another one that goes well means nothing."""
+        if self._unsealable is not None:
+            raise self._unsealable
         if self.entry is None:
             self.commit.wait_durable(self.offsets[-1], self.DEADLINE_SECONDS)
             count = len(self.offsets) - 1
             first, last = self._times()
             name = self.name.rpartition(".")[0] + ".cdb"
-            result = runner.run(
-                "seal",
-                self.offsets.tobytes(),
-                directory=self.directory,
-                name=self.name,
-                sealed_name=name,
-                seed=self.seed,
-                first_ms=first,
-                last_ms=last,
-            )
+            try:
+                result = runner.run(
+                    "seal",
+                    self.offsets.tobytes(),
+                    directory=self.directory,
+                    name=self.name,
+                    sealed_name=name,
+                    seed=self.seed,
+                    first_ms=first,
+                    last_ms=last,
+                )
+            except StorageFailed as failed:
+                self._unsealable = failed
+                raise
             self.sealed_as(name)
             self.entry = JournalEntry(
                 name=name,

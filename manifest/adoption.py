@@ -86,6 +86,8 @@ def _adopted(
         ):
             disk.unlink(f"{directory}/{name}")  # of a compaction that was cut short
     known = {entry.name for entry in manifest.entries}
+    if not known <= names:
+        _sealed_again(disk, directory, known - names, names)
     if updating:
         # Unlisted files are of the store whose backup this is, and bear its epochs.
         _remove_newer(disk, directory, names - known, manifest.ceiling)
@@ -116,6 +118,19 @@ def _adopted(
                 disk.unlink(f"{directory}/{entry.name}")
         return Adopted(manifest, [], damaged)
     return Adopted(*_chosen(disk, directory, manifest, names, unlisted), doubtful=True)
+
+
+def _sealed_again(disk: Disk, directory: str, missing: set[str], names: set[str]) -> None:
+    """A file whose name from before it was sealed came back gets the other one again: the disk
+    did not keep it, though it was asked to."""
+    for name in sorted(missing):
+        earlier = name.removesuffix(recovery.SEALED) + recovery.LOG
+        if earlier in names and _read(disk, directory, earlier, thorough=False) is not None:
+            log.warning("%s/%s was found under its earlier name", directory, name)
+            disk.rename(f"{directory}/{earlier}", f"{directory}/{name}")
+            disk.sync_dir(directory)
+            names.remove(earlier)
+            names.add(name)
 
 
 def _epoch(disk: Disk, directory: str, name: str) -> int:
