@@ -127,8 +127,9 @@ def _sealed_again(disk: Disk, directory: str, missing: set[str], names: set[str]
         earlier = name.removesuffix(recovery.SEALED) + recovery.LOG
         if earlier in names and _read(disk, directory, earlier, thorough=False) is not None:
             log.warning("%s/%s was found under its earlier name", directory, name)
-            disk.rename(f"{directory}/{earlier}", f"{directory}/{name}")
-            disk.sync_dir(directory)
+            path = f"{directory}/{name}"
+            disk.rename(f"{directory}/{earlier}", path)
+            disk.sync_dir(path.rpartition("/")[0])
             names.remove(earlier)
             names.add(name)
 

@@ -143,7 +143,7 @@ def merges(machine: Machine) -> None:
         some(machine, store, 4)
         save(machine, store)
     machine.pool.go_on()
-    if not store.stats()["ledger"]["rows_merged"]:
+    if machine.disk.at_call is None and not store.stats()["ledger"]["rows_merged"]:
         raise AssertionError("nothing was merged")
     some(machine, store, 3)
     close(machine, store)
@@ -156,7 +156,7 @@ def compactions(machine: Machine) -> None:
         some(machine, store, 14)
         roll(machine, store)
     machine.pool.go_on()
-    if not store.compact().records_dropped:
+    if not store.compact().records_dropped and machine.disk.at_call is None:
         raise AssertionError("nothing was compacted")
     some(machine, store, 6)
     roll(machine, store)
@@ -433,12 +433,20 @@ def little_head_only(machine: Machine) -> None:
     close(machine, store)
 
 
+def little_opening(machine: Machine) -> None:
+    """A store is opened that was never closed."""
+    store = machine.opened()
+    put(machine, store)
+    machine.pool.go_on()
+    close(machine, store)
+
+
 LITTLE: dict[str, tuple[Callable[[Machine], None], Callable[[Machine], None] | None, Any]] = {
     "little": (little, None, {}),
     "little, not synced": (little_not_synced, None, {}),
     "little merge": (little_merge, None, {}),
     "little head-only": (little_head_only, None, {"mode": "head_only"}),
-    "openings": (openings, _killed_store, {}),
+    "little opening": (little_opening, _killed_store, {}),
 }
 """Workloads for faults: (workload, what is there before, options)."""
 

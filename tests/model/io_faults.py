@@ -17,7 +17,7 @@ from history import History
 from look import look, read_all
 from one_thread import forget, one_thread
 from power_cuts import Machine, Workload
-from simdisk import READS, SimDisk
+from simdisk import SimDisk
 
 import octavo
 
@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[int, Callable[[str], bool]]] = {
     "EIO": (errno.EIO, lambda name: name not in NEVER_FAIL),
     "ENOSPC": (errno.ENOSPC, lambda name: name in TAKING_ROOM),
     "EMFILE": (errno.EMFILE, lambda name: name in OPENING),
-    "EINTR": (errno.EINTR, lambda name: name not in NEVER_FAIL and name not in READS),
+    "EINTR": (errno.EINTR, lambda name: name in ("create", "write", "sync", "sync_dir")),
     "short write": (SHORT, lambda name: name in ("write", "pwrite")),
 }
 PATIENT = ("ENOSPC", "EMFILE")

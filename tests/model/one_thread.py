@@ -6,6 +6,7 @@ in the middle of one, and a store whose machine has lost power is simply forgott
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 from collections import deque
@@ -46,13 +47,14 @@ def one_thread(seed: object) -> Iterator[HeldPool]:
     entered again within itself, for another machine.
     """
     pool, rng = HeldPool(), random.Random(f"names of {seed}")
-    before = runtime.POOL, secrets.randbits
+    before = runtime.POOL, secrets.randbits, os.sched_yield
     running = ActorRegistry.get_all()
     runtime.POOL, secrets.randbits = pool, rng.getrandbits  # type: ignore[assignment]
+    os.sched_yield = lambda: None
     try:
         yield pool
     finally:
-        runtime.POOL, secrets.randbits = before  # type: ignore[misc]
+        runtime.POOL, secrets.randbits, os.sched_yield = before  # type: ignore[misc]
         kept = set(map(id, running))
         for ref in ActorRegistry.get_all():
             if id(ref) not in kept:

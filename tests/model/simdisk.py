@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
-from functools import partial
+from functools import lru_cache, partial
 from posixpath import normpath
 
 from simfaults import CRASH_POINTS, READS, Faults, SimCrash
@@ -77,6 +77,7 @@ class _SimFile(AppendFile):
         self._disk._open.pop(id(self._cursor), None)
 
 
+@lru_cache(1 << 14)
 def _parts(path: str) -> list[str]:
     return [part for part in normpath("/" + path).split("/") if part]
 
