@@ -6,6 +6,7 @@ found tells which version it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Where = tuple[bytes, bytes]
@@ -71,6 +72,8 @@ class History:
         self.backup: State | None = None
         """The newest whole backup."""
         self.pending_backup: State | None = None
+        self.may_be_gone: Callable[[bytes], bool] = lambda value: False
+        """Whether the version of this value has expired at some time."""
         self.restored: State | None = None
         self.pending_restore: State | None = None
 
@@ -138,6 +141,8 @@ class History:
             if where in coming and value == coming[where]:
                 if value is not None and sqn <= self.highest:
                     return f"{where}: what was under way has sqn {sqn}, given to another"
+            elif value is None and any(v and self.may_be_gone(v) for v in allowed):
+                continue
             elif value not in allowed:
                 return f"{where}: {value!r} is found, allowed: {list(allowed)}"
             elif value is not None and allowed[value] != sqn:

@@ -62,7 +62,12 @@ def one_thread(seed: object) -> Iterator[HeldPool]:
 
 
 def opened(
-    disk: Disk, path: str = "/store", *, clock_ms: Callable[[], int], **given: object
+    disk: Disk,
+    path: str = "/store",
+    *,
+    clock_ms: Callable[[], int],
+    monotonic: Callable[[], float] | None = None,
+    **given: object,
 ) -> octavo.Store:
     """A small store with no thread or process of its own."""
     options = Options(
@@ -77,7 +82,11 @@ def opened(
         }  # type: ignore[arg-type]
     )
     running = startup.start(
-        path, options, disk, clock_ms=clock_ms, monotonic=lambda: clock_ms() / 1000
+        path,
+        options,
+        disk,
+        clock_ms=clock_ms,
+        monotonic=monotonic or (lambda: clock_ms() / 1000),
     )
     return octavo.Store(running)
 

@@ -1,0 +1,292 @@
+"""A store against a model, for tens of thousands of steps: every kind of call, over random options,
+with a clock that jumps, snapshots, backups, reopenings, kills and power cuts.
+
+On a simulated disk and one thread, so that a seed says everything. After each step the key that
+was touched is read; now and then all of it, each way there is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from history import Found, History, State, Version, Where
+from look import FIELD, look, read_all
+from one_thread import HeldPool, forget, one_thread, opened
+from simdisk import MODES, SimDisk
+
+import octavo
+
+HOUR_MS = 3_600_000
+YEAR_MS = 8766 * HOUR_MS
+JUMPS = (HOUR_MS, -HOUR_MS, 10 * YEAR_MS, -10 * YEAR_MS, 1, -1, 60_000)
+KEYS, BUCKETS = 24, (b"", b"docs", b"docs\0")
+ALL_ONE_IN = 40
+
+
+def chosen_options(rng: random.Random) -> dict[str, object]:
+    return {
+        "sync": rng.choice(("none", "none", "always")),
+        "push_rows": rng.choice((64, 65, 200)),
+        "roll_count": rng.choice((256, 300)),
+        "max_open_files": rng.choice((8, 64)),
+        "compression": rng.choice(("lz4", "none")),
+        "read_cache_bytes": rng.choice((0, 4096, 1 << 20)),
+        "compact_run_length": rng.choice((1, 2, 8)),
+        "waste_retention_seconds": rng.choice((0.0, 100.0)),
+    }
+
+
+class LongMachine:
+    """One run; ``run(steps)`` raises AssertionError where the store and the model differ."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"machine {seed}")
+        self.disk = SimDisk()
+        self.history = History()
+        self.history.may_be_gone = lambda value: (
+            self.expiry.get(value, self.latest + 1) <= (self.latest)
+        )
+        self.now = self.latest = 1_800_000_000_000
+        self.floor = 950_000_000_000
+        self.ticks = 0.0
+        self.expiry: dict[bytes, int] = {}
+        self.hidden: set[bytes] = set()
+        self.snapshots: list[tuple[octavo.Snapshot, State]] = []
+        self.step = 0
+        self.done: dict[str, int] = {}
+
+    def run(self, steps: int) -> None:
+        with one_thread(f"machine {self.seed}") as pool:
+            self.pool: HeldPool = pool
+            self.open()
+            try:
+                for self.step in range(steps):
+                    rule = self.rng.choices(RULES, WEIGHTS)[0]
+                    self.done[rule.__name__] = self.done.get(rule.__name__, 0) + 1
+                    rule(self)
+                    self.ticks += 0.001
+                    if self.rng.random() < 0.2:
+                        pool.go_on(self.rng.randrange(1, 8))
+                    if self.rng.randrange(ALL_ONE_IN) == 0:
+                        self.compare(self.store, self.history.now())
+                self.compare(self.store, self.history.now())
+                report = self.store.verify()
+                assert report.ok, report.problems[:3]
+            except BaseException as error:
+                error.add_note(f"seed {self.seed}, step {self.step}, {rule.__name__}")
+                raise
+            finally:
+                forget(self.store)
+
+    # ------------------------------------------------------------ opening
+
+    def open(self) -> None:
+        self.store = opened(
+            self.disk,
+            clock_ms=lambda: self.now,
+            monotonic=lambda: self.ticks,
+            **chosen_options(self.rng),
+        )
+
+    def reopen(self) -> None:
+        self.snapshots.clear()
+        self.store.close()
+        self.open()
+        self.compare(self.store, self.history.now())
+
+    def kill(self) -> None:
+        """SIGKILL: what was acknowledged is there, synced or not."""
+        self.lose(self.disk.after_kill())
+        self.compare(self.store, self.history.now())
+
+    def cut_the_power(self) -> None:
+        self.lose(self.disk.after_crash(self.rng.choice(MODES), self.rng.randrange(1 << 30)))
+        found = read_all(self.store)
+        found.next_sqn = self.history.highest + 1
+        wrong = self.history.wrong(found)
+        assert not wrong, wrong
+        self.take_over(found)
+
+    def lose(self, disk: SimDisk) -> None:
+        self.snapshots.clear()
+        forget(self.store)
+        self.pool.work.clear()
+        self.disk = disk
+        self.open()
+
+    def take_over(self, found: Found) -> None:
+        """What was found is what there is now, and it is durable."""
+        history = self.history
+        self.hidden.update(value for value, ends in self.expiry.items() if ends <= self.latest)
+        history.versions = {
+            where: [Version(sqn, value, 0)] for where, (value, sqn) in found.objects.items()
+        }
+        history.batches.clear()
+        history.all_durable()
+
+    # ------------------------------------------------------------ writing
+
+    def where(self) -> Where:
+        return self.rng.choice(BUCKETS), b"k%d" % self.rng.randrange(KEYS)
+
+    def filling(self) -> bytes:
+        size = self.rng.choice((0, 5, 30, 300, 3000))
+        return self.rng.randbytes(size // 2) + bytes(size - size // 2)
+
+    def put(self) -> None:
+        where, value = self.where(), self.history.value(self.filling())
+        self.history.begin((where, value))
+        sync = self.rng.random() < 0.1
+        self.wrote(self.store.bucket(where[0]).put(where[1], value, sync=sync), sync)
+        assert self.store.bucket(where[0]).get(where[1]) == value
+
+    def put_with_index(self) -> None:
+        where, term = self.where(), self.rng.randrange(6)
+        value = self.history.value(self.filling(), term)
+        self.history.begin((where, value))
+        self.wrote(self.store.bucket(where[0]).put(where[1], value, index={FIELD: term}), False)
+        assert where[1] in self.store.bucket(where[0]).index(FIELD).having(term)
+
+    def put_that_expires(self) -> None:
+        where, value = self.where(), self.history.value(b"ttl")
+        ttl = self.rng.choice((0.001, 1.0, 4000.0, 10.0 * 365 * 86400))
+        self.expiry[value] = self.now + int(ttl * 1000)
+        self.history.begin((where, value))
+        self.wrote(self.store.bucket(where[0]).put(where[1], value, ttl=ttl), False)
+
+    def put_many(self) -> None:
+        name = self.rng.choice(BUCKETS)
+        pairs = [
+            ((name, b"k%d" % key), self.history.value(self.filling()[:60]))
+            for key in self.rng.sample(range(KEYS), self.rng.randrange(1, KEYS))
+        ]
+        self.history.begin(*pairs)
+        last = self.store.bucket(name).put_many((where[1], value) for where, value in pairs)
+        self.wrote(last, False)
+
+    def delete(self) -> None:
+        where = self.where()
+        self.history.begin((where, None))
+        self.wrote(self.store.bucket(where[0]).delete(where[1]), False)
+        assert self.store.bucket(where[0]).head(where[1]) is None
+
+    def batch(self) -> None:
+        wheres = {self.where() for _ in range(self.rng.randrange(1, 6))}
+        changes = [
+            (where, None if self.rng.random() < 0.2 else self.history.value(self.filling()[:400]))
+            for where in sorted(wheres)
+        ]
+        self.history.begin(*changes, batch=True)
+        with self.store.batch() as made:
+            for (bucket, key), value in changes:
+                if value is None:
+                    made.delete(bucket, key)
+                else:
+                    made.put(bucket, key, value)
+        self.wrote(made.last_sqn, False)
+
+    def wrote(self, sqn: int, sync: bool) -> None:
+        assert sqn > self.history.highest, f"sqn {sqn} was given twice"
+        self.history.done(sqn, durable=sync or self.store._running.options.sync == "always")
+
+    # ------------------------------------------------------------ the whole
+
+    def jump(self) -> None:
+        """The clock is set, forward or back, but not before a compaction: what had expired then
+        was dropped."""
+        self.now = max(self.now + self.rng.choice(JUMPS), self.floor)
+        self.latest = max(self.latest, self.now)
+        self.ticks += 0.5
+
+    def roll(self) -> None:
+        self.store._inker.roll()
+
+    def save(self) -> None:
+        self.store._bookie.push()
+        self.pool.go_on()
+
+    def sync(self) -> None:
+        self.store.sync()
+        self.history.all_durable()
+
+    def compact(self) -> None:
+        self.store.compact()
+        self.floor = self.latest
+        self.now = max(self.now, self.floor)
+
+    def verify(self) -> None:
+        report = self.store.verify()
+        assert report.ok, report.problems[:3]
+
+    def take_snapshot(self) -> None:
+        if len(self.snapshots) > 2:
+            self.snapshots.pop(0)[0].close()
+        state = {
+            where: value
+            for where, value in self.history.now().items()
+            if self.expiry.get(value, self.latest + 1) > self.latest
+        }
+        self.snapshots.append((self.store.snapshot(lease_seconds=86400), state))
+
+    def read_snapshots(self) -> None:
+        for snapshot, state in self.snapshots:
+            found = {
+                (name, key): bytes(value)
+                for name in snapshot.buckets()
+                for key, value in snapshot.bucket(name).items()
+            }
+            assert {w: v for w, v in found.items() if v not in self.expiry} == {
+                w: v for w, v in state.items() if v not in self.expiry
+            }, "a snapshot changed"
+
+    def fold(self) -> None:
+        with self.store.snapshot() as now:
+            items = [tuple(item)[:4] for item in now.items_by_sqn()]
+        assert [item[0] for item in items] == sorted(item[0] for item in items)
+        found = {(bucket, key): bytes(value) for _, bucket, key, value in items}
+        self.same(found, self.history.now())
+
+    def backup(self) -> None:
+        self.store.backup("/backup")
+        self.history.all_durable()
+        copy = self.disk.after_crash("nothing")
+        with one_thread("backup"):
+            store = opened(copy, "/backup", clock_ms=lambda: self.now, create=False)
+            try:
+                self.compare(store, self.history.now())
+            finally:
+                forget(store)
+
+    # ------------------------------------------------------------ comparing
+
+    def compare(self, store: octavo.Store, state: State) -> None:
+        found = read_all(store)
+        self.same(found.state, state)
+        wrong = self.history._wrong_entries(found)
+        assert not wrong, wrong
+
+    def same(self, found: State, state: State) -> None:
+        for where in found.keys() | state.keys():
+            value, expected = found.get(where), state.get(where)
+            ends = self.expiry.get(expected or b"")
+            if ends is not None and value is None:
+                assert ends <= self.latest, f"{where} is gone before its time"
+                continue
+            if value is not None and value in self.expiry and value in self.hidden:
+                continue  # had expired as the power was cut, and the clock was set back
+            assert value == expected, f"{where}: {value!r} is found, {expected!r} was written"
+            assert ends is None or ends > self.now, f"{where} has expired and is there"
+
+
+RULES: tuple[Callable[[LongMachine], None], ...] = (
+    LongMachine.put, LongMachine.put_with_index, LongMachine.put_that_expires,
+    LongMachine.put_many, LongMachine.delete, LongMachine.batch, LongMachine.jump,
+    LongMachine.roll, LongMachine.save, LongMachine.sync, LongMachine.compact, LongMachine.verify,
+    LongMachine.take_snapshot, LongMachine.read_snapshots, LongMachine.fold, LongMachine.backup,
+    LongMachine.reopen, LongMachine.kill, LongMachine.cut_the_power,
+)  # fmt: skip
+WEIGHTS = (300, 100, 60, 20, 90, 70, 25, 6, 6, 10, 3, 3, 15, 15, 15, 3, 5, 5, 5)
+
+__all__ = ["LongMachine", "look"]
