@@ -350,7 +350,10 @@ class _Opening:
     ) -> tuple[Ref[Bookie], Ref[PencillerClerk]]:
         persisted = penciller.actor.manifest.persisted_sqn
         # Not the oldest row of memory: what a younger record replaced is no reason to rebuild.
-        oldest = min((tail.changes[0][0] for tail in tails.tails if tail.changes), default=0)
+        oldest = min(
+            (tail.base_sqn + tail.changes[0].relative_sqn for tail in tails.tails if tail.changes),
+            default=0,
+        )
         recent = self._replay(tails, persisted)
         view = View(recent, (), penciller.actor.manifest, inker.actor.view)
         limits = Limits(self.options.push_rows, self.options.push_bytes)
@@ -382,13 +385,14 @@ class _Opening:
         table = MemoryTable(persisted)
         prefixes: dict[tuple[int, bytes], bytes] = {}
         for tail in tails.tails:
-            for sqn, head in tail.changes:
+            base = tail.base_sqn
+            for head in tail.changes:
                 bucket = (head.tag, head.bucket)
                 prefix = prefixes.get(bucket)
                 if prefix is None:
                     prefix = prefixes[bucket] = ledger_key.prefix(*bucket)
-                table.enter(prefix + head.key, sqn, head)
-                self.replayed += 1
+                table.enter(prefix + head.key, base + head.relative_sqn, head)
+            self.replayed += len(tail.changes)
             tail.changes.clear()
         return table
 

@@ -27,7 +27,8 @@ class Tail:
     seed: int
     sealed: bool
     offsets: array[int]
-    changes: list[tuple[int, cdb.Scanned]] = field(default_factory=list)
+    changes: list[cdb.Scanned] = field(default_factory=list)
+    """Records for replay, in order; their sqns are relative to the base."""
 
     @property
     def last_sqn(self) -> int:
@@ -147,8 +148,10 @@ def _scanned(
 ) -> Tail:
     damages: list[cdb.Damage] = []
     newest = -1
-    starts: dict[int, tuple[int, int]] = {}
-    changes: list[tuple[int, cdb.Scanned]] = []
+    # Plain numbers, no tuple a record: what is made by the million, and stays, has the garbage
+    # collector look at it again and again.
+    numbers, starts, ends = array("I"), array("I"), array("I")
+    changes: list[cdb.Scanned] = []
     groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
     sizes: list[int] = []
     length = len(buffer)
@@ -158,9 +161,11 @@ def _scanned(
             found.notes.append(f"{path} at offset {row.at}: record {relative} is out of order")
             continue
         newest = relative
-        starts[relative] = (row.at, row.end)
+        numbers.append(relative)
+        starts.append(row.at)
+        ends.append(row.end)
         if base + relative > above:
-            changes.append((base + relative, row))
+            changes.append(row)
         if row.batch is not None:
             position, of = row.batch
             if position == 0 or not groups or groups[-1][0] != relative - position:
@@ -184,20 +189,25 @@ def _scanned(
                 else f"{damage.end - damage.start} bytes damaged ({damage.what}) and skipped"
             )
         )
-    for relative in broken:
-        del starts[relative]
-    offsets = _offsets(starts)
-    kept = [change for change in changes if change[0] - base not in broken] if broken else changes
-    return Tail(name, base, seed, False, offsets, kept)
+    if broken:
+        # Gone for ever; a number that is not there gets an empty range.
+        kept = [at for at, number in enumerate(numbers) if number not in broken]
+        numbers, starts, ends = (
+            array("I", [column[at] for at in kept]) for column in (numbers, starts, ends)
+        )
+        changes = [row for row in changes if row.relative_sqn not in broken]
+    return Tail(name, base, seed, False, _offsets(numbers, starts, ends), changes)
 
 
-def _offsets(starts: dict[int, tuple[int, int]]) -> array[int]:
-    """Offsets by relative number; a number that is not there gets an empty range."""
-    offsets = array("I")
-    end = cdb.RECORDS_AT
-    for relative, (at, stop) in starts.items():
-        # A hole begins where the record behind it does, so the one before may end early.
-        offsets.extend([at] * (relative + 1 - len(offsets)))
-        end = stop
-    offsets.append(end)
+def _offsets(numbers: array[int], starts: array[int], ends: array[int]) -> array[int]:
+    """Offsets by relative number, the last record's end behind them; a number that is not there
+    gets an empty range."""
+    if len(numbers) and numbers[-1] == len(numbers) - 1:
+        offsets = starts[:]  # dense, as ever but after damage
+    else:
+        offsets = array("I")
+        for relative, at in zip(numbers, starts, strict=True):
+            # A hole begins where the record behind it does, so the one before may end early.
+            offsets.extend([at] * (relative + 1 - len(offsets)))
+    offsets.append(ends[-1] if ends else cdb.RECORDS_AT)
     return offsets
