@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from mmap import mmap
 
 from octavo.actors.open_files import OpenFiles
@@ -9,6 +10,7 @@ from octavo.actors.runtime import TurnActor
 from octavo.files.disk import Disk
 from octavo.files.lifecycle import State, after
 from octavo.files.sst import Sst
+from octavo.manifest.ledger_entry import LedgerEntry, refuse_another
 
 
 class LedgerFile(TurnActor):
@@ -21,17 +23,26 @@ class LedgerFile(TurnActor):
         self.name = name
         self.state = after(State.STARTING, "open", name)
         self.sst: Sst | None = None  # None: not open now
+        self.entry: LedgerEntry | None = None
+        """What its manifest knows of it; None: nothing to compare it with."""
         self._open_files = open_files
 
     @property
     def path(self) -> str:
         return f"{self.directory}/{self.name}"
 
+    def of(self, entry: LedgerEntry) -> LedgerEntry:
+        """The entry with this as its file, which is to be the one that the entry means."""
+        self.entry = entry
+        return dataclasses.replace(entry, file=self)
+
     def reader(self) -> Sst:
         """The open file. Its first use maps it and reads its summary. Raises Corruption."""
         sst = self.sst
         if sst is None:
             sst = Sst(self._open_files.opened(self), self.path)
+            if self.entry is not None:
+                refuse_another(self.entry, sst)
             self.sst = sst
             self._open_files.settle(self)
         return sst

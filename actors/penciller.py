@@ -80,7 +80,7 @@ class Penciller(TurnActor):
     def adopt(self) -> None:
         """Start an actor for each file of the manifest. No file is touched. O(files)."""
         levels = tuple(
-            tuple(replace(entry, file=self._start_file(entry.name)) for entry in level)
+            tuple(self._start_file(entry.name).of(entry) for entry in level)
             for level in self.manifest.levels
         )
         self.manifest = replace(self.manifest, levels=levels)
@@ -177,7 +177,7 @@ class Penciller(TurnActor):
     def install_made(self, entries: Sequence[LedgerEntry], upto: int) -> LedgerManifest:
         """Files of level zero that were made elsewhere stand in the directory, durably; with them
         the ledger is persisted up to ``upto``. The new manifest."""
-        made = tuple(replace(entry, file=self._start_file(entry.name)) for entry in entries)
+        made = tuple(self._start_file(entry.name).of(entry) for entry in entries)
         self._install(made, (), upto)
         return self.manifest
 

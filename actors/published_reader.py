@@ -65,7 +65,7 @@ class PublishedReader(Reader):
         self.now_ms = found.taken_at
         levels = tuple(
             tuple(
-                replace(e, file=LedgerFile(disk, found.path, e.name, self._open_files))
+                LedgerFile(disk, found.path, e.name, self._open_files).of(e)
                 for e in level
             )
             for level in found.ledger.levels

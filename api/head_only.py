@@ -28,7 +28,7 @@ from octavo.arguments import (
     to_sync,
 )
 from octavo.files import ledger_key
-from octavo.files.errors import Closed, Misuse
+from octavo.files.errors import Closed, Corruption, Misuse
 from octavo.files.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
 from octavo.files.record import DELETE, MAX_METADATA_BYTES, PUT
 from octavo.filters import to_limit
@@ -72,7 +72,9 @@ def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
 
 def parts_of(whole: bytes) -> tuple[bytes, bytes]:
     """(key, sub-key) of what ``_whole`` gave."""
-    at = whole.index(b"\x00\x00")
+    at = whole.find(b"\x00\x00")
+    if at < 0:
+        raise Corruption("ledger", 0, f"no key of a head-only store: {whole[:80]!r}")
     return whole[:at].replace(b"\x00\xff", b"\x00"), whole[at + 2 :]
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from octavo.files.errors import Corruption
+from octavo.files.sst import Sst
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.packing import Packer, Unpacker
 
@@ -49,6 +51,15 @@ class LedgerEntry:
         """The entry of a new file of level zero, from what the job that made it says of it."""
         keys = {key: row[key].encode("latin-1") for key in ("first_key", "last_key")}
         return cls(**{**row, **keys}, level=0, sqn_base=0)
+
+
+def refuse_another(entry: LedgerEntry, sst: Sst) -> None:
+    """Raise Corruption where a whole ledger file is not the one that its manifest means."""
+    told = (entry.rows, entry.bytes, entry.first_key, entry.last_key)
+    found = (sst.rows, sst.bytes, sst.first_key, sst.last_key)
+    if told != found:
+        raise Corruption(sst.name, 0, "is another file than the manifest means", expected=told[:2],
+                         found=found[:2])  # fmt: skip
 
 
 _numbers = attrgetter("level", "rows", "bytes", "tombstones", "expiring", "sqn_base")

@@ -14,6 +14,8 @@ from octavo.manifest.journal_manifest import JournalManifest
 
 log = logging.getLogger("octavo.recovery")
 
+MAX_BASE = 1 << 62
+"""No store ever gave so many sqns: a name that says so is not of ours."""
 LOG = ".log"
 SEALED = ".cdb"
 
@@ -51,7 +53,8 @@ def identity(name: str) -> tuple[int, int] | None:
     if dot + kind not in (LOG, SEALED) or [len(part) for part in parts] != [16, 16]:
         return None
     try:
-        return int(parts[0], 16), int(parts[1], 16)
+        base = int(parts[0], 16)
+        return (base, int(parts[1], 16)) if base <= MAX_BASE else None
     except ValueError:
         return None
 

@@ -21,7 +21,7 @@ from octavo.files.live_batches import Batch, FileRows, LedgerRun, Source, live_b
 from octavo.files.sst import Sst
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
-from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.ledger_entry import LedgerEntry, refuse_another
 from octavo.manifest.published import Published
 
 LOOK_EVERY_SECONDS = 1.0
@@ -71,7 +71,9 @@ class SnapshotFiles:
     def open_ledger(self, entry: LedgerEntry) -> Sst:
         """One of its ledger files. Maps it and reads its summary."""
         path = f"{self.found.path}/{entry.name}"
-        return Sst(self.disk.map(path), path)
+        sst = Sst(self.disk.map(path), path)
+        refuse_another(entry, sst)
+        return sst
 
     def levels(self, bound: Bounds) -> Iterator[tuple[LedgerEntry, ...]]:
         """The ledger files of a range, newest first, in parts that do not overlap each other."""

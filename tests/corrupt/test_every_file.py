@@ -7,8 +7,14 @@ test_change_log_damage.py, test_small_files.py and, of the active file, test_dam
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
+
+import pytest
+from whole_store import flush, opened
+
+import octavo
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts" / "campaigns"))
 from visits import visited
@@ -24,3 +30,23 @@ def test_flipped_bits_give_right_values_or_are_told() -> None:
 def test_splices_give_right_values_or_are_told() -> None:
     print(f"OCTAVO_SEED={SEED}")
     visited("splices", SEED, 0, 120, extra_mib=256)
+
+
+def test_a_ledger_file_under_anothers_name_is_told_and_made_anew(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        for number in range(3):
+            for key in range(40):
+                store.put(f"{number}-{key}", b"value %d" % key)
+            flush(store)
+        wanted = dict(store.items())
+    one, *others = sorted((tmp_path / "s/ledger").glob("*.sst"))
+    assert len(others) == 2
+    shutil.copyfile(others[0], one)
+    with opened(tmp_path / "s") as store:
+        with pytest.raises(octavo.Corruption, match="another file than the manifest means"):
+            dict(store.items())
+        with pytest.raises(octavo.Corruption, match="another file than the manifest means"):
+            [store.get(key) for key in wanted]
+    with opened(tmp_path / "s") as store:
+        assert dict(store.items()) == wanted
+        assert store.verify().ok

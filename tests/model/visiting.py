@@ -329,6 +329,7 @@ class Visitor:
         octavo.restore(path, f"{path}-restored")
         store = self.started(f"{path}-restored", name)
         try:
+            judge.named += store.stats()["notes"]
             items_of(store, judge, name == "head_only")
         finally:
             store.close()
