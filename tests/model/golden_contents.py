@@ -33,7 +33,7 @@ def contents(path: Path, options: dict[str, object]) -> dict[str, Any]:
     """Everything that can be read of a store, which is opened for it."""
     store = opened(path, clock_ms=lambda: NOW_MS, **options)
     try:
-        told: dict[str, Any] = {"id": store._running.identity.id, "last_sqn": store.last_sqn}
+        told: dict[str, Any] = {"id": store._running.identity.id}
         if store._running.identity.head_only:
             told["rows"] = {
                 name.decode(): [list(row) for row in store.head_bucket(name).rows()]
