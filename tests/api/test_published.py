@@ -67,7 +67,7 @@ def test_every_file_it_names_is_there_and_stays(store: octavo.Store) -> None:
     there = set(os.listdir(made.path))
     assert {entry.name for level in found.ledger.levels for entry in level} <= there
     assert {entry.name for entry in found.journal.entries} <= there
-    assert all(name.endswith((".sst", ".cdb")) or name == "manifest" for name in there)
+    assert all(name.endswith((".sst", ".cdb")) or name in ("manifest", "live") for name in there)
 
 
 def test_a_name_is_of_one_snapshot_at_a_time(store: octavo.Store, clock: Wall) -> None:
