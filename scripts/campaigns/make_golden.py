@@ -19,12 +19,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "model"))
 
-from golden_contents import contents
-from specimens import NAMES, Specimens, options
-
 
 def main() -> int:
     """The command."""
+    from golden_contents import contents
+    from specimens import NAMES, Specimens, options
+
     target = ROOT / "tests" / "golden" / (sys.argv[1] if len(sys.argv) > 1 else "1")
     if target.exists():
         print(f"{target} is there already, and is never changed", file=sys.stderr)
