@@ -83,7 +83,10 @@ def merge(path: str, spark: Any = None) -> OfflineReport:
 
 def store_path(path: str) -> str:
     """Absolute, of a path or a URI of this machine. Raises Misuse."""
-    return os.path.abspath(local_path(os.fspath(path)))
+    found = os.fspath(path)
+    return local_path(
+        found if found.startswith("file:") or "://" in found else os.path.abspath(found)
+    )
 
 
 # ---------------------------------------------------------------- who runs the tasks

@@ -252,12 +252,14 @@ class PipelineTour:
             f"of {_count(len(written))} keys has of its group, in {seconds:.1f} s; "
             f"the largest of {_text(largest)}:",
         )
-        mine = shares.where(shares.metadata == bytearray(largest)).orderBy("value", ascending=False)
+        mine = shares.where(shares.metadata == bytearray(largest))
         self._table(
             [("key", "share")]
             + [
                 (_text(bytes(row.key))[:60], f"{100 * float(row.value):.2f} %")
-                for row in mine.limit(_SHARES_SHOWN).collect()
+                for row in mine.orderBy("value", "key", ascending=[False, True])
+                .limit(_SHARES_SHOWN)
+                .collect()
             ]
         )
         self.figures["join"] = {"keys": len(written), "seconds": seconds}

@@ -1,4 +1,4 @@
-"""``octavo pipeline``: a corpus through Spark, from loading to a backup, each step checked."""
+"""What ``octavo pipeline`` takes; test_pipeline_page.py runs all of it."""
 
 from __future__ import annotations
 
@@ -9,50 +9,41 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from cli_runs import document, octavo
+from cli_runs import octavo
 
-import octavo as api
 from octavo.files.errors import Misuse
 from octavo.pipeline.corpus import Corpus, frame, kind_of
-
-
-def test_a_directory_goes_the_whole_way(spark: Any, tmp_path: Path) -> None:
-    source = tmp_path / "so ü rce"
-    (source / "deep").mkdir(parents=True)
-    (source / "__init__.py").write_bytes(b"")  # Spark's own sources would hide it
-    for n in range(60):
-        (source / "deep" / f"{n}.txt").write_bytes(b"text %d" % n)
-        (source / f"{n}.bin").write_bytes(bytes(range(n)))
-    told = octavo("pipeline", source, "--into", tmp_path / "out").stdout
-    for step in ("load", "read back", "follow", "fold", "join back", "back up"):
-        assert f"\n  {step} " in told
-    assert "as the corpus has them" in told
-    assert "Everything held" in told
-    for made in ("store", "backup"):
-        with api.open(tmp_path / "out" / made, create=False) as store:
-            assert set(store.buckets()) == {b"", b"totals", b"shares"}
-            assert set(store.bucket("totals").keys()) == {b".txt", b".bin", b".py"}
-            assert store["deep/4.txt"] == b"text 4"
-    with api.open(tmp_path / "out" / "copy", create=False) as copy:
-        assert copy["deep/4.txt"] == b"text 4"
-        assert len(list(copy.keys())) < 121  # some were deleted, and the copy heard of it
-
-
-def test_a_table_goes_the_whole_way(spark: Any, tmp_path: Path) -> None:
-    table = {"id": list(range(200)), "kind": ["a", "b", "b", "c"] * 50, "text": ["x" * 9] * 200}
-    parquet.write_table(pa.table(table), tmp_path / "t.parquet")
-    found = document(
-        "pipeline", tmp_path / "t.parquet", "--key-field", "id", "--group-field", "kind",
-        "--value-field", "text", "--json",
-    )  # fmt: skip
-    assert found["ok"], found["broken"]
-    assert found["load"] == found["load"] | {"rows": 200, "keys": 200, "bytes": 1800}
-    assert found["fold"]["groups"] == 3
 
 
 def rows_of(spark: Any, *arguments: Any) -> dict[bytes, tuple[bytes, bytes]]:
     found = frame(spark, Corpus(*arguments)).collect()
     return {bytes(row.key): (bytes(row.value), bytes(row.metadata)) for row in found}
+
+
+def test_each_file_of_a_directory_is_a_row(spark: Any, tmp_path: Path) -> None:
+    source = tmp_path / "so ü rce"
+    (source / "deep").mkdir(parents=True)
+    (source / "left out").mkdir()
+    (source / "left out" / "x").touch()
+    (source / "__init__.py").write_bytes(b"")  # Spark's own sources would hide it
+    (source / "link").symlink_to(source / "__init__.py")
+    expected = {b"__init__.py": (b"", b".py")}
+    for n in range(40):
+        (source / "deep" / f"ö {n}.txt").write_bytes(b"text %d" % n)
+        expected[f"deep/ö {n}.txt".encode()] = (b"text %d" % n, b".txt")
+        (source / f"{n}").write_bytes(bytes(range(n)))
+        expected[b"%d" % n] = (bytes(range(n)), b"none")
+    corpus = Corpus(str(source), "directory", exclude=("left out",))
+    found = frame(spark, corpus).collect()
+    assert {bytes(r.key): (bytes(r.value), bytes(r.metadata)) for r in found} == expected
+
+
+def test_columns_of_parquet_are_chosen(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    table = {"id": [1, 2], "kind": ["a", None], "raw": [b"\x00\xff", None]}
+    parquet.write_table(pa.table(table), path)
+    found = rows_of(spark, str(path), kind_of(str(path)), "id", "raw", "kind")
+    assert found == {b"1": (b"\x00\xff", b"a"), b"2": (b"", b"none")}
 
 
 def test_a_csv_row_without_a_key_is_left_out(spark: Any, tmp_path: Path) -> None:
