@@ -14,6 +14,7 @@ from __future__ import annotations
 CAMPAIGNS = {
     "power-cuts": "power_cuts_campaign",
     "io-faults": "io_faults_campaign",
+    "model": "long_machine_campaign",
     "state-machine": "state_machine",
     "power-ext4": "power_ext4",
     "power-xfs": "power_xfs",
