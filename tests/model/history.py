@@ -171,6 +171,8 @@ class History:
             if there is not None:
                 if there[1] <= sqn:
                     seen.add(there[1] == sqn)
+            elif (where, None) in self.pending:
+                continue
             elif all(each.value is not None for each in self.versions[where]):
                 seen.add(False)
         return len(seen) > 1
