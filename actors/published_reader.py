@@ -87,6 +87,8 @@ class PublishedReader(Reader):
         stored = self._disk.read(f"{path}/{entry.name}{OFFSETS}", cdb.MAX_FILE_BYTES)
         if xxh3(stored[:-8]) != int.from_bytes(stored[-8:], "little"):
             raise Corruption(f"{path}/{entry.name}{OFFSETS}", 0, "checksum")
+        if len(stored) % 4 or len(stored) < 12:
+            raise Corruption(f"{path}/{entry.name}{OFFSETS}", 0, "length", found=len(stored))
         file.state = after(file.state, "recover", entry.name)
         file.offsets = array("I", stored[:-8])
         file.reading = (None, file.offsets)

@@ -186,7 +186,7 @@ def items_of(source: Any, judge: Judge, head_only: bool) -> None:
     for bucket in BUCKETS:
         if head_only:
             for row in source.head_bucket(bucket).rows():
-                found[row.sub_key.decode(), bucket, bytes(row.key)] = bytes(row.value)
+                found[row.sub_key.decode("latin-1"), bucket, bytes(row.key)] = bytes(row.value)
             continue
         for tag in ("standard", "user"):
             part = source.bucket(bucket, tag=tag)
