@@ -16,7 +16,7 @@ from pathlib import Path
 
 _SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = struct.pack("I", 2)
-SIZES = {"ext4": 96 << 20, "xfs": 320 << 20}
+SIZES = {"ext4": 256 << 20, "xfs": 320 << 20}
 _MAKE = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-m", "0"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
