@@ -33,7 +33,6 @@ from octavo.files.errors import (
     Closed,
     Corruption,
     Misuse,
-    StorageFailed,
     StorageFull,
     storage_error,
 )
@@ -113,7 +112,7 @@ def _backed_up(
             if progress is not None:
                 progress("sealing", 0, 1)
             seal_waiting(running.inker_clerk.actor)
-            entries = _entries(state)
+            entries = _entries(state, running.inker.actor)
             done = Linked()
             for folder in ("journal", "ledger"):
                 disk.mkdir(f"{target}/{folder}/manifest")
@@ -208,7 +207,7 @@ def _journal_now(inker: Inker) -> tuple[JournalManifest, tuple[JournalFile, ...]
     return inker.manifest, inker.view.files
 
 
-def _entries(state: _State) -> list[JournalEntry]:
+def _entries(state: _State, inker: Inker) -> list[JournalEntry]:
     """What a manifest is to say of the journal's files up to the sqn."""
     known = {entry.base_sqn: entry for entry in state.manifest.entries}
     entries = []
@@ -219,7 +218,7 @@ def _entries(state: _State) -> list[JournalEntry]:
         if entry is None:
             entry = file.entry
         if entry is None:
-            raise StorageFailed(f"{file.path} could not be sealed: see the log; no backup was made")
+            raise inker.why_not_sealed(file.path)
         entries.append(replace(entry, file=None))
     return entries
 

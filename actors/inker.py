@@ -18,7 +18,13 @@ from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
 from octavo.files.compress import Compressor
 from octavo.files.disk import Disk
-from octavo.files.errors import Closed, OctavoError, StorageFailed, StorageFull
+from octavo.files.errors import (
+    Closed,
+    OctavoError,
+    StorageFailed,
+    StorageFull,
+    storage_error,
+)
 from octavo.files.lifecycle import State
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -78,6 +84,7 @@ class Inker(TurnActor):
         self.measures = Measures(jobs=runner.history)
         self.compressor = Compressor()
         self._sealing = False
+        self._not_sealed: Exception | None = None
         self._last = 0
 
     def begin(self, view: JournalView, following: int) -> None:
@@ -351,9 +358,18 @@ class Inker(TurnActor):
     def sealing_failed(self, file: JournalFile, error: Exception) -> None:
         """Nothing is lost: the file stays readable as it is, and is tried again at a roll."""
         self._sealing = False
+        self._not_sealed = error
         log.warning("%s was not sealed and stays as it is for now: %s", file.path, error)
         if isinstance(error, StorageFailed):
             self.poison(error)
+
+    def why_not_sealed(self, path: str) -> OctavoError:
+        """What to say of a file that had to be sealed and could not be."""
+        why = self._not_sealed
+        told = storage_error(why, path) if isinstance(why, OSError) else why
+        if isinstance(told, StorageFull):
+            return told
+        return self.failed or StorageFailed(f"{path} could not be sealed: see the log")
 
     # ------------------------------------------------------------ durability, outside any turn
 

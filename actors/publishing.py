@@ -74,7 +74,7 @@ def sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[Journ
             actor.leave()
     for file in files:
         if file.state in (State.WRITING, State.ROLLED):
-            raise inker.failed or StorageFailed(f"{file.path} could not be sealed")
+            raise inker.why_not_sealed(file.path)
     return files
 
 

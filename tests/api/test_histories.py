@@ -1,0 +1,78 @@
+"""Many threads on few keys, beside compaction, backups, snapshots and a close: for each key there
+is an order of its calls that explains every answer."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from calling_threads import OPTIONS, Threads
+from histories import Call, wrong
+
+import octavo
+
+SEED = os.environ.get("OCTAVO_SEED", "20261121")
+
+
+def test_calls_of_many_threads_have_an_order(tmp_path: Path) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    with octavo.open(tmp_path / "s", **OPTIONS) as store:
+        history = Threads(store, SEED).run(
+            [store.compact, lambda: store.backup(tmp_path / "b"), lambda: store.snapshot().close()]
+        )
+        assert wrong(history) == []
+        assert len([call for call in history if call.condition is not None]) > 20
+        newest = {}
+        for call in sorted(history, key=lambda call: call.sqn):
+            if call.kind != "get":
+                newest[call.key] = call.value
+        found = {key: store.get(key) for key in newest}
+        assert found == newest
+        assert store.verify().ok
+
+
+def test_what_was_answered_before_a_close_is_there(tmp_path: Path) -> None:
+    store = octavo.open(tmp_path / "s", **OPTIONS)
+    threads = Threads(store, SEED, calls=100_000)
+    begun = threading.Event()
+
+    def close() -> None:
+        while sum(map(len, threads.noted)) < 500:
+            begun.wait(0.001)
+        store.close()
+
+    history = threads.run([close])
+    assert wrong(history) == []
+    with octavo.open(tmp_path / "s", **OPTIONS) as store:
+        for key in {call.key for call in history}:
+            last = max((c for c in history if c.key == key), key=lambda call: call.sqn)
+            cut_short = [value for at, value in threads.unanswered.values() if at == key]
+            possible = [last.value, *cut_short, None] if cut_short else [last.value]
+            assert last.sqn == 0 or store.get(key) in possible
+
+
+PUT = Call(b"k", "put", 1, 4, b"a", 1)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [PUT, Call(b"k", "get", 5, 6, None)],
+        [PUT, Call(b"k", "get", 5, 6, b"other")],
+        [PUT, Call(b"k", "put", 5, 8, b"b", 2), Call(b"k", "get", 9, 10, b"a")],
+        [Call(b"k", "get", 1, 2, b"a"), Call(b"k", "put", 3, 4, b"a", 1)],
+        [Call(b"k", "put", 1, 2, b"a", 9), Call(b"k", "put", 3, 4, b"b", 8)],
+        [PUT, Call(b"k", "put", 5, 6, b"b", 2, condition=0)],
+        [PUT, PUT],
+    ],
+    ids=["lost", "invented", "stale", "foreseen", "order", "condition", "twice"],
+)
+def test_the_check_of_histories_has_teeth(history: list[Call]) -> None:
+    assert wrong(history) != []
+
+
+def test_calls_at_the_same_time_may_happen_in_either_order() -> None:
+    overlapping = [PUT, Call(b"k", "get", 2, 3, None), Call(b"k", "get", 2, 3, b"a")]
+    assert wrong(overlapping) == []
