@@ -188,6 +188,8 @@ class LiveReads:
                 if self.view is view:
                     raise Corruption(str(missing.filename), 0, "the file is missing") from missing
             except Corruption as damage:
+                if self.view is not view:
+                    continue  # memory may tell of a record in a file that this view did not have
                 self.penciller.send(Penciller.reported, damage)
                 raise
 

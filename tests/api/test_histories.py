@@ -53,6 +53,23 @@ def test_what_was_answered_before_a_close_is_there(tmp_path: Path) -> None:
             assert last.sqn == 0 or store.get(key) in possible
 
 
+def test_a_read_that_meets_a_roll_looks_again(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", roll_count=256, worker=False) as store:
+        store.put(b"k", b"old")
+        bookie, views = store._bookie, []
+
+        def read(view: object) -> object:
+            if not views:  # memory is the same, the journal has gone on in another file
+                store.put_many((b"%d" % n, b"v") for n in range(300))
+                store.put(b"k", b"new")
+            views.append(view)
+            return view.get(store._prefix + b"k", 1 << 63, 0)  # type: ignore[attr-defined]
+
+        assert bookie._retried(read)[0] == b"new"
+        assert len(views) == 2
+        assert store.stats()["notes"] == []
+
+
 PUT = Call(b"k", "put", 1, 4, b"a", 1)
 
 
