@@ -126,7 +126,7 @@ class PencillerClerk(TurnActor):
         self.penciller.call(Penciller.install_level_zero, task, result["files"])
         self.on_change(self.penciller.actor.manifest, task)
         self.penciller.call(Penciller.sweep)
-        reserve.keep(inker.disk, inker.directory.removesuffix("/journal"))
+        reserve.put_by(inker.disk, inker.directory.removesuffix("/journal"))
 
     def _level_zero(self, task: LevelZero, stem: str) -> dict[str, Any]:
         """The job's result. While a rebuild works out some types from their values, it is done

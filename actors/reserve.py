@@ -25,7 +25,7 @@ SHARE = 16
 """It is made where so many times its size is free."""
 
 
-def keep(disk: Disk, path: str) -> None:
+def put_by(disk: Disk, path: str) -> None:
     """Have the reserve of the store at ``path`` there, if there is plenty of room. Two calls where
     it is. Raises nothing: the store goes on without it."""
     where = f"{path}/{RESERVE}"

@@ -11,10 +11,12 @@ import random
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+
+from pykka import ActorDeadError
 
 import octavo
 from octavo.actors import startup
@@ -63,8 +65,9 @@ def settle(store: octavo.Store) -> None:
     for _ in range(10_000):
         before = (penciller.manifest.version, len(penciller.tables), len(inker.unsealed))
         for actor in (running.bookie.actor, penciller, clerk, *inker.unsealed, inker, penciller):
-            actor.enter()
-            actor.leave()
+            with suppress(ActorDeadError):  # a file may have been trimmed meanwhile
+                actor.enter()
+                actor.leave()
         levels = penciller.manifest.levels
         busy = penciller.tables or (levels and len(levels[0]) >= 6) or inker.unsealed
         after = (penciller.manifest.version, len(penciller.tables), len(inker.unsealed))
