@@ -10,6 +10,8 @@ from whole_store import opened
 
 import octavo
 from octavo.actors import backup as backups
+from octavo.actors.inker import Inker
+from octavo.actors.inker_clerk import InkerClerk
 
 
 def test_a_backup_during_which_the_store_is_closed_says_so(
@@ -17,16 +19,14 @@ def test_a_backup_during_which_the_store_is_closed_says_so(
 ) -> None:
     store = opened(tmp_path / "s")
     store.put_many((b"%d" % n, b"v") for n in range(600))
-    seal_waiting = backups.seal_waiting
 
-    def closing_first(clerk: object) -> None:
+    def closed_by_another(clerk: InkerClerk) -> None:
         closer = threading.Thread(target=store.close)
         closer.start()
         closer.join()
-        seal_waiting(clerk)  # type: ignore[arg-type]
-        raise AssertionError("its actors have stopped")
+        clerk.inker.call(Inker.seal_next)
 
-    monkeypatch.setattr(backups, "seal_waiting", closing_first)
+    monkeypatch.setattr(backups, "seal_waiting", closed_by_another)
     with pytest.raises(octavo.Closed):
         store.backup(tmp_path / "b")
     monkeypatch.undo()
