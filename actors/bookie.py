@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
-from pykka import ActorDeadError
-
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
@@ -22,7 +20,8 @@ from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.plain_put import plain_put
 from octavo.actors.read_cache import ReadCache
-from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.runtime import Ref, TurnActor, in_turn
+from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key as keys_of
 from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
@@ -69,19 +68,9 @@ class Bookie(LiveReads, TurnActor):
         """The sqn that is a moment to attend()."""
         self._attend_from(self.inker.last_sqn + LOOK_EVERY)
 
-    def enter(self, timeout: float | None = None) -> None:
-        """Take the turn; a stopped Bookie is a closed store. Raises Closed."""
-        try:
-            super().enter(timeout)
-        except ActorDeadError:
-            raise Closed("the store is closed") from None
-
-    def catch_up(self, deadline: float | None = None) -> None:
-        """As of every actor; raises Closed where it is stopped."""
-        try:
-            super().catch_up(deadline)
-        except ActorDeadError:
-            raise Closed("the store is closed") from None
+    def stopped_error(self) -> Exception:
+        """A stopped Bookie is a closed store."""
+        return Closed("the store is closed")
 
     # ------------------------------------------------------------ writing
 
@@ -112,28 +101,34 @@ class Bookie(LiveReads, TurnActor):
         pairs: list[tuple[bytes, bytes]],
     ) -> int:
         """Plain puts of one bucket in one write; the last sqn. Otherwise as put."""
-        self.enter()
-        try:
-            if self.closed:
-                raise Closed("the store is closed")
-            table = self.view.recent
-            if table.newest_pin >= 0:
-                for ledger_key in ledger_keys:
-                    table.keep(ledger_key)
-            following = self.inker.last_sqn + 1
-            try:
-                first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
-                self.view.recent.rows.update(zip(ledger_keys, range(first, last + 1), strict=True))
-            except BaseException:
-                self._remember(following)
-                raise
-            self._discard(ledger_keys)
-            if last >= self.attention:
-                self.attend()
-        finally:
-            self.leave()
+        last = self.actor_ref.call(Bookie._put_many, ledger_keys, tag, bucket, pairs)
         if self.pause_seconds:
             self.wait_a_little()
+        return last
+
+    def _put_many(
+        self,
+        ledger_keys: list[bytes],
+        tag: int,
+        bucket: bytes,
+        pairs: list[tuple[bytes, bytes]],
+    ) -> int:
+        if self.closed:
+            raise Closed("the store is closed")
+        table = self.view.recent
+        if table.newest_pin >= 0:
+            for ledger_key in ledger_keys:
+                table.keep(ledger_key)
+        following = self.inker.last_sqn + 1
+        try:
+            first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
+            self.view.recent.rows.update(zip(ledger_keys, range(first, last + 1), strict=True))
+            self._discard(ledger_keys)
+        except BaseException:
+            self._remember(following)
+            raise
+        if last >= self.attention:
+            self.attend()
         return last
 
     def _discard(self, ledger_keys: Sequence[bytes]) -> None:
@@ -159,34 +154,41 @@ class Bookie(LiveReads, TurnActor):
         fails, Conflict is raised and nothing is written. ``edits``: what the operation of that
         index changes in its key's index entries. ``atomic`` as Inker.append_group.
         """
-        self.enter()
-        try:
-            if self.closed:
-                raise Closed("the store is closed")
-            for index, expected in conditions:
-                self._check(ledger_keys[index], operations[index][3], expected)
-            if edits:
-                operations = resolved(
-                    operations, ledger_keys, edits, self.index_of, self.clock_ms()
-                )
-            following = self.inker.last_sqn + 1
-            try:
-                first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
-                table = self.view.recent
-                for sqn, (operation, ledger_key) in enumerate(
-                    zip(operations, ledger_keys, strict=True), first
-                ):
-                    table.enter(ledger_key, sqn, operation)
-            except BaseException:
-                self._remember(following)
-                raise
-            self._discard(ledger_keys)
-            if last >= self.attention:
-                self.attend()
-        finally:
-            self.leave()
+        first, last = self.actor_ref.call(
+            Bookie._write, operations, ledger_keys, atomic, conditions, edits
+        )
         if self.pause_seconds:
             self.wait_a_little()
+        return first, last
+
+    def _write(
+        self,
+        operations: Sequence[Operation],
+        ledger_keys: Sequence[bytes],
+        atomic: bool,
+        conditions: Sequence[tuple[int, int]],
+        edits: Mapping[int, IndexEdit] | None,
+    ) -> tuple[int, int]:
+        if self.closed:
+            raise Closed("the store is closed")
+        for index, expected in conditions:
+            self._check(ledger_keys[index], operations[index][3], expected)
+        if edits:
+            operations = resolved(operations, ledger_keys, edits, self.index_of, self.clock_ms())
+        following = self.inker.last_sqn + 1
+        try:
+            first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
+            table = self.view.recent
+            for sqn, (operation, ledger_key) in enumerate(
+                zip(operations, ledger_keys, strict=True), first
+            ):
+                table.enter(ledger_key, sqn, operation)
+            self._discard(ledger_keys)
+        except BaseException:
+            self._remember(following)
+            raise
+        if last >= self.attention:
+            self.attend()
         return first, last
 
     def _check(self, ledger_key: bytes, key: bytes, expected: int) -> None:
@@ -242,6 +244,7 @@ class Bookie(LiveReads, TurnActor):
         time.sleep(seconds)
         self.inker.measures.pauses.record(int(seconds * 1e9))
 
+    @unbroken
     def push(self) -> None:
         """Hand the recent changes to the Penciller and begin a new table. O(1)."""
         view = self.view
@@ -267,23 +270,20 @@ class Bookie(LiveReads, TurnActor):
         self.view = replace(self.view, journal=journal)
         self.active = self.inker.active
 
+    @in_turn
     def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> int:
         """The Penciller installed files; a table that is in them now leaves memory. The
         generation of the new view."""
-        self.enter()
-        try:
-            frozen = self.view.frozen
-            if saved is not None:
-                frozen = tuple(table for table in frozen if table is not saved.table)
-            generation = self.view.generation + 1
-            self.view = replace(self.view, frozen=frozen, ledger=manifest, generation=generation)
-            self._release_ended()
-            self._pace()
-            if saved is not None and self.inker_clerk is not None:
-                self.inker_clerk.actor.saved()
-            return generation
-        finally:
-            self.leave()
+        frozen = self.view.frozen
+        if saved is not None:
+            frozen = tuple(table for table in frozen if table is not saved.table)
+        generation = self.view.generation + 1
+        self.view = replace(self.view, frozen=frozen, ledger=manifest, generation=generation)
+        self._release_ended()
+        self._pace()
+        if saved is not None and self.inker_clerk is not None:
+            self.inker_clerk.actor.saved()
+        return generation
 
     def slice(
         self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
@@ -291,39 +291,33 @@ class Bookie(LiveReads, TurnActor):
         """Keys of a memory table in order; in the Bookie's turn while it is being written."""
         if table.frozen:
             return table.slice(low, high, limit, reverse=reverse)
-        self.enter()
-        try:
-            return table.slice(low, high, limit, reverse=reverse)
-        finally:
-            self.leave()
+        return self._slice(table, low, high, limit, reverse)
+
+    @in_turn
+    def _slice(
+        self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
+    ) -> list[bytes]:
+        return table.slice(low, high, limit, reverse=reverse)
 
     # ------------------------------------------------------------ snapshots
 
+    @in_turn
     def snapshot(self, lease_seconds: float) -> tuple[int, View, int, int]:
         """(id, view, upper sqn, moment in ms UTC): nothing is copied. O(1)."""
-        self.enter()
-        try:
-            if self.closed:
-                raise Closed("the store is closed")
-            self._release_ended()
-            view = self.view
-            upper = self.inker.last_sqn
-            number = self.register.register(view.generation, lease_seconds)
-            view.recent.pin(number, upper)
-            self._pinned_tables[number] = view.recent
-            return number, view, upper, self.clock_ms()
-        finally:
-            self.leave()
+        if self.closed:
+            raise Closed("the store is closed")
+        self._release_ended()
+        view = self.view
+        upper = self.inker.last_sqn
+        number = self.register.register(view.generation, lease_seconds)
+        view.recent.pin(number, upper)
+        self._pinned_tables[number] = view.recent
+        return number, view, upper, self.clock_ms()
 
     def release(self, number: int) -> None:
         """A snapshot is over. Idempotent; nothing to do once the store is closed."""
-        if self.closed:
-            return
-        self.enter()
-        try:
-            self._release(number)
-        finally:
-            self.leave()
+        if not self.closed:
+            self.actor_ref.call(Bookie._release, number)
 
     def _release_ended(self) -> None:
         while self.ended:
@@ -343,15 +337,7 @@ class Bookie(LiveReads, TurnActor):
 
     def close(self, save_from_rows: int) -> None:
         """Refuse what comes, save memory if a replay would take long, make all durable."""
-        self.enter()
-        try:
-            self.closed = True
-            active, self.active = self.active, None
-            large = active is not None and active.offsets[-1] >= RESUME_BELOW_BYTES
-            if large or len(self.view.recent.rows) >= save_from_rows:
-                self.push()
-        finally:
-            self.leave()
+        self.actor_ref.call(Bookie._refuse_writes, save_from_rows)
         try:
             if self.clerk is not None:
                 self.clerk.actor.closing = True
@@ -361,3 +347,10 @@ class Bookie(LiveReads, TurnActor):
             log.warning("memory is not saved, the next opening replays the journal: %s", full)
         finally:  # it makes all durable
             self.inker.actor_ref.call(Inker.close)
+
+    def _refuse_writes(self, save_from_rows: int) -> None:
+        self.closed = True
+        active, self.active = self.active, None
+        large = active is not None and active.offsets[-1] >= RESUME_BELOW_BYTES
+        if large or len(self.view.recent.rows) >= save_from_rows:
+            self.push()

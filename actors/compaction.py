@@ -89,8 +89,7 @@ def seal_waiting(clerk: InkerClerk) -> None:
             return
         clerk.inker.call(Inker.seal_next)
         for actor in (waiting[0], inker):  # in their turns what was sent to them is done
-            actor.enter()
-            actor.leave()
+            actor.answer(None)
 
 
 def _pass(clerk: InkerClerk, progress: Progress | None) -> int:

@@ -24,6 +24,7 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.runtime import TurnActor
+from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
 from octavo.files import cdb, staging
 from octavo.files.errors import (
@@ -173,7 +174,7 @@ class _Taking:
         """The commit, made now; of negative ``time_ms`` if somebody was first."""
         for tried in range(_TRIES):
             compaction.settle(self.inker_clerk)  # the long part, while others write
-            with _turns(self.clerk, self.bookie):
+            with unbroken, _turns(self.clerk, self.bookie):
                 if self.bookie.closed or self.inker.active is None:
                     raise Closed("the store is closed")
                 done = commits.found(self.inker.manifest.commits, self.name, self.batch)
@@ -203,16 +204,14 @@ class _Taking:
                 return
             inker.actor_ref.call(Inker.seal_next)
             for actor in (waiting[0], inker):  # in their turns what was sent to them is done
-                actor.enter(_PATIENCE_SECONDS)
-                actor.leave()
+                actor.answer(_PATIENCE_SECONDS)
 
     def _save_memory(self) -> bool:
         """In the turns of clerk and Bookie: what memory has goes into the ledger; whether it did.
         Nothing is in memory then but what no file could hold."""
         bookie, penciller = self.bookie, self.penciller
         bookie.push()
-        penciller.enter()
-        penciller.leave()  # what was sent to it is done
+        penciller.answer(None)  # what was sent to it is done
         while penciller.tables:
             task = penciller.tables[0]
             with self._quiet():

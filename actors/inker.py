@@ -12,7 +12,8 @@ from octavo.actors.journal_start import started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import Operation
-from octavo.actors.runtime import TurnActor
+from octavo.actors.runtime import TurnActor, in_turn
+from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
@@ -97,28 +98,25 @@ class Inker(TurnActor):
 
     # ------------------------------------------------------------ appending
 
+    @in_turn
     def append_puts(
         self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
     ) -> tuple[int, int]:
         """Plain puts of one bucket in one write; (first sqn, last sqn)."""
-        self.enter()
-        try:
-            active = self.active
-            if active is None or self._crowded(active, pairs):
-                return self._append_group(
-                    [Operation(record.PUT, tag, bucket, key, value) for key, value in pairs],
-                    time_ms,
-                    False,
-                )
-            first = active.base + active.append_puts(
-                tag, bucket, pairs, time_ms, self.compress_from, self.compressor.packed
+        active = self.active
+        if active is None or self._crowded(active, pairs):
+            return self._append_group(
+                [Operation(record.PUT, tag, bucket, key, value) for key, value in pairs],
+                time_ms,
+                False,
             )
-            last = first + len(pairs) - 1
-            if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
-                self._look()
-            return first, last
-        finally:
-            self.leave()
+        first = active.base + active.append_puts(
+            tag, bucket, pairs, time_ms, self.compress_from, self.compressor.packed
+        )
+        last = first + len(pairs) - 1
+        if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
+            self._look()
+        return first, last
 
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether these puts want the long way, because there is little room for them."""
@@ -127,6 +125,7 @@ class Inker(TurnActor):
             or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling
         )
 
+    @in_turn
     def append_group(
         self, operations: Sequence[Operation], time_ms: int, atomic: bool
     ) -> tuple[int, int]:
@@ -134,11 +133,7 @@ class Inker(TurnActor):
 
         ``atomic``: they carry their position and number, and are recovered all or none.
         """
-        self.enter()
-        try:
-            return self._append_group(operations, time_ms, atomic)
-        finally:
-            self.leave()
+        return self._append_group(operations, time_ms, atomic)
 
     def _append_group(
         self, operations: Sequence[Operation], time_ms: int, atomic: bool
@@ -201,17 +196,14 @@ class Inker(TurnActor):
 
     # ------------------------------------------------------------ rolling
 
+    @in_turn
     def look(self) -> None:
         """Roll, or raise the ceiling, if it is time for that. O(1) mostly."""
-        self.enter()
-        try:
-            active = self.active
-            if active is not None and (
-                self.last_sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size
-            ):
-                self._look()
-        finally:
-            self.leave()
+        active = self.active
+        if active is not None and (
+            self.last_sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size
+        ):
+            self._look()
 
     def _look(self) -> None:
         """The active file is full, or the ceiling is near. What was appended stays appended: a
@@ -258,21 +250,20 @@ class Inker(TurnActor):
         """Raise the durable ceiling: no sqn below it is given twice, whatever happens."""
         self.commit(self.manifest.edit(ceiling=ceiling))
 
+    @unbroken
     def commit(self, manifest: JournalManifest) -> None:
         self.change_log.append(self.manifest.change_to(manifest))
         self.manifest = manifest
         self.change_log.snapshot_if_due(manifest.encode)
 
+    @in_turn
     def roll(self) -> None:
         """Begin a new active file now, unless the active one is empty."""
-        self.enter()
-        try:
-            active = self.active
-            if active is not None and len(active.offsets) > 1:
-                self._roll(active.base + len(active.offsets) - 1)
-        finally:
-            self.leave()
+        active = self.active
+        if active is not None and len(active.offsets) > 1:
+            self._roll(active.base + len(active.offsets) - 1)
 
+    @unbroken
     def begin_at(self, base_sqn: int) -> None:
         """In a turn: the active file, which is empty, gives way to one that begins there. The
         sqns below are reserved."""
@@ -280,6 +271,7 @@ class Inker(TurnActor):
             self._reserve(base_sqn + 2 * CEILING_STEP)
         self._roll(base_sqn)
 
+    @unbroken
     def _roll(self, base_sqn: int) -> None:
         old = self.active
         fresh = self.new_file(base_sqn)
@@ -323,6 +315,7 @@ class Inker(TurnActor):
 
     # ------------------------------------------------------------ sealing, off the caller's path
 
+    @unbroken
     def seal_next(self) -> None:
         """Have the oldest rolled file sealed. One at a time and in order, so that a file that
         the manifest does not know is always younger than all that it knows."""
@@ -337,6 +330,7 @@ class Inker(TurnActor):
         time being or at all, slowing the puts would bring nothing."""
         return len(self.unsealed) if self._sealing else 0
 
+    @unbroken
     def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
         """A file was turned into stock CDB, durably: enter it in the manifest."""
         self._sealing = False
@@ -355,6 +349,7 @@ class Inker(TurnActor):
         self.unsealed.remove(file)
         self.seal_next()
 
+    @unbroken
     def sealing_failed(self, file: JournalFile, error: Exception) -> None:
         """Nothing is lost: the file stays readable as it is, and is tried again at a roll."""
         self._sealing = False

@@ -17,6 +17,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
 from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.view import View
 from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner, WorkerDied
@@ -140,6 +141,7 @@ class InkerClerk(TurnActor):
             self._looked = self.monotonic()
             self.actor_ref.send(InkerClerk.work)
 
+    @interruptible
     def work(self) -> None:
         """Compact the run that is worth most, then come back for the next. On the pool."""
         if self.closing:
@@ -310,6 +312,7 @@ class InkerClerk(TurnActor):
         self._ranks += 1
         return (self.inker.actor.manifest.version + 1 << RANK_BITS) + self._ranks
 
+    @unbroken
     def _install(self, run: Sequence[JournalEntry], result: dict[str, Any], clean: int) -> None:
         inker = self.inker.actor
         added = []
@@ -329,6 +332,7 @@ class InkerClerk(TurnActor):
         )
         self.retire(old)
 
+    @unbroken
     def retire(self, files: Sequence[JournalFile]) -> None:
         """The Inker does without these files: so does the view now, and they go when no snapshot
         needs them. In this turn."""

@@ -13,7 +13,8 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.group_commit import GroupCommit
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.runtime import Ref, TurnActor, in_turn
+from octavo.actors.unbroken import interruptible
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
 from octavo.files.disk import AppendFile, Disk
@@ -89,6 +90,7 @@ class JournalFile(TurnActor):
         self.reading = (None, offsets)
         self.commit.appended = offsets[-1]
 
+    @in_turn
     def append_puts(
         self,
         tag: int,
@@ -101,44 +103,35 @@ class JournalFile(TurnActor):
         """Write puts without optional fields, all in one system call; the first's relative
         number. Values from ``compress_from`` bytes on as ``packed_of`` makes them. As
         append_encoded."""
-        self.enter()
-        try:
-            at = self.offsets[-1]
-            relative = len(self.offsets) - 1
-            pack, sums, seed = record.PLAIN.pack, record.pack_sums, self.seed
-            key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
-            raw_middle = record.middle(record.PUT, tag, 0, len(bucket))
-            lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
-            rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
-            parts: list[bytes] = []
-            ends: list[int] = []
-            for (key, value), number in zip(
-                pairs, record.numbers(relative, len(pairs)), strict=True
-            ):
-                middle, fields, size = raw_middle, bucket, rest
-                if len(value) >= compress_from and (packed := packed_of(value)) is not None:
-                    middle, size = lz4_middle, rest + 4
-                    fields, value = record.pack_u32(len(value)) + bucket, packed
-                size += len(key) + len(value)
-                head = pack(key_length, size, number, middle, len(key) - 1, time_ms) + fields + key
-                h = xxh3(head, seed ^ at)
-                parts += (head, sums(h & low_32, xxh3(value, h) & low_32), value)
-                at += size + 16
-                ends.append(at)
-            return self._publish(b"".join(parts), ends)
-        finally:
-            self.leave()
+        at = self.offsets[-1]
+        relative = len(self.offsets) - 1
+        pack, sums, seed = record.PLAIN.pack, record.pack_sums, self.seed
+        key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
+        raw_middle = record.middle(record.PUT, tag, 0, len(bucket))
+        lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
+        rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
+        parts: list[bytes] = []
+        ends: list[int] = []
+        for (key, value), number in zip(pairs, record.numbers(relative, len(pairs)), strict=True):
+            middle, fields, size = raw_middle, bucket, rest
+            if len(value) >= compress_from and (packed := packed_of(value)) is not None:
+                middle, size = lz4_middle, rest + 4
+                fields, value = record.pack_u32(len(value)) + bucket, packed
+            size += len(key) + len(value)
+            head = pack(key_length, size, number, middle, len(key) - 1, time_ms) + fields + key
+            h = xxh3(head, seed ^ at)
+            parts += (head, sums(h & low_32, xxh3(value, h) & low_32), value)
+            at += size + 16
+            ends.append(at)
+        return self._publish(b"".join(parts), ends)
 
+    @in_turn
     def append_encoded(self, data: bytes, ends: Sequence[int]) -> int:
         """Write records that were encoded for this place; the first's relative number.
 
         ``ends`` are their absolute ends. All of them are published, or none.
         """
-        self.enter()
-        try:
-            return self._publish(data, ends)
-        finally:
-            self.leave()
+        return self._publish(data, ends)
 
     def _publish(self, data: bytes, ends: Sequence[int]) -> int:
         offsets = self.offsets
@@ -213,6 +206,7 @@ class JournalFile(TurnActor):
         self.file = self.disk.reopen(self.path, offsets[-1])
         self._begin(offsets)
 
+    @interruptible
     def seal(self, runner: JobRunner, inker: Ref[Inker]) -> None:
         """Have the worker turn the file into stock CDB, then tell the Inker.
 

@@ -13,6 +13,7 @@ from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import TurnActor
+from octavo.actors.unbroken import unbroken
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFull
 from octavo.manifest.change_log import ChangeLog
@@ -106,6 +107,7 @@ class Penciller(TurnActor):
 
     # ------------------------------------------------------------ level zero
 
+    @unbroken
     def push(self, table: MemoryTable, since: int, upto: int) -> None:
         """Take over a frozen memory table: the journal's records (since, upto]. O(1)."""
         self.tables.append(LevelZero(table, since, upto))
@@ -168,12 +170,14 @@ class Penciller(TurnActor):
 
     # ------------------------------------------------------------ installing what was merged
 
+    @unbroken
     def install_level_zero(self, task: LevelZero, files: Sequence[dict[str, Any]]) -> None:
         """The table is in ``files`` now; the ledger is persisted up to its last sqn."""
         self._install(self._entries(files, 0), (), task.upto)
         if task in self.tables:
             self.tables.remove(task)
 
+    @unbroken
     def install_made(self, entries: Sequence[LedgerEntry], upto: int) -> LedgerManifest:
         """Files of level zero that were made elsewhere stand in the directory, durably; with them
         the ledger is persisted up to ``upto``. The new manifest."""
@@ -181,11 +185,13 @@ class Penciller(TurnActor):
         self._install(made, (), upto)
         return self.manifest
 
+    @unbroken
     def install_merge(self, task: Merge, files: Sequence[dict[str, Any]]) -> None:
         """The inputs are replaced by ``files``. They stay until retire()."""
         self.rows_merged += sum(entry.rows for entry in task.inputs)
         self._install(self._entries(files, task.level), task.inputs, None)
 
+    @unbroken
     def retire(self, task: Merge, generation: int) -> None:
         """The inputs of a merge are delete_pending: views from ``generation`` on do without them.
         Only after the Bookie took the new manifest: until then a new snapshot may still be of the
@@ -194,6 +200,7 @@ class Penciller(TurnActor):
             entry.file.replace()
             self.delete_pending.append((generation, entry.file))
 
+    @unbroken
     def install_move(self, task: Merge) -> None:
         """The inputs change their level; no byte is written but the manifest's record."""
         moved = tuple(replace(entry, level=task.level) for entry in task.inputs)
@@ -240,6 +247,7 @@ class Penciller(TurnActor):
 
     # ------------------------------------------------------------ delete_pending
 
+    @unbroken
     def sweep(self) -> int:
         """Delete the files that no live snapshot needs; how many still wait.
 

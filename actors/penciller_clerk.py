@@ -13,6 +13,7 @@ from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.recalculation import recalculated
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.tags import NamedTag
+from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files import jobs, ledger_key
@@ -54,6 +55,7 @@ class PencillerClerk(TurnActor):
         self.damaged: list[str] = []  # journal records that could not go into the ledger
         self.recalculated: Mapping[int, NamedTag] = {}  # while a rebuild works these types out anew
 
+    @interruptible
     def work(self) -> None:
         """Do the most pressing piece of work, then come back for the next. On the pool."""
         if self.closing:
@@ -123,8 +125,9 @@ class PencillerClerk(TurnActor):
             log.error("%s: its key reads as it was before, or as absent", damage)
             self.damaged.append(damage)
         self.damaged += result.get("noted", ())
-        self.penciller.call(Penciller.install_level_zero, task, result["files"])
-        self.on_change(self.penciller.actor.manifest, task)
+        with unbroken:
+            self.penciller.call(Penciller.install_level_zero, task, result["files"])
+            self.on_change(self.penciller.actor.manifest, task)
         self.penciller.call(Penciller.sweep)
         reserve.put_by(inker.disk, inker.directory.removesuffix("/journal"))
 
@@ -162,14 +165,16 @@ class PencillerClerk(TurnActor):
 
     def _merge(self, task: Merge) -> None:
         if task.move:
-            self.penciller.call(Penciller.install_move, task)
+            with unbroken:
+                self.penciller.call(Penciller.install_move, task)
+                self.on_change(self.penciller.actor.manifest, None)
         else:
             stem = self.penciller.call(Penciller.next_stem)
             result = self._merged(task, stem)
-            self.penciller.call(Penciller.install_merge, task, result["files"])
-        generation = self.on_change(self.penciller.actor.manifest, None)
-        if not task.move:
-            self.penciller.call(Penciller.retire, task, generation)
+            with unbroken:
+                self.penciller.call(Penciller.install_merge, task, result["files"])
+                generation = self.on_change(self.penciller.actor.manifest, None)
+                self.penciller.call(Penciller.retire, task, generation)
         self.penciller.call(Penciller.sweep)
 
     def _levels(self, task: Merge) -> list[list[tuple[str, int]]]:

@@ -86,11 +86,11 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
                 table.rows[ledger_key] = sqn
+                if ledger_key in cached:
+                    discard(ledger_key)
             except BaseException as error:
                 bookie.undo(active, error, sqn)
                 raise
-            if ledger_key in cached:
-                discard(ledger_key)
             if sqn >= bookie.attention or end >= roll_size:
                 bookie.attend()
         finally:

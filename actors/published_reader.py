@@ -64,10 +64,7 @@ class PublishedReader(Reader):
         self.sqn = found.sqn
         self.now_ms = found.taken_at
         levels = tuple(
-            tuple(
-                LedgerFile(disk, found.path, e.name, self._open_files).of(e)
-                for e in level
-            )
+            tuple(LedgerFile(disk, found.path, e.name, self._open_files).of(e) for e in level)
             for level in found.ledger.levels
         )
         files = tuple(map(self._journal_file, found.journal.entries))

@@ -70,8 +70,7 @@ def sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[Journ
             break
         inker.actor_ref.call(Inker.seal_next)
         for actor in (*inker.unsealed[:1], inker):  # in their turns what was sent to them is done
-            actor.enter()
-            actor.leave()
+            actor.answer(None)
     for file in files:
         if file.state in (State.WRITING, State.ROLLED):
             raise inker.why_not_sealed(file.path)

@@ -47,10 +47,11 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
+from functools import wraps
 from itertools import repeat
 from time import monotonic
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 
 import pykka
 from pykka import ActorDeadError, ActorRegistry
@@ -61,9 +62,14 @@ from octavo.actors.messages import Call, name_of
 from octavo.actors.pool import POOL
 from octavo.actors.ref import Ref
 from octavo.actors.turn_future import TurnFuture
+from octavo.actors.unbroken import may_be_cut_short, unbroken
 from octavo.files.errors import AskCycle, AskTimeout
 
-__all__ = ["Ref", "TurnActor"]
+__all__ = ["Ref", "TurnActor", "in_turn"]
+
+A = TypeVar("A", bound="TurnActor")
+R = TypeVar("R")
+P = ParamSpec("P")
 
 log = logging.getLogger("octavo.runtime")
 
@@ -150,14 +156,14 @@ class TurnActor(pykka.Actor):
 
     def _start_actor_loop(self) -> None:
         # In a turn: others may have the ref from pykka's registry already.
-        self.enter()
+        self.actor_ref.call(TurnActor._start_up)
+
+    def _start_up(self) -> None:
         try:
             self.on_start()
         except BaseException:
             self._end()
             raise
-        finally:
-            self.leave()
 
     def _handle_receive(self, message: Any) -> Any:
         if type(message) is Call:
@@ -216,8 +222,8 @@ class TurnActor(pykka.Actor):
     def leave(self) -> None:
         """Let go of the turn; the pool serves what came meanwhile.
 
-        A Ctrl-C in the main thread can come before the release: what the main thread runs often
-        writes these lines out instead (see the module).
+        A Ctrl-C can come before the release, and leave the turn taken for ever: the main thread
+        calls this in a step that is unbroken, or uses in_turn() or Ref.call instead.
         """
         self.holder = 0
         self.turn_release()
@@ -261,10 +267,10 @@ class TurnActor(pykka.Actor):
                 self.holder = me
                 break  # a second round would begin with a look for Ctrl-C
         finally:
-            if earlier is None:
-                del waits.waiting[me]
-            else:
+            if earlier is not None:
                 waits.waiting[me] = earlier
+            elif me in waits.waiting:
+                del waits.waiting[me]
             if not mine and self.inbox:
                 self.schedule()  # the pool may have left the inbox to this thread
         return deadline
@@ -328,22 +334,30 @@ class TurnActor(pykka.Actor):
                 return
             if deadline is not None and monotonic() > deadline:
                 raise AskTimeout(f"{self} has {len(messages)} earlier messages to serve")
-            message, future = messages[0]  # read before it is taken, or an interrupt may lose it
-            try:
+            message, future = messages[0]
+            if type(message) is Call and may_be_cut_short(message.method):
+                self._answer(message, future)
                 messages.popleft()
-                if self.inbox is _STOPPED:
-                    self._answer_dead(message, future)
-                    continue
-                answer = self._handle_receive(message)
-                if future is not None:
-                    future.set(answer)
-            except BaseException as error:
-                if future is not None:
-                    future.settle(sys.exc_info())
-                elif isinstance(error, Exception):
-                    self._tell_failed(message)
-                if not isinstance(error, Exception):
-                    raise
+            else:
+                with unbroken:
+                    messages.popleft()
+                    self._answer(message, future)
+
+    def _answer(self, message: Any, future: TurnFuture | None) -> None:
+        if self.inbox is _STOPPED:
+            self._answer_dead(message, future)
+            return
+        try:
+            answer = self._handle_receive(message)
+            if future is not None:
+                future.set(answer)
+        except BaseException as error:
+            if future is not None:
+                future.settle(sys.exc_info())
+            elif isinstance(error, Exception):
+                self._tell_failed(message)
+            if not isinstance(error, Exception):
+                raise
 
     def _answer_dead(self, message: Any, future: TurnFuture | None) -> None:
         if future is None:
@@ -372,6 +386,16 @@ class TurnActor(pykka.Actor):
         self.holder = 0
         self.actor_stopped = self._actor_ref.actor_stopped = threading.Event()
         self.actor_stopped.set()
+
+
+def in_turn(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[A, P], R]:
+    """A method that takes its actor's turn itself, as Ref.call does for any."""
+
+    @wraps(method)
+    def run(self: A, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.actor_ref.call(method, *args, **kwargs)
+
+    return run
 
 
 def _in_child() -> None:

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from octavo.actors import journal_install
+from octavo.actors.unbroken import interruptible
 from octavo.files.errors import Closed, Corruption, OctavoError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def trim(clerk: InkerClerk) -> int:
     return sum(entry.bytes for entry in done)
 
 
+@interruptible
 def trim_unasked(clerk: InkerClerk) -> None:
     """As ``trim``, after memory was saved. On the pool."""
     try:

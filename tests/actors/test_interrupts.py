@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from counting_actor import WAIT, Counter
+from ctrl_c import CtrlC
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall
 
@@ -30,25 +29,9 @@ def ref() -> Iterator[Ref[Counter]]:
 
 @pytest.fixture
 def interrupted() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Calls something over and over until Ctrl-C comes, at a random moment, as the system sends
-    it."""
-    moments = random.Random(SEED)
-    print("seed", SEED)
-    earlier = signal.signal(signal.SIGALRM, signal.default_int_handler)
-
-    def repeat(action: Callable[[], object]) -> None:
-        while True:  # one that meets a callback of the interpreter is swallowed there
-            signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.0001, 0.0006))
-            for _ in range(4000):
-                action()
-
-    def run(action: Callable[[], object]) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            repeat(action)
-
-    yield run
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, earlier)
+    """Calls something over and over until Ctrl-C comes, at a random moment."""
+    with CtrlC(SEED) as ctrl_c:
+        yield lambda action: ctrl_c.during(action, 0.0001, 0.0006, 4000)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""Ctrl-C at a random moment of something that is done over and over, as the system sends it."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+
+
+class CtrlC:
+    """A context. ``during`` raises KeyboardInterrupt in what it calls, exactly once."""
+
+    def __init__(self, seed: int) -> None:
+        print("seed", seed)
+        self._moments = random.Random(seed)
+        self._armed = False
+
+    def __enter__(self) -> CtrlC:
+        self._earlier = signal.signal(signal.SIGALRM, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self._armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._earlier)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._armed:
+            self._armed = False  # a timer may have been set again just before this
+            raise KeyboardInterrupt
+
+    def during(
+        self, action: Callable[[], object], shortest: float, longest: float, calls: int
+    ) -> None:
+        """Call ``action`` until it was interrupted, which is tried after ``shortest`` to
+        ``longest`` seconds, and again each ``calls`` calls: an interrupt that meets a callback of
+        the interpreter is swallowed there."""
+        try:
+            while True:
+                self._armed = True
+                signal.setitimer(signal.ITIMER_REAL, self._moments.uniform(shortest, longest))
+                for _ in range(calls):
+                    action()
+        except KeyboardInterrupt:
+            return
