@@ -109,7 +109,9 @@ class MemoryTable:
             order = SortedList(list(rows))
             self.order = order
         elif len(order) < len(rows):
+            self.order = None  # an interrupt may leave it half updated
             order.update(list(islice(reversed(rows), len(rows) - len(order))))
+            self.order = order
         return order
 
     def slice(self, low: bytes, high: bytes | None, limit: int, *, reverse: bool) -> list[bytes]:
