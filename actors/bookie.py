@@ -257,7 +257,7 @@ class Bookie(LiveReads, TurnActor):
         self._table_began = self.journal_position()
         self.penciller.send(Penciller.push, table, table.since, upto)
         if self.clerk is not None:
-            self.clerk.send(PencillerClerk.work)
+            self.clerk.actor.wake()
 
     def taken_in(self, last_sqn: int) -> None:
         """In the turn: the view has files that were made elsewhere, of sqns up to this one."""

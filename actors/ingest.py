@@ -22,7 +22,6 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
-from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.runtime import TurnActor
 from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
@@ -192,7 +191,7 @@ class _Taking:
                     break
         else:
             raise Busy(f"{self.name}: the journal's newest files are not sealed yet; try again")
-        self.clerk.actor_ref.send(PencillerClerk.work)
+        self.clerk.wake()
         return commit
 
     def _seal_waiting(self) -> None:

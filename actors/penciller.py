@@ -112,6 +112,10 @@ class Penciller(TurnActor):
         """Take over a frozen memory table: the journal's records (since, upto]. O(1)."""
         self.tables.append(LevelZero(table, since, upto))
 
+    def pushed_upto(self) -> int:
+        """The last sqn of the tables that wait to be saved; 0 if none does."""
+        return self.tables[-1].upto if self.tables else 0
+
     # ------------------------------------------------------------ what to merge
 
     def next_task(self) -> LevelZero | Merge | None:

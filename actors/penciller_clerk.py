@@ -52,12 +52,21 @@ class PencillerClerk(TurnActor):
         self.clock_ms = clock_ms
         self.on_change = on_change
         self.closing = False
+        self._woken = False
         self.damaged: list[str] = []  # journal records that could not go into the ledger
         self.recalculated: Mapping[int, NamedTag] = {}  # while a rebuild works these types out anew
+
+    def wake(self) -> None:
+        """Have the clerk look for work, soon. From any thread, O(1). Told once, however often: who
+        asks for its turn waits for one piece of work at most, not for one a push."""
+        if not self._woken:
+            self._woken = True
+            self.actor_ref.send(PencillerClerk.work)
 
     @interruptible
     def work(self) -> None:
         """Do the most pressing piece of work, then come back for the next. On the pool."""
+        self._woken = False  # first: what comes from here on wants another look
         if self.closing:
             return
         task = self.penciller.call(Penciller.next_task)
@@ -72,7 +81,7 @@ class PencillerClerk(TurnActor):
         except StorageFull as full:
             log.warning("merging waits for room: %s", full)
             return
-        self.actor_ref.send(PencillerClerk.work)
+        self.wake()
 
     def do(self, task: LevelZero | Merge) -> None:
         """One job, from its inputs to the manifest. Raises what stopped it."""
@@ -101,10 +110,11 @@ class PencillerClerk(TurnActor):
         self.inker.call(Inker.poison, failed)
 
     def save_all(self) -> None:
-        """Save every memory table that was pushed; merge nothing. For closing and recovery."""
+        """Save every memory table that was pushed before this; merge nothing."""
+        upto = self.penciller.call(Penciller.pushed_upto)
         while True:
             task = self.penciller.call(Penciller.next_task)
-            if not isinstance(task, LevelZero):
+            if not isinstance(task, LevelZero) or task.upto > upto:
                 return
             self.do(task)
 

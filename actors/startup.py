@@ -377,7 +377,7 @@ class _Opening:
         self._rebuild(inker.actor, clerk, recent, oldest)
         recent.since = penciller.actor.manifest.persisted_sqn
         inker.send(Inker.seal_next)
-        clerk.send(PencillerClerk.work)
+        clerk.actor.wake()
         return bookie, clerk
 
     def _replay(self, tails: recovery.Found, persisted: int) -> MemoryTable:
