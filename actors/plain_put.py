@@ -31,7 +31,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes
     """
     # Cells and constants: looking something up costs as much here as doing something.
     turns, release = bookie.turns, bookie.turn_release
-    cached, discard = bookie.cache.entries, bookie.cache.discard
+    cached, keep_cached = bookie.cache.entries, bookie.cache.put
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
     roll_size = bookie.inker.roll_size
     prefix = keys_of.prefix(tag, bucket)
@@ -85,9 +85,11 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes
                     active.write_rest(written, at)
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
-                table.rows[ledger_key] = sqn
-                if ledger_key in cached:
-                    discard(ledger_key)
+                rows = table.rows
+                before = rows.get(ledger_key)
+                rows[ledger_key] = sqn
+                if ledger_key in cached or (before is not None and before in cached):
+                    keep_cached(ledger_key, before, sqn, value)
             except BaseException as error:
                 bookie.undo(active, error, sqn)
                 raise

@@ -14,11 +14,14 @@ ReadKey = bytes | int
 """A ledger key, for the newest value of a key that the ledger has; a sequence number, for the value
 of the put that has it."""
 
+_SPARE = 64
+
 
 class ReadCache:
     """Values by what was read, at most ``limit_bytes`` of keys, values and bookkeeping.
 
-    ``entries`` and ``marks`` are used directly on the hot path. Whoever writes a key discards it;
+    ``entries`` and ``marks`` are used directly on the hot path. Whoever writes a key that is here
+    puts its new value here, or discards it;
     whoever fills one checks afterwards that the value is still the newest (see LiveReads). What is
     kept by its sequence number never changes.
     """
@@ -33,7 +36,7 @@ class ReadCache:
         self.bytes = 0
         self._queue: deque[ReadKey] = deque()
         self._lock = threading.Lock()
-        self._largest = limit_bytes >> 3
+        self._most = (limit_bytes >> 3) - self.OVERHEAD_BYTES
         self._full = limit_bytes == 0
         self._skip = False
 
@@ -44,9 +47,9 @@ class ReadCache:
             self._skip = not self._skip
             if self._skip:
                 return
-        size = len(value) + self.OVERHEAD_BYTES
-        if size > self._largest:
+        if len(value) > self._most:
             return
+        size = len(value) + self.OVERHEAD_BYTES
         with self._lock:
             if key in self.entries:
                 return
@@ -57,13 +60,54 @@ class ReadCache:
                 self._full = True
                 self._evict()
 
+    def put(self, key: bytes, before: int | None, sqn: int, value: bytes) -> None:
+        """A key that is cached, by itself or as the version ``before``, was written: what is read
+        often is likely to be read again, so keep the new value, by its number. Amortised O(1)."""
+        entries, marks = self.entries, self.marks
+        with self._lock:
+            old: ReadKey | None = before
+            gone = entries.pop(old, None)  # type: ignore[arg-type]  # None is never there
+            if gone is None or key in entries:
+                if gone is not None:
+                    self._gone(before, gone)  # type: ignore[arg-type]
+                old = key
+                gone = entries.pop(key, None)
+                if gone is None:
+                    return  # evicted meanwhile
+            if len(value) > self._most:
+                self._gone(old, gone)  # type: ignore[arg-type]
+                return
+            entries[sqn] = value
+            queue = self._queue
+            queue.append(sqn)
+            self.bytes += len(value) - len(gone)
+            if old in marks:
+                marks.discard(old)
+                marks.add(sqn)
+            if self.bytes > self.limit or len(queue) > 2 * len(entries) + _SPARE:
+                self._tidy()
+
+    def _gone(self, key: ReadKey, value: bytes) -> None:
+        self.marks.discard(key)
+        self.bytes -= len(value) + self.OVERHEAD_BYTES
+
+    def _tidy(self) -> None:
+        """More than half of the queue is keys that are gone, or there is no room."""
+        queue, entries = self._queue, self.entries
+        if len(queue) > 2 * len(entries) + _SPARE:
+            for _ in range(3):  # finds one or two of them
+                if (waiting := queue.popleft()) in entries:
+                    queue.append(waiting)
+        while self.bytes > self.limit:
+            self._full = True
+            self._evict()
+
     def discard(self, key: ReadKey) -> None:
         """Forget a key: it was written."""
         with self._lock:
             value = self.entries.pop(key, None)
             if value is not None:
-                self.marks.discard(key)
-                self.bytes -= len(value) + self.OVERHEAD_BYTES
+                self._gone(key, value)
 
     def clear(self) -> None:
         """Forget everything. O(entries)."""

@@ -87,3 +87,51 @@ def test_clearing_leaves_room_for_as_much_again() -> None:
     for number in range(10):
         cache.fill(number, VALUE)
     assert len(cache.entries) == 10
+
+
+def test_a_key_that_is_written_is_kept_by_its_new_number() -> None:
+    cache = filled(10, 3)
+    cache.put(b"1", None, 17, b"newer")
+    assert cache.entries == {b"0": VALUE, b"2": VALUE, 17: b"newer"}
+    cache.put(b"1", 17, 18, b"newest!")
+    assert cache.entries == {b"0": VALUE, b"2": VALUE, 18: b"newest!"}
+    assert cache.bytes == 2 * SIZE + len(b"newest!") + ReadCache.OVERHEAD_BYTES
+
+
+def test_a_mark_goes_over_to_the_new_number() -> None:
+    cache = filled(10, 3)
+    cache.marks.add(b"1")
+    cache.put(b"1", None, 17, VALUE)
+    assert cache.marks == {17}
+
+
+def test_neither_the_key_nor_the_version_before_outlives_a_write() -> None:
+    cache = filled(10, 1)
+    cache.fill(16, VALUE)
+    cache.put(b"0", 16, 17, VALUE)
+    assert cache.entries == {17: VALUE}
+    assert cache.bytes == SIZE
+
+
+def test_a_value_too_large_to_be_kept_takes_the_old_one_away() -> None:
+    cache = filled(10, 1)
+    cache.marks.add(b"0")
+    cache.put(b"0", None, 17, b"v" * SIZE * 2)
+    assert (cache.entries, cache.marks, cache.bytes) == ({}, set(), 0)
+
+
+def test_what_was_evicted_meanwhile_is_not_brought_back_by_a_write() -> None:
+    cache = filled(10, 1)
+    cache.put(b"gone", 16, 17, VALUE)
+    assert cache.entries == {b"0": VALUE}
+
+
+def test_the_queue_stays_short_however_often_a_key_is_written() -> None:
+    cache = filled(100, 50)
+    before = None
+    for sqn in range(1000, 11_000):
+        cache.put(b"7", before, sqn, VALUE)
+        before = sqn
+    assert len(cache._queue) <= 2 * 50 + 65
+    assert set(cache._queue) >= set(cache.entries)
+    assert cache.bytes == 50 * SIZE
