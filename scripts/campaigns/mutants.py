@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ROOMS = ("actors", "api", "files", "manifest", "pipeline", "tests", "scripts", "docs")
 TIMEOUT_SECONDS = 600
 SHORTEST_TIMEOUT_SECONDS = 60
+MOST_BYTES = 4 << 30
 
 
 class Mutant(NamedTuple):
@@ -64,6 +66,11 @@ class Run(NamedTuple):
     seconds: float
 
 
+def _bounded() -> None:
+    """A bound that is gone must not take the machine's memory."""
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
 class Scratch:
     """A copy of the tree that may be changed."""
 
@@ -92,7 +99,7 @@ class Scratch:
             [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
              "--tb=line", "-rfE", *tests],
             cwd=self.root, env=told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True,
+            start_new_session=True, preexec_fn=_bounded,
         )  # fmt: skip
         try:
             out, _ = process.communicate(timeout=timeout)
