@@ -309,6 +309,8 @@ class Inker(TurnActor):
 
     def _activate(self, file: JournalFile) -> None:
         self.active = file
+        if isinstance(self.failed, StorageFailed):
+            file.failed = self.failed  # of an fsync that ended meanwhile, in no turn
         self.view = JournalView((*self.view.bases, file.base), (*self.view.files, file))
         self._aim(file)
         self.on_roll(self.view)
@@ -382,7 +384,11 @@ class Inker(TurnActor):
                 end = file.end_of(sqn)
                 if self.failed is not None and file.commit.durable < end:
                     raise self.failed
-                file.commit.wait_durable(end, timeout)
+                try:
+                    file.commit.wait_durable(end, timeout)
+                except StorageFailed as failed:
+                    self.poison(failed)  # also where a file that was rolled could not be synced
+                    raise
 
     @property
     def last_sqn(self) -> int:

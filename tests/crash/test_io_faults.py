@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from crash_workloads import LITTLE
+from crash_workloads import LITTLE, WORKLOADS
 from io_faults import KINDS, Fault, broken
 
 SEED = int(os.environ.get("OCTAVO_SEED", "1"))
@@ -29,3 +29,19 @@ def test_an_error_at_any_call_is_told_and_loses_nothing(name: str, kind: str) ->
             assert number > 10
             return
     raise AssertionError("more calls than there can be")
+
+
+MET = [
+    # The fsync of a batch in a file that had been rolled since: the next file took puts.
+    ("batches", "ENOSPC", (72,), 20261121006),
+    # The second of two fsyncs failed, which nobody believed: no fault of the store.
+    ("batches", "EINTR", (76, 78), 20261121068),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "places", "seed"), MET)
+def test_what_a_campaign_met(name: str, kind: str, places: tuple[int, ...], seed: int) -> None:
+    cuts = WORKLOADS[name](0)
+    fault = Fault(kind, places)
+    assert broken(name, cuts.workload, cuts.setup, seed, fault, **cuts.options) == ""
+    assert fault.fired == len(places)

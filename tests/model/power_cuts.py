@@ -159,7 +159,8 @@ class PowerCuts:
                 gc.collect()  # stores that lost power are cycles, and large
             spare = image.after_crash("all") if self.judges else image
             if self.mends is not None:
-                self.mends(image)
+                with one_thread("mending"):  # what it leaves to be done goes with it
+                    self.mends(image)
             found = self.known[key] = look(
                 image,
                 self.path,

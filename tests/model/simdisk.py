@@ -240,8 +240,6 @@ class SimDisk(Faults, Disk):
 
     def _sync(self, op_name: str, node: File, path: str) -> None:
         with self._turn:
-            if node.dropped:
-                self._synced_again.append((path, node))
             try:
                 self._begin(op_name, path)
             except OSError as error:
@@ -249,6 +247,8 @@ class SimDisk(Faults, Disk):
                     node.drop()
                 raise
             self._step(op_name)
+            if node.dropped:
+                self._synced_again.append((path, node))
             node.sync()
 
     def _truncate(self, cursor: _Cursor, length: int) -> None:
