@@ -1,8 +1,24 @@
-"""Lets every test import the models: ``from simdisk import SimDisk``."""
+"""Lets every test import the models, ``from simdisk import SimDisk``, and keeps tests apart."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+from pykka import ActorRegistry
+
 sys.path.insert(0, str(Path(__file__).parent / "model"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """A store whose simulated machine lost power in a test is gone with that test: whoever stops
+    all actors of the process later does not reach it."""
+    running = ActorRegistry.get_all()
+    kept = set(map(id, running))
+    yield
+    for ref in ActorRegistry.get_all():
+        if id(ref) not in kept:
+            ActorRegistry.unregister(ref)

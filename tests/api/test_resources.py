@@ -5,8 +5,10 @@ Ten thousand snapshots: test_snapshot.py. Long form: scripts/campaign soak.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from pathlib import Path
 
 from whole_store import SMALL
@@ -37,3 +39,27 @@ def test_openings_and_backups_leave_nothing_open(tmp_path: Path) -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("octavo-sync")]
     files = [file for file in (tmp_path / "resources-store-backup").rglob("*") if file.is_file()]
     assert len(files) < 60
+
+
+def test_a_closed_store_leaves_nothing_behind(tmp_path: Path) -> None:
+    gone: list[weakref.ref[object]] = []
+    for number in range(3):
+        store = octavo.open(tmp_path / "s", **SMALL)
+        store.put_many((b"%d" % n, b"%d" % number) for n in range(300))
+        with store.snapshot() as snapshot:
+            assert snapshot.get(b"7") == b"%d" % number
+        assert len(list(store.items())) == 300
+        running = store._running
+        actors = [running.inker, running.penciller, running.clerk, running.bookie]
+        files = running.inker.actor.view.files
+        gone += [weakref.ref(each) for each in (store, running.runner, *files)]
+        gone += [weakref.ref(ref.actor) for ref in (*actors, running.inker_clerk)]
+        store.close()
+        del store, snapshot, running, actors, files
+    # A thread of the pool lets go of what it did last when it is about to wait for more.
+    for _ in range(1000):
+        gc.collect()
+        if not any(each() is not None for each in gone):
+            break
+        threading.Event().wait(0.02)
+    assert [type(each()).__name__ for each in gone if each() is not None] == []
