@@ -7,12 +7,11 @@ from itertools import pairwise
 from mmap import mmap
 from weakref import WeakKeyDictionary, ref
 
-import numpy as np
-
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.read_values import Opened, read_values
 from octavo.actors.reader import Reader
 from octavo.files import ledger_key
+from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints, as_list, copy, gather, lengths_of, offsets_of
 from octavo.files.journal_values import places_of, values_of
 from octavo.files.lifecycle import State

@@ -10,12 +10,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import compress
 
-import numpy as np
-
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.scan import LARGEST_WINDOW, Bounds, Slice
 from octavo.actors.view import Found, Head, View
 from octavo.files import ledger_key
+from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints, offsets_of
 from octavo.files.hashing import hash_of
 from octavo.files.live_batches import (

@@ -14,13 +14,13 @@ from itertools import compress
 from operator import eq
 from typing import NamedTuple
 
-import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.actors.view import LOW_32
 from octavo.files import find_many, ledger_key
+from octavo.files.arrays import np
 from octavo.files.hashing import hash_column
 from octavo.files.journal_rows import column_of
 from octavo.files.sst_lookup import Find

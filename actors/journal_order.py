@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
-
 from octavo.actors.batch_values import OpenJournal
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds
 from octavo.actors.view import Head
 from octavo.files import ledger_key
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Ints
 from octavo.files.errors import Corruption
 from octavo.files.journal_values import Offsets, puts_of, spans

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from octavo.actors.derivation import derived_index, derived_metadata
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView
 from octavo.files import index_terms, ledger_key, record
+from octavo.files.arrays import np
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
 from octavo.files.journal_rows import column_of

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.batch_values import BatchValues
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.files import ledger_key
+from octavo.files.arrays import np
 from octavo.files.errors import Misuse
 from octavo.files.live_batches import Batch, Segments, strings_of
 from octavo.files.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words

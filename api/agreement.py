@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, TypeAlias
 
 from octavo.actors.reader import Reader
 from octavo.actors.startup import Running
 from octavo.actors.view import Head
 from octavo.files import index_terms, ledger_key, record, record_digests
+from octavo.files.arrays import np, npt
 from octavo.files.bounds import HEAD_ROWS, OBJECTS
 from octavo.files.errors import OctavoError
 from octavo.files.journal_rows import Headers
@@ -23,7 +21,7 @@ from octavo.files.rows import Rows
 from octavo.files.sealed_records import file_records
 
 STEP = 1024
-Array = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
 
 
 @dataclass(slots=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from octavo.actors.batch_values import BatchValues
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.files import arrow, ledger_key
+from octavo.files.arrays import np
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Misuse
 from octavo.files.live_batches import Batch, buckets_of, strings_of

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
+from octavo.files.arrays import np, npt
 from octavo.files.errors import Misuse
 from octavo.files.rows import ByteColumn
 from octavo.files.sst import Sst

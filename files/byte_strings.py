@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from octavo.files.arrays import np, npt
 from octavo.files.rows import ByteColumn
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+Ints: TypeAlias = "npt.NDArray[np.int64]"
+Words: TypeAlias = "npt.NDArray[np.uint64]"
 
 _BLOCK_BYTES = 1 << 20
 """Strings are copied in blocks of about this size, so that the copy stays in the cache."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.arrays import np, npt
 from octavo.files.cdb import (
     HEADER_KEY,
     POINTERS_BYTES,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
+from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints, as_list
 from octavo.files.live_batches import Batch, Source, alive, merged, rows_at
 from octavo.files.rows import TOMBSTONE

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Ints, first_words, gather, lengths_of
 from octavo.files.rows import ByteColumn
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
 
-Hashes = npt.NDArray[np.uint32]
+Hashes: TypeAlias = "npt.NDArray[np.uint32]"
 Level = Sequence[tuple[Sst, int]]
 """Files of a level, each with the base of its sqns."""
 

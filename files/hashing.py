@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.arrays import np, npt
 from octavo.files.rows import ByteColumn
 
 LOW_32 = 0xFFFFFFFF

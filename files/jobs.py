@@ -12,9 +12,6 @@ from dataclasses import asdict, replace
 from mmap import mmap
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from octavo.files import (
     cdb,
     cdb_seal,
@@ -25,6 +22,7 @@ from octavo.files import (
     merge,
     record,
 )
+from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, Corruption, StorageFailed
 from octavo.files.rows import Rows

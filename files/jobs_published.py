@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from octavo.files import live_bits, live_records
+from octavo.files.arrays import np
 from octavo.files.bounds import HEAD_ROWS, OBJECTS, Bounds
 from octavo.files.disk import Disk
 from octavo.files.find_many import Level

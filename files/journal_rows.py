@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import index_terms, ledger_key, record
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
 
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+Ints: TypeAlias = "npt.NDArray[np.int64]"
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
 _STRETCH = 512
 """Headers checked between two moments at which other threads may run."""

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from mmap import mmap
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, gather, windows
 from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.rows import ByteColumn
 from octavo.files.sparse_offsets import SparseOffsets
 
-Mask = npt.NDArray[np.bool_]
-Offsets = npt.NDArray[np.uint32] | Sequence[int]
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
+Offsets: TypeAlias = "npt.NDArray[np.uint32] | Sequence[int]"
 """The table of a file's records, of either kind; what is no array is seen as one, not copied."""
 
 _OPTIONAL = (
     (record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4), (record.BATCH, 8),
     (record.LZ4, 4), (record.SUB_KEY, 2),
 )  # fmt: skip
-_OPTIONAL_BYTES = np.array(
-    [sum(size for flag, size in _OPTIONAL if flags & flag) for flags in range(64)], dtype=np.int64
-)
 _SMALL_BYTES = 4096
 _AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
+
+
+@cache
+def _optional_bytes() -> Ints:
+    """Bytes of the optional fields, by flags."""
+    return np.array([sum(n for flag, n in _OPTIONAL if flags & flag) for flags in range(64)])
 
 
 class Frames(NamedTuple):
@@ -188,7 +191,7 @@ def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Ma
         good &= raw[starts + 20] == tag
     flags &= 63
     fields = starts + FIXED_BYTES
-    keys_at = fields + _OPTIONAL_BYTES[flags]
+    keys_at = fields + _optional_bytes()[flags]
     good &= keys_at + SUMS_BYTES <= limits
     more = np.zeros(len(starts), dtype=np.int64)
     raw_bytes = np.full(len(starts), -1, dtype=np.int64)

@@ -10,10 +10,10 @@ from array import array
 from collections.abc import Iterable
 from struct import Struct
 
-import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, cdb_seal, record
+from octavo.files.arrays import np
 from octavo.files.compress import Compressor
 from octavo.files.disk import TEMPORARY_SUFFIX, AppendFile, Disk
 from octavo.files.errors import Corruption

@@ -13,25 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import live_records, record
+from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.sealed_records import records_of
 
-Sqns = npt.NDArray[np.uint64]
+Sqns: TypeAlias = "npt.NDArray[np.uint64]"
 Newest = tuple[Sqns, Sqns]
 """(sqns that name keys, ascending; sqn of the newest replaced version of each)."""
 
 RETAIN = "retain"
 _FRONT = Struct("<8sQQ")
 _MAGIC = b"OCTAVOD\n"
-NONE: Newest = (np.empty(0, np.uint64), np.empty(0, np.uint64))
 
 
 def retained(strategies: Mapping[str, str]) -> list[int]:
@@ -89,8 +87,8 @@ def survey(
         delta = replaced[head.kinds[replaced] == record.KEY_DELTA]
         sizes = (table.starts[1:] - table.starts[:-1])[delta]
         deltas.append((file["name"], newest.sqns[delta], rows.sqns[delta], sizes))
-    names = np.concatenate([each[0] for each in columns]) if columns else NONE[0]
-    sqns = np.concatenate([each[1] for each in columns]) if columns else NONE[1]
+    names = np.concatenate([each[0] for each in columns]) if columns else np.empty(0, np.uint64)
+    sqns = np.concatenate([each[1] for each in columns]) if columns else np.empty(0, np.uint64)
     found = newest_of(names, sqns)
     body = found[0].tobytes() + found[1].tobytes()
     made = disk.create(f"{journal}/{scratch}")

@@ -12,9 +12,9 @@ pass; NumPy's stable sort finds the runs.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TypeAlias
 
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, Words, common_prefix_length, copy, first_words
 
 _FEW_RUNS = 64
@@ -26,7 +26,7 @@ _BUDGET_BYTES = 8 << 20
 _OWN_SIZES = 2
 """or in so many times what they take themselves, whichever is more."""
 
-_Padded = npt.NDArray[np.bytes_]
+_Padded: TypeAlias = "npt.NDArray[np.bytes_]"
 
 
 def key_order(

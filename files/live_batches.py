@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from octavo.files.arrays import np, npt
 from octavo.files.bounds import Bounds
 from octavo.files.byte_strings import Ints, as_list, gather
 from octavo.files.errors import Corruption
@@ -31,7 +29,7 @@ WIDE_WINDOW_ROWS = 1 << 20
 WINDOW_BYTES = 8 << 20
 """Bytes of each source's keys, and of its metadata, in a window, or one row."""
 
-Mask = npt.NDArray[np.bool_]
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
 LedgerRun = tuple[Callable[[], Sst], int]
 """What opens a ledger file, and the base of its sqns."""

@@ -19,10 +19,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from struct import Struct
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Ints
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, UnsupportedFormat

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from typing import TypeAlias
 
 from octavo.files import record
+from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
 from octavo.files.find_many import Level, newest
 from octavo.files.rows import TOMBSTONE, ByteColumn
 from octavo.files.sst import Sst
 
-Verdicts = npt.NDArray[np.uint8]
-Sqns = npt.NDArray[np.uint64]
+Verdicts: TypeAlias = "npt.NDArray[np.uint8]"
+Sqns: TypeAlias = "npt.NDArray[np.uint64]"
 
 DROP = 0
 KEEP = 1

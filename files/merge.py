@@ -11,10 +11,8 @@ import os.path
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
 from octavo.files import ledger_key, sst_layout
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, gather, lengths_of, offsets_of, windows
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse

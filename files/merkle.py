@@ -19,16 +19,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 from struct import Struct
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.arrays import np, npt
 from octavo.files.errors import Misuse, UnsupportedFormat
 
 By = Literal["sqn", "head", "value"]
-Words = npt.NDArray[np.uint64]
+Words: TypeAlias = "npt.NDArray[np.uint64]"
 
 BY: tuple[By, ...] = get_args(By)
 FEWEST_BITS, MOST_BITS = 8, 20

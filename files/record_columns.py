@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from mmap import mmap
-
-import numpy as np
-import numpy.typing as npt
+from typing import TypeAlias
 
 from octavo.files import record
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, windows
 from octavo.files.journal_values import Offsets, checksums_right, spans
 from octavo.files.record import FIXED_BYTES, SUMS_BYTES
 
-Mask = npt.NDArray[np.bool_]
-_FIXED = np.dtype(
-    [
-        ("key", "<u4"), ("content", "<u4"), ("number", ">u8"), ("magic", "V2"), ("version", "u1"),
-        ("kind", "u1"), ("tag", "u1"), ("flags", "u1"), ("bucket", "<u2"), ("key_1", "<u2"),
-        ("time", "<u8"),
-    ]
-)  # fmt: skip
-assert _FIXED.itemsize == FIXED_BYTES  # the layout of record.py, not a guard
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
+_FIXED = [
+    ("key", "<u4"), ("content", "<u4"), ("number", ">u8"), ("magic", "V2"), ("version", "u1"),
+    ("kind", "u1"), ("tag", "u1"), ("flags", "u1"), ("bucket", "<u2"), ("key_1", "<u2"),
+    ("time", "<u8"),
+]  # fmt: skip
+"""The fixed part of a record, as record.py has it."""
 _AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
 
 
@@ -69,7 +67,7 @@ def columns_of(
         rows = np.arange(len(relative), dtype=np.int64)
     if not len(rows):
         return _none(), np.flatnonzero(~inside)
-    head = windows(raw, FIXED_BYTES)[starts].view(_FIXED)
+    head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(_FIXED))
     good = (head["kind"] == record.PUT) & (head["flags"] < 64)
     good &= head["number"] == relative[rows]
     ends = starts + 16 + head["content"]
@@ -117,7 +115,7 @@ def _parts(
     raw_bytes = np.full(count, -1, dtype=np.int64)
     fits = good
     if flags.any():
-        fits = good & (at + _FIELD_BYTES[flags & 63] + SUMS_BYTES <= ends)
+        fits = good & (at + _field_bytes()[flags & 63] + SUMS_BYTES <= ends)
         for flag, size in _FIELDS:
             has = np.flatnonzero(fits & ((flags & flag) != 0))
             if not len(has):
@@ -148,6 +146,9 @@ _FIELDS = (
     (record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4), (record.BATCH, 8),
     (record.LZ4, 4), (record.SUB_KEY, 2),
 )  # fmt: skip
-_FIELD_BYTES = np.array(
-    [sum(size for flag, size in _FIELDS if flags & flag) for flags in range(64)], dtype=np.int64
-)
+
+
+@cache
+def _field_bytes() -> Ints:
+    """Bytes of the optional fields, by flags."""
+    return np.array([sum(n for flag, n in _FIELDS if flags & flag) for flags in range(64)])

@@ -7,13 +7,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption
 from octavo.files.journal_rows import Headers
@@ -21,8 +20,8 @@ from octavo.files.live_batches import Batch, buckets_of, keys_of, strings_of
 from octavo.files.record import LOW_32, SUMS_BYTES
 from octavo.files.rows import ByteColumn, Rows
 
-U64 = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
+U64: TypeAlias = "npt.NDArray[np.uint64]"
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
 _STRETCH = 512
 """Records between two moments at which other threads may run."""

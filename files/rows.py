@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from octavo.files.arrays import np, npt
 
 TOMBSTONE = 1
 """Flag: the key was deleted."""
 EXPIRES = 2
 """Flag: ``expiries`` holds the moment, in ms UTC, from which the key reads as absent."""
 
-Bytes = npt.NDArray[np.uint8]
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
 
 @dataclass(slots=True)

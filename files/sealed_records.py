@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from octavo.files import cdb, journal_rows
+from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.journal_rows import Headers

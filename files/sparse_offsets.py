@@ -13,12 +13,11 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import cast, overload
+from typing import TypeAlias, cast, overload
 
-import numpy as np
-import numpy.typing as npt
+from octavo.files.arrays import np, npt
 
-Table = npt.NDArray[np.uint32]
+Table: TypeAlias = "npt.NDArray[np.uint32]"
 
 SPARSE_BELOW = 4
 """A file is written sparse where fewer than one number in so many has a record: a search costs a

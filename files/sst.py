@@ -14,10 +14,8 @@ from itertools import pairwise
 from mmap import mmap
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from octavo.files import sst_layout, sst_lookup, sst_verify
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import as_list, lengths_of
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_of

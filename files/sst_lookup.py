@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from mmap import mmap
 
-import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.arrays import np
 from octavo.files.errors import Corruption
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 

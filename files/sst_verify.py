@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from octavo.files.arrays import np
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
 from octavo.files.key_order import key_order

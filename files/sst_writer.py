@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import sst_layout
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, copy, offsets_of
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section

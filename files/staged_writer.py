@@ -11,10 +11,10 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, cdb_seal, journal_rows, ledger_key, merge, record, staging
+from octavo.files.arrays import np
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
 from octavo.files.hashing import hash_column

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from octavo.files import find_many, index_terms, ledger_key
+from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints
 from octavo.files.find_many import Level
 from octavo.files.hashing import hash_column

@@ -11,10 +11,10 @@ much memory is taken: a column that is longer than what is left is refused.
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-
-import numpy as np
 
 from octavo.files.errors import Corruption, UnsupportedFormat
 
@@ -23,7 +23,15 @@ MAX_COUNT = 1 << 21
 
 _FRONT = struct.Struct("<4sH")
 _NUMBER = struct.Struct("<Q")
-_WIDTHS = {0: None, 1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+_CODES = {array(code).itemsize: code for code in "BHILQ"}
+"""array's letters by bytes of an integer; I and L are of 4 and 8, or both of 4."""
+
+
+def _swapped(column: array[int]) -> array[int]:
+    """The column's other order of bytes where this machine is big-endian."""
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
 
 
 class Packer:
@@ -38,12 +46,11 @@ class Packer:
 
     def integers(self, values: Sequence[int]) -> None:
         """A column of integers, in as many bytes each as the largest one needs."""
-        column = np.array(values, dtype=np.uint64)
-        top = int(column.max()) if len(column) else 0
+        top = max(values, default=0)
         width = next(w for w in (0, 1, 2, 4, 8) if top < 1 << 8 * w)
         self._parts.append(bytes((width,)))
         if width:
-            self._parts.append(column.astype(_WIDTHS[width]).tobytes())
+            self._parts.append(_swapped(array(_CODES[width], values)).tobytes())
 
     def strings(self, values: Sequence[bytes]) -> None:
         """A column of byte strings, none of them empty."""
@@ -86,13 +93,11 @@ class Unpacker:
     def integers(self, count: int) -> list[int]:
         """A column of ``count`` integers. The caller bounds the count: all may be 0 in no bytes."""
         (width,) = self._take(1)
-        if width not in _WIDTHS:
-            raise self.wrong("width of a column", expected="0, 1, 2, 4 or 8", found=width)
-        kind = _WIDTHS[width]
-        if kind is None:
+        if width == 0:
             return [0] * count
-        column: list[int] = np.frombuffer(self._take(count * width), dtype=kind).tolist()
-        return column
+        if width not in _CODES:
+            raise self.wrong("width of a column", expected="0, 1, 2, 4 or 8", found=width)
+        return _swapped(array(_CODES[width], self._take(count * width))).tolist()
 
     def strings(self, count: int) -> list[bytes]:
         """A column of ``count`` byte strings, none of them empty."""

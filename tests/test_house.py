@@ -197,6 +197,21 @@ def test_an_import_loads_no_more_than_it_needs(statement: str, absent: set[str])
     assert set(done.stdout.decode().split()) & absent == set()
 
 
+def test_a_new_store_that_is_little_used_loads_no_numpy(tmp_path: Path) -> None:
+    # It is a third of what the first opening costs: see files/arrays.py.
+    program = f"""
+import sys, octavo
+with octavo.open({str(tmp_path / "store")!r}) as store:
+    store.put(b"key", b"value")
+    store.put_many([(b"a", b"1"), (b"b", b"2")])
+    assert store.get(b"key") == b"value" and store.head(b"a").size == 1
+    assert list(store.keys()) == [b"a", b"b", b"key"]
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert "numpy" not in done.stdout.decode().split()
+
+
 def test_the_list_of_mutants_is_up_to_date() -> None:
     # scripts/campaigns/mutants.toml quotes the guards of the library, to show that tests notice
     # when one is gone. Whoever changes the text of a guard changes it there.
