@@ -13,7 +13,8 @@ from octavo.actors.reader import Reader
 from octavo.files import ledger_key
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints, as_list, copy, gather, lengths_of, offsets_of
-from octavo.files.journal_values import places_of, values_of
+from octavo.files.journal_values import Right, places_of, values_of
+from octavo.files.journal_windows import RecordSums
 from octavo.files.lifecycle import State
 from octavo.files.live_batches import Batch, buckets_of, strings_of
 from octavo.files.rows import ByteColumn
@@ -32,6 +33,15 @@ class OpenJournal:
 
     def __init__(self) -> None:
         self._growing: dict[JournalFile, Opened] = {}
+        self._sums: dict[JournalFile, RecordSums] = {}
+
+    def right(self, file: JournalFile, mapped: mmap | bytes) -> Right:
+        """What says which records of the file are as they were written; for this reader, that it
+        was looked at is kept in mind."""
+        known = self._sums.get(file)
+        if known is None or known.mapped is not mapped:
+            known = self._sums[file] = RecordSums(mapped, file.seed)
+        return known.right
 
     def open(self, file: JournalFile) -> Opened:
         """The file's map and its offsets. Raises Corruption."""
@@ -99,8 +109,8 @@ class BatchValues:
                 keys = strings_of(batch.columns.keys, batch.rows[low:high])
                 for file, rows, relative in self._by_file(sqns[low:high]):
                     mapped, offsets = self._journal.open(file)
-                    wanted = _picked(keys, rows)
-                    found = places_of(mapped, offsets, relative, file.seed, tag, bucket, wanted)
+                    wanted, right = _picked(keys, rows), self._journal.right(file, mapped)
+                    found = places_of(mapped, offsets, relative, right, tag, bucket, wanted)
                     if not bool((found.good & (found.raw_bytes < 0)).all()):
                         return None
                     rows = rows + low
@@ -133,8 +143,8 @@ class BatchValues:
         with self._reader.reading():
             for file, rows, relative in self._by_file(sqns):
                 mapped, offsets = self._journal.open(file)
-                wanted = _picked(keys, rows)
-                out += values_of(mapped, offsets, relative, file.seed, tag, bucket, wanted)
+                wanted, right = _picked(keys, rows), self._journal.right(file, mapped)
+                out += values_of(mapped, offsets, relative, right, tag, bucket, wanted)
                 order.append(rows)
         places = np.empty(len(sqns), dtype=np.int64)
         places[np.concatenate(order)] = np.arange(len(sqns))

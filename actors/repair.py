@@ -17,6 +17,7 @@ from octavo.actors.identity import Identity, read, write
 from octavo.files import cdb, ledger_key, record
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sst import Sst
 from octavo.manifest import change_log, recovery
@@ -265,6 +266,7 @@ def _read(view: memoryview, file: str, seed: int) -> _Whole:
         whole.numbers = frozenset(numbers)
         whole.origin = cdb.read_origin(view, trailer, file)
         cdb.verify_tables(view, trailer, file)
+        read_windows(view, trailer, file)
     except Corruption as wrong:
         whole.faults.append(str(wrong))
         return whole
@@ -272,6 +274,11 @@ def _read(view: memoryview, file: str, seed: int) -> _Whole:
         at, end = starts[number], starts[number + 1]
         try:
             record.decode(view[at:end], seed ^ at, 0, file, at)
+        except Corruption as wrong:
+            whole.faults.append(str(wrong))
+    if not whole.faults:
+        try:
+            verify_windows(view, trailer, file)
         except Corruption as wrong:
             whole.faults.append(str(wrong))
     return whole

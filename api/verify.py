@@ -10,6 +10,7 @@ from octavo.actors.startup import Running
 from octavo.agreement import Newest, Report, agreement, unequal
 from octavo.files import cdb
 from octavo.files.errors import OctavoError
+from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.lifecycle import State
 from octavo.files.record_digests import check_values
 from octavo.files.sealed_records import file_records
@@ -99,6 +100,7 @@ def _journal_file(
         cdb.read_header(view[: cdb.RECORDS_AT], file.path)
         trailer, _ = cdb.sealed_offsets(view, file.path)
         cdb.verify_tables(view, trailer, file.path)
+        read_windows(view, trailer, file.path)
         cdb.read_origin(view, trailer, file.path)
         length = len(view)
         entry = next((e for e in running.inker.actor.manifest.entries if e.name == file.name), None)
@@ -111,6 +113,8 @@ def _journal_file(
             )
         if records := _whole_file(running, file, newest):
             yield Report(journal_files=1, records=records, bytes=length)
+            # Now that its records are whole: where one is not, that is what is to be told.
+            verify_windows(view, trailer, file.path)
             return
     records = 0
     problems: list[str] = []

@@ -9,7 +9,10 @@
                    before offset i + 1; where both are equal there is no record i (it was damaged,
                    or belongs to a batch that never became whole, or compaction dropped it).
                    Where few records are left, a sparse table instead: see sparse_offsets.py
-    T+...      48  origin, only in a file that compaction made
+    T+...          checksums of windows: xxh3-64 of each 64 KiB from 2114 up to R (the last one is
+                   shorter), seed = file seed ^ where it begins; one more, of those before,
+                   seed = file seed
+    ...        48  origin, only in a file that compaction made
     ...        96  trailer
 
     file header (52): magic 8s, version u16, reserved u16, epoch u64, base sqn u64, seed u64,
@@ -20,7 +23,8 @@
                       last ms u64, R u64, T u64, xxh3-64 of [0, 2048), xxh3-64 of [R, T),
                       xxh3-64 of the offsets, live u32, reserved u32, xxh3-64 of the 88 before
 
-Flags of the trailer: 1 the offsets are sparse, 2 there is an origin; version 1 has neither.
+Flags of the trailer: 1 the offsets are sparse, 2 there is an origin, 4 there are checksums of
+windows (journal_windows.py); version 1 has none of them, version 2 no windows.
 
 All little-endian. ``base`` is where the relative numbers of the records begin; a manifest may
 give a file another base than the one it was written with, so files made elsewhere are adopted
@@ -44,7 +48,7 @@ from octavo.files.sparse_offsets import SparseOffsets
 
 POINTERS_BYTES = 2048
 MAX_FILE_BYTES = (1 << 32) - 1
-VERSION = 2
+VERSION = 3
 _HEADER_VERSION = 1
 
 HEADER_KEY = b"octavo"
@@ -62,6 +66,9 @@ assert HEADER_BYTES == 52  # the layouts above, not guards
 assert TRAILER_BYTES == 96
 _HEADER_FRONT = _PAIR.pack(len(HEADER_KEY), HEADER_BYTES) + HEADER_KEY
 RECORDS_AT = POINTERS_BYTES + len(_HEADER_FRONT) + HEADER_BYTES
+
+WINDOW_BYTES = 1 << 16
+"""So many bytes of records share a checksum in a sealed file."""
 
 TABLE_BYTES_PER_RECORD = 16 + 4
 """What sealing adds for each record: two CDB slots and an offset."""
@@ -123,6 +130,7 @@ def read_header(head: bytes | memoryview, file: str) -> FileHeader:
 
 _SPARSE = 1
 _COMPACTED = 2
+_WINDOWS = 4
 
 
 class Origin(NamedTuple):
@@ -162,9 +170,10 @@ def read_origin(buffer: bytes | memoryview, trailer: Trailer, file: str) -> Orig
 def trailer_bytes(trailer: Trailer) -> bytes:
     """The last TRAILER_BYTES of a sealed file."""
     flags = trailer.sparse * _SPARSE | trailer.compacted * _COMPACTED
+    flags |= trailer.windows * _WINDOWS
     fixed = _TRAILER.pack(
         _TRAILER_MAGIC,
-        VERSION if flags else 1,
+        VERSION if trailer.windows else 2 if flags else 1,
         flags,
         trailer.count,
         trailer.seed,
@@ -197,11 +206,27 @@ class Trailer:
     offsets_sum: int
     sparse: bool = False
     compacted: bool = False
+    windows: bool = False
+
+    @property
+    def windows_at(self) -> int:
+        """Where the checksums of windows begin, or would."""
+        return self.offsets_at + self.offsets_bytes
+
+    @property
+    def windows_bytes(self) -> int:
+        """How long they are."""
+        return windows_bytes(self.tables_at) if self.windows else 0
 
     @property
     def offsets_bytes(self) -> int:
         """How long the table of offsets is."""
         return 4 * (2 * self.live + 1 if self.sparse else self.count + 1)
+
+
+def windows_bytes(records_end: int) -> int:
+    """How long the checksums of the windows of records up to ``records_end`` are."""
+    return 8 * (-(-(records_end - RECORDS_AT) // WINDOW_BYTES) + 1)
 
 
 def read_trailer(tail: bytes, file_bytes: int, file: str) -> Trailer:
@@ -215,17 +240,16 @@ def read_trailer(tail: bytes, file_bytes: int, file: str) -> Trailer:
     magic, version, flags, count, seed, first, last, tables_at, offsets_at, *sums, live, _ = fields
     if magic != _TRAILER_MAGIC or found != expected:
         raise Corruption(file, at, "journal trailer", expected=expected, found=found)
-    if version not in (1, VERSION) or flags & ~(_SPARSE | _COMPACTED):
+    if not 1 <= version <= VERSION or flags & ~(_SPARSE | _COMPACTED | _WINDOWS):
         raise UnsupportedFormat(
             f"{file}: sealed journal file of version {version}, flags {flags:#x}; "
-            f"this release knows versions 1 and {VERSION}"
+            f"this release knows versions 1 to {VERSION}"
         )
-    sparse, compacted = bool(flags & _SPARSE), bool(flags & _COMPACTED)
     made = Trailer(
         count, live, seed, first, last, tables_at, offsets_at, sums[0], sums[1], sums[2],
-        sparse, compacted,
+        bool(flags & _SPARSE), bool(flags & _COMPACTED), bool(flags & _WINDOWS),
     )  # fmt: skip
-    behind = offsets_at + made.offsets_bytes + (ORIGIN_BYTES if compacted else 0)
+    behind = made.windows_at + made.windows_bytes + made.compacted * ORIGIN_BYTES
     if not RECORDS_AT <= tables_at <= offsets_at or behind != at or live > count:
         raise Corruption(file, at, "journal trailer: positions do not fit the file")
     return made

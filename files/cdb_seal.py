@@ -75,17 +75,23 @@ def hash_tables(
 
 
 def sealing(
-    offsets: bytes | memoryview | npt.NDArray[np.uint32], seed: int, first_ms: int, last_ms: int
+    offsets: bytes | memoryview | npt.NDArray[np.uint32],
+    seed: int,
+    first_ms: int,
+    last_ms: int,
+    windows: bytes = b"",
 ) -> tuple[bytes, bytes]:
     """(the 2048 bytes at the front, everything behind the records) that seal a journal file.
 
-    ``offsets`` has count + 1 entries and ends where the records end. O(records), array kernels.
+    ``offsets`` has count + 1 entries and ends where the records end; ``windows`` are the checksums
+    of theirs, or nothing. O(records), array kernels.
     """
     table = np.frombuffer(offsets, dtype=np.uint32)
     live = np.flatnonzero(table[1:] > table[:-1])
     return _sealing(
-        live.astype(np.uint32), np.append(table[live], table[-1]), table, seed, (first_ms, last_ms)
-    )
+        live.astype(np.uint32), np.append(table[live], table[-1]), table, seed,
+        (first_ms, last_ms), windows,
+    )  # fmt: skip
 
 
 def compacted_sealing(
@@ -95,6 +101,7 @@ def compacted_sealing(
     seed: int,
     times_ms: tuple[int, int],
     origin: Origin,
+    windows: bytes = b"",
 ) -> tuple[bytes, bytes]:
     """As ``sealing``, for a file of ``count`` numbers of which only ``numbers`` have a record;
     ``starts`` has one entry more, for the end."""
@@ -102,7 +109,7 @@ def compacted_sealing(
         table = np.concatenate([numbers, starts])
     else:
         table = plain(numbers, starts, count)
-    return _sealing(numbers, starts, table, seed, times_ms, count=count, origin=origin)
+    return _sealing(numbers, starts, table, seed, times_ms, windows, count=count, origin=origin)
 
 
 def _sealing(
@@ -111,6 +118,7 @@ def _sealing(
     table: npt.NDArray[np.uint32],
     seed: int,
     times_ms: tuple[int, int],
+    windows: bytes,
     *,
     count: int | None = None,
     origin: Origin | None = None,
@@ -132,6 +140,7 @@ def _sealing(
         offsets_sum=xxh3(stored_offsets),
         sparse=len(table) != count + 1,
         compacted=origin is not None,
+        windows=bool(windows),
     )
     before = b"" if origin is None else origin_bytes(origin)
-    return pointers, b"".join((tables, stored_offsets, before, trailer_bytes(trailer)))
+    return pointers, b"".join((tables, stored_offsets, windows, before, trailer_bytes(trailer)))

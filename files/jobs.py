@@ -21,10 +21,12 @@ from octavo.files import (
     key_deltas,
     merge,
     record,
+    record_columns,
 )
 from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, Corruption, StorageFailed
+from octavo.files.journal_windows import WindowSums
 from octavo.files.rows import Rows
 
 Job = Callable[..., dict[str, Any]]
@@ -61,8 +63,8 @@ def seal(
     ``offsets``: native u32, count + 1. The pointers at the front are written last, after the
     tables are durable; the new name comes after both, so a sealed name means a whole file.
     """
-    front, back = cdb_seal.sealing(offsets, seed, first_ms, last_ms)
-    records_end = int.from_bytes(offsets[-4:], "little")
+    table = np.frombuffer(offsets, dtype=np.uint32)
+    records_end = int(table[-1])
     path, sealed = f"{directory}/{name}", f"{directory}/{sealed_name}"
     try:
         file = disk.reopen(path, records_end)
@@ -73,6 +75,8 @@ def seal(
         _sync_names(disk, directory)
         return {"bytes": disk.size(sealed)}
     try:
+        windows = _windows(disk.map(path), table, seed)
+        front, back = cdb_seal.sealing(table, seed, first_ms, last_ms, windows)
         file.write_all(back)
         file.sync()
         file.pwrite_all(front + _missing_header(disk, path, name, seed, first_ms), 0)
@@ -82,6 +86,16 @@ def seal(
     disk.rename(path, sealed)
     _sync_names(disk, directory)
     return {"bytes": records_end + len(back)}
+
+
+def _windows(mapped: mmap | bytes, table: npt.NDArray[np.uint32], seed: int) -> bytes:
+    """Checksums of the windows of a file's records. None where a record is not whole, for they
+    would vouch for it: reads go by the records' own then, and tell."""
+    if not record_columns.all_whole(mapped, table, seed):
+        return b""
+    made = WindowSums(seed)
+    made.add(memoryview(mapped)[: int(table[-1])])
+    return made.section()
 
 
 def _sync_names(disk: Disk, directory: str) -> None:

@@ -34,6 +34,12 @@ def _optional_bytes() -> Ints:
     return np.array([sum(n for flag, n in _OPTIONAL if flags & flag) for flags in range(64)])
 
 
+Right: TypeAlias = "Callable[[Ints, Ints, Ints], Mask]"
+"""Which records (where they begin, their headers end, they end) are as they were written."""
+Check: TypeAlias = "int | Right"
+"""How records are checked: one by one, given the file's seed, or as somebody else says."""
+
+
 class Frames(NamedTuple):
     """Where the parts of some records stand in their file."""
 
@@ -76,7 +82,7 @@ def values_of(
     mapped: mmap | bytes,
     offsets: Offsets,
     relative: Ints,
-    seed: int,
+    check: Check,
     tag: int,
     bucket: bytes,
     keys: ByteColumn,
@@ -84,8 +90,8 @@ def values_of(
     """The value of the put of each key, at its relative number in a journal file, in order.
 
     None where the record is not whole, or not a put of that key: decode it in full and learn
-    why. Both checksums are verified. Large values that are not compressed are views of the map,
-    which they keep alive. Some 0.6 us a record, and what its bytes take to hash.
+    why. They are checked. Large values that are not compressed are views of the map, which they
+    keep alive. Given a seed some 0.6 us a record, and what its bytes take to hash.
     """
     out: list[bytes | memoryview | None] = [None] * len(relative)
     if not len(mapped):
@@ -99,17 +105,20 @@ def values_of(
     # Small values as bytes of their own: cheaper to make than views, and no work for a collector.
     large = int((ends - starts).sum()) > _SMALL_BYTES * len(rows)
     view = memoryview(mapped) if large else mapped
-    heads = [
-        xxh3(view[at:end], seed ^ at)
-        for at, end in zip(starts.tolist(), head_ends.tolist(), strict=True)
-    ]
     stored = [
         view[at:end]
         for at, end in zip((head_ends + SUMS_BYTES).tolist(), ends.tolist(), strict=True)
     ]
-    sums = np.array(list(map(xxh3, stored, heads)), dtype=np.uint64)
-    right = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
-    right &= (sums & np.uint64(LOW_32)) == _u32(raw, head_ends + 4)
+    if not isinstance(check, int):
+        right = check(starts, head_ends, ends)
+    else:
+        heads = [
+            xxh3(view[at:end], check ^ at)
+            for at, end in zip(starts.tolist(), head_ends.tolist(), strict=True)
+        ]
+        sums = np.array(list(map(xxh3, stored, heads)), dtype=np.uint64)
+        right = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
+        right &= (sums & np.uint64(LOW_32)) == _u32(raw, head_ends + 4)
     plain = frames.raw_bytes[rows] < 0
     if len(rows) == len(relative) and bool((right & plain).all()):
         return list(stored)
@@ -256,15 +265,15 @@ def places_of(
     mapped: mmap | bytes,
     offsets: Offsets,
     relative: Ints,
-    seed: int | None,
+    check: Check | None,
     tag: int,
     bucket: bytes,
     keys: ByteColumn,
 ) -> Places:
     """Where the value of the put of each key stands, at its relative number in a journal file.
 
-    Framing and keys are compared, 0.05 us a record; with a ``seed`` both checksums, too, some 0.5
-    us a record more and what its bytes take to hash.
+    Framing and keys are compared, 0.05 us a record; given a seed both checksums, too, some 0.5 us
+    a record more and what its bytes take to hash.
     """
     count = len(relative)
     out = Places(
@@ -279,15 +288,24 @@ def places_of(
     inside, starts, limits = _whole(raw, offsets, relative)
     good, frames = _framed(raw, starts, limits, tag)
     rows = np.flatnonzero(good & _of_these_keys(raw, frames, bucket, keys, inside))
-    if seed is not None:
+    if check is not None:
         found = frames.starts[rows], frames.head_ends[rows], frames.ends[rows]
-        rows = rows[checksums_right(mapped, *found, seed)]
+        rows = rows[right_of(mapped, *found, check)]
     at = inside[rows]
     out.good[at] = True
     out.at[at] = frames.head_ends[rows] + SUMS_BYTES
     out.lengths[at] = frames.ends[rows] - out.at[at]
     out.raw_bytes[at] = frames.raw_bytes[rows]
     return out
+
+
+def right_of(
+    mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, check: Check
+) -> Mask:
+    """Which of these records, whose framing fits, are as they were written."""
+    if isinstance(check, int):
+        return checksums_right(mapped, starts, head_ends, ends, check)
+    return check(starts, head_ends, ends)
 
 
 def checksums_right(

@@ -17,6 +17,7 @@ from octavo.files.arrays import np
 from octavo.files.compress import Compressor
 from octavo.files.disk import TEMPORARY_SUFFIX, AppendFile, Disk
 from octavo.files.errors import Corruption
+from octavo.files.journal_windows import WindowSums
 
 COMPRESS_FROM_BYTES = 256
 _FLUSH_BYTES = 4 << 20
@@ -154,6 +155,7 @@ class SealedWriter:
             cdb.beginning(cdb.FileHeader(epoch, base_sqn, seed, created_ms))
         ]
         self._waiting = 0
+        self._windows = WindowSums(seed)
         self._file: AppendFile | None = disk.create(self._path + TEMPORARY_SUFFIX)
 
     @property
@@ -201,6 +203,7 @@ class SealedWriter:
             self.seed,
             (first_ms, last_ms),
             origin,
+            self._windows.section(),
         )
         file = self._file
         if file is None:
@@ -227,6 +230,8 @@ class SealedWriter:
 
     def _flush(self) -> None:
         if self._file is not None and self._parts:
-            self._file.write_all(b"".join(self._parts))
+            joined = b"".join(self._parts)
+            self._windows.add(joined)
+            self._file.write_all(joined)
         self._parts.clear()
         self._waiting = 0

@@ -18,6 +18,7 @@ from octavo.files.arrays import np
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
 from octavo.files.hashing import hash_column
+from octavo.files.journal_windows import WindowSums
 from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
 from octavo.files.rows import ByteColumn, Rows
 from octavo.files.staging import Attempt, StagedJournal, StagedLedger
@@ -169,6 +170,7 @@ class StagedWriter:
         self._offsets = array("I", (cdb.RECORDS_AT,))
         header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
         self._parts: list[bytes] = [cdb.beginning(header)]
+        self._windows = WindowSums(self._seed)
         self._prefix = None
         self._keys, self._sizes = [], []
         self._written = 0
@@ -182,7 +184,9 @@ class StagedWriter:
 
     def _flush(self) -> None:
         if self._file is not None and self._parts:
-            self._file.write_all(b"".join(self._parts))
+            joined = b"".join(self._parts)
+            self._windows.add(joined)
+            self._file.write_all(joined)
         self._parts.clear()
         self._written = self._offsets[-1]
 
@@ -193,7 +197,9 @@ class StagedWriter:
             return
         self._flush()
         table = np.frombuffer(self._offsets, dtype=np.uint32)
-        front, back = cdb_seal.sealing(table, self._seed, self._now_ms, self._now_ms)
+        front, back = cdb_seal.sealing(
+            table, self._seed, self._now_ms, self._now_ms, self._windows.section()
+        )
         file.write_all(back)
         file.pwrite_all(front, 0)
         file.sync()

@@ -42,8 +42,9 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows as record batches of exactly this schema, whose names are among COLUMNS.
 
-    ``checksums``: verify those of each value and its header, 0.6 us each. Keys and lengths are
-    compared in any case. Raises Corruption, SnapshotExpired, Misuse (a type that does not fit).
+    ``checksums``: see that each record is as it was written, by windows of its file or by its own
+    checksums. Keys and lengths are compared in any case. Raises Corruption, SnapshotExpired,
+    Misuse (a type that does not fit).
     """
     values = "value" in schema.names
     for whole in batches:
@@ -175,7 +176,7 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
             wanted = gather(keys.blob, keys.offsets[:-1][which], lengths[which])
             found = places_of(
                 mapped, offsets, sqns[which] - entry.base_sqn,
-                entry.seed if checksums else None, tag, bucket, wanted,
+                files.right(entry) if checksums else None, tag, bucket, wanted,
             )  # fmt: skip
             plain = np.flatnonzero(found.good & (found.raw_bytes < 0))
             made.add(mapped, which[plain], found.at[plain], found.lengths[plain])

@@ -126,12 +126,12 @@ def stretch_batches(
         entry = files.found.journal.entries[number]
         with files.reading():
             mapped, offsets = files.open_journal(entry)
-        seed = entry.seed if checksums else None
+            right = files.right(entry) if checksums else None
         for sqns in bits.between(first, last):
             for part in _fitting(offsets, sqns - entry.base_sqn):
                 with files.reading():
                     found = _Found(files, mapped, part + entry.base_sqn, tag)
-                    columns, careful = columns_of(mapped, offsets, part, seed, tag)
+                    columns, careful = columns_of(mapped, offsets, part, right, tag)
                     batches = found.batches(columns, careful, schema)
                 yield from batches
 

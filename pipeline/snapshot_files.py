@@ -16,7 +16,8 @@ from octavo.files.bounds import Bounds
 from octavo.files.changed_batches import Changed, changed_batches
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Corruption
-from octavo.files.journal_values import Offsets
+from octavo.files.journal_values import Offsets, Right
+from octavo.files.journal_windows import RecordSums
 from octavo.files.live_batches import Batch, FileRows, LedgerRun, Source, live_batches
 from octavo.files.sst import Sst
 from octavo.manifest import published
@@ -43,6 +44,7 @@ class SnapshotFiles:
         self._clock_ms = clock_ms
         self._looked = time.monotonic()
         self._journal: dict[str, tuple[mmap | bytes, Offsets]] = {}
+        self._sums: dict[str, RecordSums] = {}
         self.found: Published = published.read(self.disk, path)
         self.found.check(clock_ms())
         self.bases = np.array(self.found.journal.bases, dtype=np.int64)
@@ -137,6 +139,14 @@ class SnapshotFiles:
                 known = mapped, self._offsets(path + OFFSETS, len(mapped))
             self._journal[entry.name] = known
         return known
+
+    def right(self, entry: JournalEntry) -> Right:
+        """What says which records of a journal file are as they were written; kept, so that what
+        was looked at once is not again. Raises Corruption."""
+        known = self._sums.get(entry.name)
+        if known is None:
+            known = self._sums[entry.name] = RecordSums(self.open_journal(entry)[0], entry.seed)
+        return known.right
 
     def _offsets(self, path: str, limit: int) -> Offsets:
         stored = self.disk.read(path, cdb.MAX_FILE_BYTES)

@@ -41,6 +41,7 @@ def main() -> int:
             (target / name / "LOCK").write_text("")
             for mark in (target / name).rglob(".gitignore"):
                 mark.unlink()
+            (target / name / "RESERVE").unlink(missing_ok=True)  # megabytes that say nothing
     (target / "contents.json").write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
     print(f"{target}: {sum(1 for each in target.rglob('*') if each.is_file())} files")
     return 0

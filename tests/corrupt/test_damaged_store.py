@@ -99,7 +99,8 @@ def sections(path: Path) -> dict[str, tuple[int, int]]:
         "header": (cdb.POINTERS_BYTES, cdb.RECORDS_AT),
         "records": (cdb.RECORDS_AT, trailer.tables_at),
         "tables": (trailer.tables_at, trailer.offsets_at),
-        "offsets": (trailer.offsets_at, len(data) - cdb.TRAILER_BYTES),
+        "offsets": (trailer.offsets_at, trailer.windows_at),
+        "windows": (trailer.windows_at, len(data) - cdb.TRAILER_BYTES),
         "trailer": (len(data) - cdb.TRAILER_BYTES, len(data)),
     }
 
@@ -158,7 +159,9 @@ def test_a_flipped_bit_in_the_active_journal_file(
             assert len(found.lost) + len(found.older) <= 3
 
 
-@pytest.mark.parametrize("part", ["pointers", "header", "records", "tables", "offsets", "trailer"])
+@pytest.mark.parametrize(
+    "part", ["pointers", "header", "records", "tables", "offsets", "windows", "trailer"]
+)
 def test_a_flipped_bit_in_a_sealed_journal_file(images: Images, tmp_path: Path, part: str) -> None:
     low, high = sections(sealed_file(images.home / "closed"))[part]
     outcomes = outcomes_of_flips(images, "closed", sealed_file, low, high, tmp_path)
@@ -432,7 +435,7 @@ def test_a_rebuild_steps_over_a_damaged_record(images: Images, tmp_path: Path, p
         assert any(file.name in error for error in found.named)
 
 
-@pytest.mark.parametrize("damaged", ["tables", "trailer", "offsets"])
+@pytest.mark.parametrize("damaged", ["tables", "trailer", "offsets", "windows"])
 def test_a_rebuild_from_sealed_files_whose_tables_are_damaged(
     images: Images, tmp_path: Path, damaged: str
 ) -> None:

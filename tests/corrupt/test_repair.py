@@ -78,6 +78,10 @@ PARTS: dict[str, Callable[[Path], tuple[int, int]]] = {
     "tables": lambda file: (trailer_of(file).tables_at, trailer_of(file).offsets_at),
     "offsets": lambda file: (
         trailer_of(file).offsets_at,
+        trailer_of(file).windows_at,
+    ),
+    "windows": lambda file: (
+        trailer_of(file).windows_at,
         file.stat().st_size - cdb.TRAILER_BYTES,
     ),
     "trailer": lambda file: (file.stat().st_size - cdb.TRAILER_BYTES, file.stat().st_size),

@@ -14,6 +14,7 @@ import pytest
 
 from octavo.files import cdb, cdb_seal, record
 from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.journal_windows import WindowSums, read_windows
 
 SEED = 0xA5A5_0102_0304_0506
 HEADER = cdb.FileHeader(epoch=3, base_sqn=100, seed=SEED, created_ms=5)
@@ -35,7 +36,9 @@ def journal(values: list[bytes]) -> tuple[bytes, array]:
 
 def sealed(values: list[bytes]) -> bytes:
     body, offsets = journal(values)
-    front, back = cdb_seal.sealing(offsets.tobytes(), SEED, 1, 2)
+    windows = WindowSums(SEED)
+    windows.add(body)
+    front, back = cdb_seal.sealing(offsets.tobytes(), SEED, 1, 2, windows.section())
     return front + body[cdb.POINTERS_BYTES :] + back
 
 
@@ -100,6 +103,7 @@ def verify_sealed(view: memoryview) -> None:
     trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), "f")
     cdb.read_offsets(view[trailer.offsets_at : len(view) - cdb.TRAILER_BYTES], trailer, "f")
     cdb.verify_tables(view, trailer, "f")
+    read_windows(view, trailer, "f")
     cdb.read_header(view[: cdb.RECORDS_AT], "f")
 
 

@@ -108,6 +108,7 @@ def test_a_compacted_file_without_any_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [-100, -130, -150, -200])
 def test_damage_at_the_end_is_seen(tmp_path: Path, at: int) -> None:
     from octavo.files.errors import Corruption
+    from octavo.files.journal_windows import read_windows
 
     file = written(tmp_path, [1, 5, 9], 5000)
     image = bytearray(file.read_bytes())
@@ -117,6 +118,7 @@ def test_damage_at_the_end_is_seen(tmp_path: Path, at: int) -> None:
         trailer, _ = cdb.sealed_offsets(bytes(image), file.name)
         cdb.read_origin(bytes(image), trailer, file.name)
         cdb.verify_tables(bytes(image), trailer, file.name)
+        read_windows(memoryview(image), trailer, file.name)
 
     with pytest.raises(Corruption):
         read()
