@@ -27,6 +27,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.lifecycle import State
+from octavo.manifest import unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
@@ -230,6 +231,7 @@ class Inker(TurnActor):
     def poison(self, failed: OctavoError) -> None:
         """Refuse every write from now on; reads go on. Only a reopening helps."""
         self.failed = failed
+        unsynced.mark(self.disk, self.directory)
         active = self.active
         if active is not None and active.failed is None and isinstance(failed, StorageFailed):
             active.failed = failed  # which is where a short path looks
@@ -428,6 +430,8 @@ class Inker(TurnActor):
                 added.append(file.actor_ref.call(JournalFile.seal_now, self.runner))
             except (OctavoError, OSError) as error:
                 log.warning("%s is left to be sealed at the next start: %s", file.path, error)
+                if isinstance(error, StorageFailed):
+                    self.poison(error)
                 break
         return tuple(added)
 

@@ -218,7 +218,7 @@ class JournalFile(TurnActor):
             entry = self.seal_now(runner)
         except (OctavoError, OSError) as error:
             if isinstance(error, StorageFailed):
-                inker.actor.failed = error  # at once: an fsync that goes well now means nothing
+                inker.actor.poison(error)  # at once: an fsync that goes well now means nothing
             inker.send(Inker.sealing_failed, self, error)
             return
         inker.send(Inker.sealed, self, entry)

@@ -37,7 +37,7 @@ from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption
-from octavo.manifest import adoption, change_log, published, recovery
+from octavo.manifest import adoption, change_log, published, recovery, unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -150,6 +150,8 @@ class _Opening:
         epoch = max(found_journal.epoch, found_ledger.epoch) + 1
         ledger_manifest = self._ledger_manifest(found_ledger, ledger)
         journal_manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
+        entries = {entry.name for entry in journal_manifest.entries}
+        self.notes += unsynced.written_anew(self.disk, journal, entries)
         files = adoption.adopted(
             self.disk,
             journal,

@@ -15,7 +15,7 @@ from typing import Any
 
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, Misuse
-from octavo.manifest import adoption, change_log, recovery, store_identity
+from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -50,6 +50,7 @@ class ClosedStore:
 
     def sync_tails(self) -> None:
         """Make what is not sealed durable: a ledger may know no more than a journal on disk."""
+        unsynced.refuse(self.disk, f"{self.path}/journal")
         for tail in self.tails:
             self.disk.sync_file(f"{self.path}/journal/{tail.name}")
         if self.tails:

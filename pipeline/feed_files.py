@@ -15,7 +15,7 @@ from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, HistoryCompacted
 from octavo.files.sealed_records import table_of
-from octavo.manifest import change_log, recovery
+from octavo.manifest import change_log, recovery, unsynced
 from octavo.manifest.journal_manifest import JournalManifest
 
 _TRIES = 20
@@ -155,6 +155,7 @@ class JournalLook:
         if path not in self._named:  # its owner may never have made its name durable
             self._disk.sync_dir(self._folder)
             self._named.add(path)
+        unsynced.refuse(self._disk, self._folder)  # behind it: its owner may have failed before
 
     def _sealed(self, name: str) -> list[Place]:
         found = self._tables.get(name)

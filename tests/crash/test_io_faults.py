@@ -5,11 +5,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
 from crash_workloads import LITTLE, WORKLOADS
 from io_faults import KINDS, Fault, broken
+from look import clock_ms
+from one_thread import forget, one_thread, opened
+from simdisk import SimDisk
+
+import octavo
+from octavo.manifest.closed_store import closed_store
+from octavo.manifest.unsynced import UNSYNCED
+from octavo.pipeline.feed_files import JournalLook
 
 SEED = int(os.environ.get("OCTAVO_SEED", "1"))
 
@@ -45,3 +54,56 @@ def test_what_a_campaign_met(name: str, kind: str, places: tuple[int, ...], seed
     fault = Fault(kind, places)
     assert broken(name, cuts.workload, cuts.setup, seed, fault, **cuts.options) == ""
     assert fault.fired == len(places)
+
+
+def failed_once() -> SimDisk:
+    """A store whose fsync failed and whose process was killed; the power was on all the time."""
+    disk = SimDisk()
+    with one_thread("failed"):
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"a", b"durable", sync=True)
+        disk.fail("sync", 1, errno.EIO)
+        with pytest.raises(octavo.StorageFailed):
+            store.put(b"b", b"not durable", sync=True)
+        forget(store)
+    return disk.after_kill()
+
+
+def test_who_promises_durability_refuses_what_a_failed_fsync_left() -> None:
+    disk = failed_once()
+    with pytest.raises(octavo.StorageFailed, match="open the store for writing"):
+        JournalLook(disk, "/store").newest()
+    with closed_store(disk, "/store") as closed, pytest.raises(octavo.StorageFailed):
+        closed.sync_tails()
+
+
+def test_the_next_opening_writes_what_was_not_synced_anew() -> None:
+    disk = failed_once()
+    with one_thread("again"):
+        store = opened(disk, clock_ms=clock_ms)
+        assert any("written anew" in note for note in store.stats()["notes"])
+        assert not disk.exists(f"/store/journal/{UNSYNCED}")
+        assert store.get(b"b") == b"not durable"
+        forget(store)
+    image = disk.after_crash("nothing")
+    with one_thread("and again"):
+        store = opened(image, clock_ms=clock_ms)
+        assert store.get(b"b") == b"not durable"
+        forget(store)
+
+
+@pytest.mark.parametrize("operation", ["sync", "rename"])
+def test_an_opening_that_cannot_do_so_fails_and_the_next_one_tries_again(operation: str) -> None:
+    disk = failed_once()
+    disk.fail(operation, 1, errno.EIO)
+    with one_thread("again"), pytest.raises(octavo.StorageFailed):
+        opened(disk, clock_ms=clock_ms)
+    assert disk.exists(f"/store/journal/{UNSYNCED}")
+    disk = disk.after_kill()
+    with one_thread("and again"):
+        forget(opened(disk, clock_ms=clock_ms))
+    image = disk.after_crash("nothing")
+    with one_thread("at last"):
+        store = opened(image, clock_ms=clock_ms)
+        assert store.get(b"b") == b"not durable"
+        forget(store)

@@ -415,7 +415,7 @@ def test_a_lock_on_a_file_that_was_replaced_meanwhile_is_taken_anew(
 
     monkeypatch.setattr(fcntl, "flock", flock)
     lock = DISK.lock(str(path))
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLocked, match="is locked by"):  # not: by a worker of a gone owner
         DISK.lock(str(path))
     lock.release()
 

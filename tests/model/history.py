@@ -173,9 +173,12 @@ class History:
                     seen.add(there[1] == sqn)
             elif (where, None) in self.pending:
                 continue
-            elif all(each.value is not None for each in self.versions[where]):
+            elif not any(v is None or self.may_be_gone(v) for v in self.values_of(where)):
                 seen.add(False)
         return len(seen) > 1
+
+    def values_of(self, where: Where) -> list[bytes | None]:
+        return [each.value for each in self.versions[where]]
 
     def _wrong_entries(self, found: Found) -> str:
         expected = set()

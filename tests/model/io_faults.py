@@ -13,9 +13,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from history import History
-from look import look, read_all
-from one_thread import forget, one_thread
+from history import Found, History
+from look import clock_ms, look, read_all
+from one_thread import forget, one_thread, opened
 from power_cuts import Machine, Workload
 from simdisk import SimDisk
 
@@ -89,7 +89,7 @@ def broken(
         wrong = wrong or _after(machine, fault)
         if machine.store is not None:
             forget(machine.store)
-    return wrong or _left(disk, history, options)
+    return wrong or _left(disk, history, options, doubts="sync" in fault.operation)
 
 
 def _told(machine: Machine, fault: Fault, error: Exception) -> str:
@@ -158,7 +158,7 @@ def _after(machine: Machine, fault: Fault) -> str:
     return ""
 
 
-def _left(disk: SimDisk, history: History, options: dict[str, object]) -> str:
+def _left(disk: SimDisk, history: History, options: dict[str, object], *, doubts: bool) -> str:
     if disk.believed():
         return f"an fsync that failed was tried again: {disk.believed()}"
     for mode in ("nothing", "all", "killed"):
@@ -168,4 +168,24 @@ def _left(disk: SimDisk, history: History, options: dict[str, object]) -> str:
         wrong = history.wrong(found)
         if wrong:
             return f"after {mode}: {wrong}"
+        if mode == "killed" and doubts:
+            wrong = _believed(image, found, options)
+            if wrong:
+                return f"opened after the kill, synced, and then the power went: {wrong}"
     return ""
+
+
+def _believed(image: SimDisk, found: Found, options: dict[str, object]) -> str:
+    """The store was opened after the failure, with the power on all the time. What was there then,
+    and synced, must be on the disk, and not in the system's memory alone."""
+    head_only = options.get("mode") == "head_only"
+    image = image.after_kill()
+    with one_thread("again"):
+        store = opened(image, "/store", clock_ms=clock_ms, **options)
+        store.sync()
+        forget(store)
+    later = look(image.after_crash("nothing"), "/store", rests=False, verifies=False, **options)
+    for where, (value, sqn) in found.objects.items():
+        if later.objects.get(where) != (value, sqn) and not head_only:
+            return f"{where} was {sqn}: {value!r}, and is {later.objects.get(where)} {later.wrong}"
+    return later.wrong

@@ -1,0 +1,87 @@
+"""The mark of a failed fsync, and what the next opening does about it.
+
+After an fsync that failed the system may keep what it could not write in its page cache, call it
+clean, and say at the next fsync that all is well. So whoever opens the store next reads bytes, and
+names, that a power cut may still take. The mark says so. It needs no fsync of its own: it is to be
+seen as long as that page cache is, and where a power cut took it there is nothing to doubt, since
+what is read then comes from the disk.
+
+An opening that finds the mark copies each journal file that the manifest does not have to a new
+file under the same name: new pages, a new name, fsyncs that mean something. If one of them fails
+the opening does, and the mark stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Container
+
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.errors import StorageFailed, storage_error
+from octavo.manifest import recovery
+
+log = logging.getLogger("octavo.journal")
+
+UNSYNCED = "UNSYNCED"
+_STEP_BYTES = 1 << 20
+
+
+def mark(disk: Disk, directory: str) -> None:
+    """Say that an fsync of the journal in ``directory`` failed. Raises nothing."""
+    try:
+        disk.create(f"{directory}/{UNSYNCED}").close()
+    except FileExistsError:
+        return
+    except OSError as error:
+        log.error(
+            "%s: an fsync failed, and the next opening could not be told so: %s", directory, error
+        )
+
+
+def refuse(disk: Disk, directory: str) -> None:
+    """Raise StorageFailed where the mark is: what is read there is not known to be durable."""
+    if disk.exists(f"{directory}/{UNSYNCED}"):
+        raise StorageFailed(
+            f"{directory}: an fsync failed, so its newest records may not be durable; open the "
+            "store for writing, which writes them anew"
+        )
+
+
+def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]:
+    """Make what an earlier opening could not sync durable, if there was such a one; notes of it.
+
+    ``known``: names of files that the manifest has, which are durable. One call where there is no
+    mark, else O(bytes of the others). Raises StorageFull, StorageFailed.
+    """
+    if not disk.exists(f"{directory}/{UNSYNCED}"):
+        return []
+    names = [
+        name
+        for name in disk.listdir(directory)
+        if name not in known and recovery.identity(name) is not None
+    ]
+    try:
+        for name in names:
+            _copied(disk, f"{directory}/{name}")
+        disk.sync_dir(directory)
+        disk.unlink(f"{directory}/{UNSYNCED}")
+    except OSError as error:
+        raise storage_error(error, directory) from error
+    note = f"{directory}: an fsync had failed; {len(names)} journal files were written anew for it"
+    return [note]
+
+
+def _copied(disk: Disk, path: str) -> None:
+    beside = path + TEMPORARY_SUFFIX  # which an opening removes
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(beside)
+    whole = memoryview(disk.map(path))
+    file = disk.create(beside)
+    try:
+        for at in range(0, len(whole), _STEP_BYTES):
+            file.write_all(bytes(whole[at : at + _STEP_BYTES]))
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(beside, path)
