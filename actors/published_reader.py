@@ -117,6 +117,9 @@ class PublishedReader(Reader):
         """A scan goes on."""
         self.check()
 
+    def __del__(self) -> None:
+        """No Bookie waits for its end."""
+
     def close(self) -> None:
         """A scan ends: the store stays open."""
 

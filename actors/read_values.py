@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
+from struct import error as StructError  # noqa: N812
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import Reader
 from octavo.files import record
-from octavo.files.errors import Corruption
+from octavo.files.errors import Corruption, OctavoError
 
 _LOW_32 = record.LOW_32
 _sum_at = record.unpack_sum
@@ -28,19 +29,42 @@ def read_values(
     tag: int,
     opened: Callable[[JournalFile], Opened] | None = None,
 ) -> list[bytes]:
-    """The values of some rows of a bucket, in their order, checksums verified. Some 1.2 us each,
-    and their bytes. ``opened`` maps a file that is being written, for those who read much of it.
+    """The values of some rows of a bucket, as ``each_value`` gives them.
 
     Where one cannot be read those before it come, fewer than were asked for; if that is the
     first, what is wrong is raised. Raises Corruption, SnapshotExpired, Closed.
     """
+    out: list[bytes] = []
+    try:
+        out.extend(each_value(reader, bucket, keys, sqns, tag, opened))
+    except OctavoError:
+        if not out:
+            raise
+    return out
+
+
+def each_value(
+    reader: Reader,
+    bucket: bytes,
+    keys: Sequence[bytes],
+    sqns: Sequence[int],
+    tag: int,
+    opened: Callable[[JournalFile], Opened] | None = None,
+) -> Iterator[bytes]:
+    """The values of some rows of a bucket, in their order, checksums verified; each is read when
+    it is asked for. Some 1.2 us each, and their bytes. ``opened`` maps a file that is being
+    written, for those who read much of it.
+
+    Raises Corruption, SnapshotExpired, Closed.
+    """
     bases, files = reader.view.journal
     plain = record.plain_fields(tag, bucket)
+    packed = record.packed_fields(tag, bucket)
     value_from = record.FIXED_BYTES + record.SUMS_BYTES + len(bucket)
-    out: list[bytes] = []
     low = high = 0
-    try:
-        for key, sqn in zip(keys, sqns, strict=True):
+    mapped: mmap | bytes | None = None
+    for key, sqn in zip(keys, sqns, strict=True):
+        try:
             if not low <= sqn < high:
                 place = bisect_right(bases, sqn)
                 file = files[place - 1]
@@ -51,31 +75,36 @@ def read_values(
                     mapped, offsets = opened(file)
                 seed = file.seed
             if mapped is None or sqn < low:
-                out.append(_read(reader, bucket, key, sqn, plain))
-                continue
-            # LiveReads.get_from_ledger has the same lines: no call between here and the file.
-            relative = sqn - low
-            at = offsets[relative]
-            end = offsets[relative + 1]
-            value_at = at + value_from + len(key)
-            head = mapped[at : value_at - 8]
-            if (
-                head[19:24] == plain
-                and head[_KEY_AT:] == (bucket + key if bucket else key)
-                and end >= value_at
-            ):
+                value = _read(reader, bucket, key, sqn, plain)
+            else:
+                # LiveReads.get_from_ledger has the same lines: no call from here to the file.
+                relative = sqn - low
+                at = offsets[relative]
+                end = offsets[relative + 1]
+                value_at = at + value_from + len(key)
+                key_at = _KEY_AT
+                head = mapped[at : value_at - 8]
+                fields = head[19:24]
+                if fields == packed:
+                    value_at += 4
+                    key_at += 4
+                    head = mapped[at : value_at - 8]
                 value = mapped[value_at:end]
-                if xxh3(value, xxh3(head, seed ^ at)) & _LOW_32 == _sum_at(mapped, value_at - 4)[0]:
-                    out.append(value)
-                    continue
-            out.append(_read(reader, bucket, key, sqn, plain))
-    except (Corruption, FileNotFoundError, IndexError):
-        if out:
-            return out
-        # Told as it is meant: an expired lease lets files go, and the short way names nothing.
-        with reader.reading():
-            return [_read(reader, bucket, keys[0], sqns[0], plain)]
-    return out
+                if (
+                    (fields != plain and fields != packed)
+                    or head[key_at:] != (bucket + key if bucket else key)
+                    or end < value_at
+                    or xxh3(value, xxh3(head, seed ^ at)) & _LOW_32
+                    != _sum_at(mapped, value_at - 4)[0]
+                ):
+                    value = _read(reader, bucket, key, sqn, plain)
+                elif fields == packed:
+                    value = record.decompress(value, _sum_at(head, _KEY_AT)[0])
+        except (Corruption, FileNotFoundError, IndexError, ValueError, StructError):
+            # Told as it is meant: an expired lease lets files go, and the short way names nothing.
+            with reader.reading():
+                value = _read(reader, bucket, key, sqn, plain)
+        yield value
 
 
 def _read(reader: Reader, bucket: bytes, key: bytes, sqn: int, plain: bytes) -> bytes:

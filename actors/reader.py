@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,16 +26,21 @@ class Reader:
     collection, or by expiry; after that every read raises, it never gives other data.
     """
 
+    _closed = True
+    """There is nothing to let go of; so it is until the snapshot is taken."""
+
     def __init__(self, bookie: Bookie, lease_seconds: float, *, renewing: bool = False) -> None:
         self._bookie = bookie
         self._register = bookie.register
         self._lease = lease_seconds
         self._renewing = renewing
-        self._closed = False
         self.number, self.view, self.sqn, self.now_ms = bookie.snapshot(lease_seconds)
+        self._closed = False
+
+    def __del__(self) -> None:
         # Only an append: a collector may run inside any turn, so it must not ask for one.
-        self._finalizer = weakref.finalize(self, bookie.ended.append, self.number)
-        self._finalizer.atexit = False
+        if not self._closed:
+            self._bookie.ended.append(self.number)
 
     def check(self) -> None:
         """Raise Closed or SnapshotExpired if this may no longer be read."""
@@ -156,5 +160,4 @@ class Reader:
         """Let go. Idempotent."""
         if not self._closed:
             self._closed = True
-            if self._finalizer.detach() is not None:
-                self._bookie.release(self.number)
+            self._bookie.release(self.number)

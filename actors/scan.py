@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress, repeat
-from typing import Protocol, TypeVar
+from itertools import accumulate, compress, repeat
+from operator import itemgetter
+from typing import NamedTuple, Protocol, TypeVar
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.view import Found, Head, View
@@ -28,8 +29,11 @@ from octavo.manifest.ledger_entry import LedgerEntry
 T = TypeVar("T")
 
 _NONE: frozenset[int] = frozenset()
-FIRST_WINDOW = 32
+FIRST_WINDOW = 64
 LARGEST_WINDOW = 4096
+_MORE, _LEAST = 1.25, 4
+"""What a source gives of the first window beyond its share: the one that gives least bounds it."""
+_LAST = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8)
 
 Slice = Callable[[MemoryTable, bytes, bytes | None, int, bool], list[bytes]]
 """Keys of a memory table in order: in the Bookie's turn while the table is not frozen."""
@@ -45,8 +49,8 @@ class Chunk(Protocol):
 
     def found(self, at: int) -> Found: ...
 
-    def sqns(self) -> list[int]:
-        """Sequence numbers of all rows."""
+    def sqns(self, low: int, high: int) -> list[int]:
+        """Sequence numbers of rows [low, high)."""
         ...
 
     def times(self, rows: Sequence[int]) -> list[int]:
@@ -77,8 +81,8 @@ class _MemoryChunk:
         entry = self.entries[at]
         return Found(abs(entry), entry > 0, None, -1)
 
-    def sqns(self) -> list[int]:
-        return [abs(entry) for entry in self.entries]
+    def sqns(self, low: int, high: int) -> list[int]:
+        return list(map(abs, self.entries[low:high]))
 
     def times(self, rows: Sequence[int]) -> list[int]:
         file_of = self.view.journal.file_of
@@ -117,9 +121,9 @@ class _FileChunk:
             self.sst.sqns[row] + self.base, not flags & (TOMBSTONE | EXPIRES), self.sst, row
         )
 
-    def sqns(self) -> list[int]:
+    def sqns(self, low: int, high: int) -> list[int]:
         base = self.base
-        found = self.sst.sqns[self.low : self.low + len(self.keys)].tolist()
+        found = self.sst.sqns[self.low + low : self.low + high].tolist()
         return [sqn + base for sqn in found] if base else found
 
     def times(self, rows: Sequence[int]) -> list[int]:
@@ -129,7 +133,7 @@ class _FileChunk:
     def heads(self, rows: Sequence[int]) -> list[Head]:
         sst, low, high = self.sst, self.low, self.low + len(self.keys)
         times = self.times(rows)
-        sqns, sizes = self.sqns(), sst.sizes[low:high].tolist()
+        sqns, sizes = self.sqns(0, high - low), sst.sizes[low:high].tolist()
         metas: Iterable[bytes] = repeat(b"")
         if sst.has_metas:
             metas = [sst.meta(low + at) for at in rows]
@@ -168,9 +172,10 @@ def _memory_chunks(
 
 def _file_chunks(entries: Sequence[LedgerEntry], bounds: Bounds, window: int) -> Iterator[Chunk]:
     for entry in reversed(entries) if bounds.reverse else entries:
-        sst: Sst = entry.file.reader()
+        sst: Sst = entry.file.sst or entry.file.reader()
         low = sst.lower_bound(bounds.low)
-        high = sst.rows if bounds.high is None else sst.lower_bound(bounds.high)
+        end = bounds.high
+        high = sst.rows if end is None or end > sst.last_key else sst.lower_bound(end)
         while low < high:
             if bounds.reverse:
                 at = max(low, high - window)
@@ -233,10 +238,15 @@ class _OneSource:
         return self._chunk.heads(self._order)
 
     def sqns(self) -> list[int]:
-        sqns, order = self._chunk.sqns(), self._order
-        if isinstance(order, range) and order.step > 0:
-            return sqns[order.start : order.stop]
-        return [sqns[at] for at in order]
+        order = self._order
+        if not order:
+            return []
+        if isinstance(order, range):
+            if order.step > 0:
+                return self._chunk.sqns(order.start, order.stop)
+            return self._chunk.sqns(order[-1], order[0] + 1)[::-1]
+        sqns = self._chunk.sqns(0, len(self._chunk.keys))
+        return list(map(sqns.__getitem__, order))
 
     def times(self) -> list[int]:
         return self._chunk.times(self._order)
@@ -251,39 +261,53 @@ class _OneSource:
 
 
 class _ManySources:
-    """A window merged from several chunks. A code names a chunk and a row in one int."""
+    """A window merged from rows [low, high) of several chunks. A row's code is its number among
+    the rows of all of them, chunk after chunk."""
 
-    def __init__(self, chunks: list[Chunk], codes: dict[bytes, int], reverse: bool) -> None:
+    def __init__(
+        self, taken: list[tuple[Chunk, int, int]], codes: dict[bytes, int], reverse: bool
+    ) -> None:
         self.keys = sorted(codes, reverse=reverse)
-        self._chunks = chunks
+        self._taken = taken
         self._codes = codes
 
+    def _starts(self) -> list[int]:
+        """The first code of each chunk's rows."""
+        return list(accumulate([high - low for _, low, high in self._taken[:-1]], initial=0))
+
     def found(self) -> Iterator[Found]:
+        starts, taken = self._starts(), self._taken
         for code in map(self._codes.__getitem__, self.keys):
-            yield self._chunks[code >> 32].found(code & 0xFFFFFFFF)
+            number = bisect_right(starts, code) - 1
+            chunk, low, _ = taken[number]
+            yield chunk.found(code - starts[number] + low)
 
     def heads(self) -> list[Head]:
         return self._gathered(lambda chunk, rows: chunk.heads(rows))
 
     def sqns(self) -> list[int]:
-        of_chunk = [chunk.sqns() for chunk in self._chunks]
-        codes = map(self._codes.__getitem__, self.keys)
-        return [of_chunk[code >> 32][code & 0xFFFFFFFF] for code in codes]
+        sqns: list[int] = []
+        for chunk, low, high in self._taken:
+            sqns += chunk.sqns(low, high)
+        return list(map(sqns.__getitem__, map(self._codes.__getitem__, self.keys)))
 
     def times(self) -> list[int]:
         return self._gathered(lambda chunk, rows: chunk.times(rows))
 
     def _gathered(self, read: Callable[[Chunk, Sequence[int]], list[T]]) -> list[T]:
         """What ``read`` gives for each key's row, chunk by chunk, in the order of ``keys``."""
-        codes = [self._codes[key] for key in self.keys]
-        of_chunk: list[list[int]] = [[] for _ in self._chunks]
-        for code in codes:
-            of_chunk[code >> 32].append(code & 0xFFFFFFFF)
+        starts, taken = self._starts(), self._taken
+        numbers = []
+        of_chunk: list[list[int]] = [[] for _ in taken]
+        for code in map(self._codes.__getitem__, self.keys):
+            number = bisect_right(starts, code) - 1
+            numbers.append(number)
+            of_chunk[number].append(code - starts[number] + taken[number][1])
         found = [
             iter(read(chunk, rows) if rows else ())
-            for chunk, rows in zip(self._chunks, of_chunk, strict=True)
+            for (chunk, _, _), rows in zip(taken, of_chunk, strict=True)
         ]
-        return [next(found[code >> 32]) for code in codes]
+        return [next(found[number]) for number in numbers]
 
     def keep(self, hits: Iterable[object]) -> None:
         self.keys = list(compress(self.keys, hits))
@@ -296,86 +320,111 @@ class _ManySources:
 def windows(
     view: View, upper: int, now_ms: int, bound: Bounds, take: Slice, first: int = FIRST_WINDOW
 ) -> Iterator[Window]:
-    """Windows of the live rows of a range, in its direction; of each source ``first`` rows at
-    first, later more.
+    """Windows of the live rows of a range, in its direction; ``first`` rows or so at first, of
+    each source its share, and later more.
 
     Raises Corruption. Memory: a few thousand rows a source, whatever the range.
     """
     if bound.high is not None and bound.low >= bound.high:
-        return
-    sources: list[Iterator[Chunk]] = [
-        _memory_chunks(view, table, upper, bound, take, first)
-        for table in (view.recent, *view.frozen)
-        if table.rows
-    ]
-    last = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8) if bound.high is None else bound.high
-    for level in range(len(view.ledger.levels)):
-        touched = view.ledger.overlapping(level, bound.low, last)
-        if level == 0:
-            sources += [_file_chunks((entry,), bound, first) for entry in touched]
+        return iter(())
+    tables = [table for table in (view.recent, *view.frozen) if table.rows]
+    ledger = view.ledger
+    last = _LAST if bound.high is None else bound.high
+    levels: list[Sequence[LedgerEntry]] = []
+    weights = [len(table.rows) for table in tables]
+    for level, entries in enumerate(ledger.levels):
+        touched = ledger.overlapping(level, bound.low, last)
+        if not level:
+            levels += [(entry,) for entry in touched]
+            weights += [entry.rows for entry in touched]
         elif touched:
-            sources.append(_file_chunks(touched, bound, first))
-    yield from _merged(sources, now_ms, bound.reverse)
+            levels.append(touched)
+            weights.append(len(entries) * touched[0].rows)
+    scale = _MORE * first / max(sum(weights), 1)
+    shares = [min(int(scale * weight) + _LEAST, first) for weight in weights]
+    sources: list[Iterator[Chunk]] = [
+        _memory_chunks(view, table, upper, bound, take, share)
+        for table, share in zip(tables, shares, strict=False)
+    ]
+    sources += [
+        _file_chunks(entries, bound, share)
+        for entries, share in zip(levels, shares[len(tables) :], strict=True)
+    ]
+    return _merged(sources, now_ms, bound.reverse)
 
 
-_Part = tuple[Iterator["Chunk"], "Chunk", frozenset[int], int, int]
-"""A source, its chunk, the chunk's dead rows, and the rows [low, high) that are still to come."""
+class _Part(NamedTuple):
+    """What is still to come of a source's chunk: rows [low, high)."""
+
+    number: int
+    """The source's place: a newer one's is lower."""
+    chunk: Chunk
+    dead: frozenset[int]
+    low: int
+    high: int
 
 
 def _merged(sources: list[Iterator[Chunk]], now_ms: int, reverse: bool) -> Iterator[Window]:
     """Windows of all sources, newest source first. A source whose chunk is used up is asked for
     the next one only when the next window is."""
     live: list[_Part] = []
-    dry = list(enumerate(sources))
-    order = {id(source): number for number, source in dry}
+    dry: Iterable[int] = range(len(sources))
     while True:
-        for _, source in dry:
-            chunk = next(source, None)
-            if chunk is not None:
-                live.append((source, chunk, chunk.dead(now_ms), 0, len(chunk.keys)))
+        for number in dry:
+            for chunk in sources[number]:
+                live.append(_Part(number, chunk, chunk.dead(now_ms), 0, len(chunk.keys)))
+                break
         if not live:
             return
-        live.sort(key=lambda part: order[id(part[0])])
-        if reverse:
-            edge = max(chunk.keys[low] for _, chunk, _, low, _ in live)
+        if len(live) == 1:  # all of it, as it is
+            taken, live, dry = live, [], [live[0].number]
         else:
-            edge = min(chunk.keys[high - 1] for _, chunk, _, _, high in live)
-        taken: list[tuple[Chunk, frozenset[int], int, int]] = []
-        rest: list[_Part] = []
-        dry = []
-        for source, chunk, dead, low, high in live:
-            if reverse:
-                cut = bisect_left(chunk.keys, edge, low, high)
-                part, low, high = (cut, high), low, cut
-            else:
-                cut = bisect_right(chunk.keys, edge, low, high)
-                part, low = (low, cut), cut
-            if part[0] < part[1]:
-                taken.append((chunk, dead, *part))
-            if low < high:
-                rest.append((source, chunk, dead, low, high))
-            else:
-                dry.append((order[id(source)], source))
-        if not taken:
-            raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
-        live = rest
+            live.sort(key=itemgetter(0))
+            taken, live, dry = _cut(live, reverse)
         window = _window(taken, reverse)
         if window.keys:
             yield window
 
 
-def _window(taken: list[tuple[Chunk, frozenset[int], int, int]], reverse: bool) -> Window:
-    if len(taken) == 1 and not taken[0][1]:
-        chunk, _, low, high = taken[0]
+def _cut(live: list[_Part], reverse: bool) -> tuple[list[_Part], list[_Part], list[int]]:
+    """What all sources can give up to a common bound, what is left, and which have none left."""
+    if reverse:
+        edge = max([part.chunk.keys[part.low] for part in live])
+    else:
+        edge = min([part.chunk.keys[part.high - 1] for part in live])
+    taken: list[_Part] = []
+    rest: list[_Part] = []
+    dry: list[int] = []
+    for part in live:
+        number, chunk, dead, low, high = part
+        if reverse:
+            cut = bisect_left(chunk.keys, edge, low, high)
+            mine, left = (cut, high), (low, cut)
+        else:
+            cut = bisect_right(chunk.keys, edge, low, high)
+            mine, left = (low, cut), (cut, high)
+        if mine[0] < mine[1]:
+            taken.append(_Part(number, chunk, dead, *mine))
+        if left[0] < left[1]:
+            rest.append(_Part(number, chunk, dead, *left))
+        else:
+            dry.append(number)
+    if not taken:
+        raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
+    return taken, rest, dry
+
+
+def _window(taken: list[_Part], reverse: bool) -> Window:
+    if len(taken) == 1 and not taken[0].dead:
+        _, chunk, _, low, high = taken[0]
         return _OneSource(chunk, low, high, reverse)
+    ends = list(accumulate([part.high - part.low for part in taken]))
     # Older sources first, so that newer ones win.
     codes: dict[bytes, int] = {}
-    for number in range(len(taken) - 1, -1, -1):
-        chunk, _, low, high = taken[number]
-        base = number << 32
-        codes.update(zip(chunk.keys[low:high], range(base + low, base + high), strict=True))
-    for number, (chunk, dead, low, high) in enumerate(taken):
+    for (_, chunk, _, low, high), end in zip(reversed(taken), reversed(ends), strict=True):
+        codes.update(zip(chunk.keys[low:high], range(end - high + low, end), strict=True))
+    for (_, chunk, dead, low, high), end in zip(taken, ends, strict=True):
         for at in dead:
-            if low <= at < high and codes.get(chunk.keys[at]) == (number << 32) + at:
+            if low <= at < high and codes.get(chunk.keys[at]) == end - high + at:
                 del codes[chunk.keys[at]]
-    return _ManySources([chunk for chunk, _, _, _ in taken], codes, reverse)
+    return _ManySources([(chunk, low, high) for _, chunk, _, low, high in taken], codes, reverse)

@@ -25,7 +25,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.batch_values import OpenJournal
 from octavo.actors.batches import BatchWindow
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.read_values import Opened, read_values
+from octavo.actors.read_values import Opened, each_value, read_values
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
@@ -41,14 +41,11 @@ _FRONT_BYTES = 10
 _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
 _LOW_32 = 0xFFFFFFFF
-_FIRST = 2
-"""Rows that an item scan reads together at first."""
-_FEW = 16
-_SHORT_BYTES = 256 << 10
-"""Rows and bytes later, until it has given"""
 _SHORT = 128
-"""rows; from then on STEP rows, of so many bytes:"""
+"""Rows that an item scan reads one by one; from then on STEP rows together, of so many bytes:"""
 _STRETCH_BYTES = 512 << 10
+_FIRST = 16
+"""The first time so many."""
 
 
 def range_of(bound: Bounds) -> bytes:
@@ -287,15 +284,15 @@ class Text:
 
 
 class Items:
-    """The pairs or the values of the windows of one bucket, read a stretch at a time: a short one
-    while the scan may be a short one, and never many bytes."""
+    """The pairs or the values of the windows of one bucket: read one by one while the scan may be
+    a short one, then a stretch at a time, but never many bytes."""
 
     def __init__(self, name: bytes, tag: int, text: Text | None, *, with_keys: bool) -> None:
         self._name = name
         self._tag = tag
         self._text = text
         self._with_keys = with_keys
-        self._mean = 0  # bytes of a value in the stretch before
+        self._mean = _STRETCH_BYTES // _FIRST  # bytes of a value in the stretch before
         self._given = 0
         self._opened: Callable[[JournalFile], Opened] | None = None
         self._looked = 0  # what had been given at the last look at the lease
@@ -304,12 +301,20 @@ class Items:
         keys, sqns = window.keys, window.sqns()
         self._looked = self._given
         low = 0
+        if self._given < _SHORT:
+            low = min(_SHORT - self._given, len(keys))
+            self._given += low
+            few = keys[:low]
+            values_in_turn = each_value(reader, self._name, few, sqns[:low], self._tag)
+            yield self._each(few, values_in_turn, place)
         while low < len(keys):
             if self._given - self._looked >= STEP:
                 reader.step()
                 self._looked = self._given
-            high = low + self._rows()
+            high = low + max(min(_STRETCH_BYTES // self._mean, STEP), 1)
             stretch = keys[low:high]
+            if self._opened is None:
+                self._opened = OpenJournal().open
             values = read_values(
                 reader, self._name, stretch, sqns[low:high], self._tag, self._opened
             )
@@ -317,23 +322,20 @@ class Items:
                 stretch = stretch[: len(values)]
             low += len(values)
             self._given += len(values)
-            if self._opened is None and self._given > _SHORT:
-                self._opened = OpenJournal().open
             self._mean = sum(map(len, values)) // len(values) + 1
             if self._text is not None:
-                yield place.giving_each(self._decoded(zip(stretch, values, strict=True), place))
+                yield self._each(stretch, values, place)
             elif self._with_keys:
                 yield place.giving(stretch, list(zip(stretch, values, strict=True)))
             else:
                 yield place.giving(stretch, values)
 
-    def _rows(self) -> int:
-        """Rows of the next stretch."""
-        if not self._mean:
-            return _FIRST
-        if self._given < _SHORT:
-            return max(min(_SHORT_BYTES // self._mean, _FEW), 1)
-        return max(min(_STRETCH_BYTES // self._mean, STEP), 1)
+    def _each(self, keys: list[bytes], values: Iterable[bytes], place: Place) -> Iterator[Any]:
+        """What is given of these, one by one."""
+        pairs = zip(keys, values, strict=True)
+        if self._text is not None:
+            return place.giving_each(self._decoded(pairs, place))
+        return place.giving_each(_noted(pairs, place, with_keys=self._with_keys))
 
     def _decoded(self, pairs: Iterable[tuple[bytes, bytes]], place: Place) -> Iterator[Any]:
         out = self._text.out  # type: ignore[union-attr]
@@ -341,6 +343,14 @@ class Items:
             given = (out(key), out(value)) if self._with_keys else out(value)
             place.last = key
             yield given
+
+
+def _noted(
+    pairs: Iterable[tuple[bytes, bytes]], place: Place, *, with_keys: bool
+) -> Iterator[tuple[bytes, bytes] | bytes]:
+    for pair in pairs:
+        place.last = pair[0]
+        yield pair if with_keys else pair[1]
 
 
 class Heads:

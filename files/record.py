@@ -354,6 +354,11 @@ def plain_fields(tag: int, bucket: bytes) -> bytes:
     return bytes((PUT, tag, 0)) + len(bucket).to_bytes(2, "little")
 
 
+def packed_fields(tag: int, bucket: bytes) -> bytes:
+    """The same of one whose value is compressed."""
+    return bytes((PUT, tag, LZ4)) + len(bucket).to_bytes(2, "little")
+
+
 def value_of(
     buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
 ) -> bytes | None:

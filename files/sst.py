@@ -10,8 +10,10 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import pairwise
 from mmap import mmap
+from operator import sub
 from typing import Literal
 
 from octavo.files import sst_layout, sst_lookup, sst_verify
@@ -180,10 +182,10 @@ class Sst:
             return []
         careful = self._windows is not None
         if not careful and high - low <= _SHORT:
-            shift = self._keys_at
-            buffer = self._buffer
+            at = self._keys_at
             edges = self._key_ends[low : high + 1].tolist()
-            return [buffer[shift + a : shift + b] for a, b in pairwise(edges)]
+            blob = BytesIO(self._buffer[at + edges[0] : at + edges[-1]])
+            return list(map(blob.read, map(sub, edges[1:], edges)))
         self._need_rows(low, high)
         ends = np.asarray(self._key_ends[low : high + 1]).astype(np.int64)
         at = self._keys_at
@@ -266,7 +268,7 @@ class Sst:
             group = max(bisect_right(range(len(firsts)), ledger_key, key=views.prefix) - 1, 0)
         low = firsts[group]
         high = self.rows if group + 1 == len(firsts) else firsts[group + 1]
-        prefix = views.prefix(group)
+        prefix = views.prefix(group) if group else views.front
         if not ledger_key.startswith(prefix):
             return int(low if ledger_key < prefix else high)
         wanted = ledger_key[len(prefix) :]

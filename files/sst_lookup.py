@@ -100,6 +100,8 @@ class Views:
     firsts: memoryview
     prefix_ends: memoryview
     groups_known: bool = False
+    front: bytes = b""
+    """The first group's prefix, once they are known."""
 
     def need_groups(self, windows: Windows | None) -> None:
         """The table of groups is about to be used: verify it, once. O(groups) then."""
@@ -121,6 +123,7 @@ class Views:
             or bool((ends[1:] < ends[:-1]).any())
         ):
             raise Corruption(self.name, sections[Section.FIRSTS][0], "groups of rows")
+        self.front = self.prefix(0)
         self.groups_known = True
 
     def prefix(self, group: int) -> bytes:
