@@ -12,7 +12,7 @@ from octavo.actors.read_values import Opened, read_values
 from octavo.actors.reader import Reader
 from octavo.files import ledger_key
 from octavo.files.arrays import np
-from octavo.files.byte_strings import Ints, as_list, copy, gather, lengths_of, offsets_of
+from octavo.files.byte_strings import Ints, as_list, copy, gather, in_order, lengths_of, offsets_of
 from octavo.files.journal_values import Right, places_of, values_of
 from octavo.files.journal_windows import RecordSums
 from octavo.files.lifecycle import State
@@ -119,15 +119,20 @@ class BatchValues:
         if np.count_nonzero(np.bincount(lengths)) * _ROWS_A_LENGTH > count:
             return None
         goals = offsets_of(lengths)
+        if len(parts) == 1:
+            whole = in_order(np.frombuffer(parts[0][0], dtype=np.uint8), starts, lengths)
+            if whole is not None:
+                return ByteColumn(whole, goals)
         blob = np.empty(int(goals[-1]), dtype=np.uint8)
         for mapped, rows in parts:
             source = np.frombuffer(mapped, dtype=np.uint8)
+            rows = np.sort(rows)  # so that what is written is written from front to back
             copy(source, starts[rows], lengths[rows], blob, goals[rows])
         return ByteColumn(blob, goals)
 
     def _by_file(self, sqns: Ints) -> Iterator[tuple[JournalFile, Ints, Ints]]:
         """(file, which of the rows are in it, their relative numbers, ascending)."""
-        order = np.argsort(sqns, kind="stable")
+        order = np.argsort(sqns)
         ordered = sqns[order]
         bases, files = self._reader.view.journal
         cuts = np.searchsorted(ordered, np.array(bases, dtype=np.int64)).tolist()

@@ -106,6 +106,17 @@ def gather(source: Bytes, starts: Ints, lengths: Ints) -> ByteColumn:
     return ByteColumn(blob, offsets)
 
 
+def in_order(source: Bytes, starts: Ints, lengths: Ints) -> Bytes | None:
+    """The strings end to end, if they are all of one length: half the cost of ``copy``. None where
+    they are not."""
+    if not len(lengths):
+        return None
+    length = int(lengths[0])
+    if not length or not bool((lengths == length).all()):
+        return None
+    return windows(source, length)[starts].view(np.uint8)
+
+
 def common_prefix_length(blob: Bytes, starts: Ints, lengths: Ints) -> int:
     """Bytes at the beginning that all strings share. O(strings x that number)."""
     count = len(starts)

@@ -24,6 +24,12 @@ _OPTIONAL = (
     (record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4), (record.BATCH, 8),
     (record.LZ4, 4), (record.SUB_KEY, 2),
 )  # fmt: skip
+FIXED_FIELDS = [
+    ("key", "<u4"), ("content", "<u4"), ("number", ">u8"), ("magic", "V2"), ("version", "u1"),
+    ("kind", "u1"), ("tag", "u1"), ("flags", "u1"), ("bucket", "<u2"), ("key_1", "<u2"),
+    ("time", "<u8"),
+]  # fmt: skip
+"""The fixed part of a record, as record.py has it."""
 _SMALL_BYTES = 4096
 _AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
 
@@ -49,6 +55,8 @@ class Frames(NamedTuple):
     ends: Ints
     raw_bytes: Ints
     """Bytes of the value before compression; -1 where it is stored as it is."""
+    bucket_bytes: Ints
+    key_bytes: Ints
 
 
 def spans(offsets: Offsets, relative: Ints) -> tuple[Ints, Ints]:
@@ -152,9 +160,9 @@ def puts_of(
     parts = zip(
         inside[rows].tolist(),
         starts.tolist(),
-        (keys_at - _u16(raw, starts + 22)).tolist(),
+        (keys_at - frames.bucket_bytes[rows]).tolist(),
         keys_at.tolist(),
-        (keys_at + _u16(raw, starts + 24) + 1).tolist(),
+        (keys_at + frames.key_bytes[rows]).tolist(),
         head_ends.tolist(),
         frames.ends[rows].tolist(),
         _u32(raw, head_ends).tolist(),
@@ -194,17 +202,33 @@ def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Ma
 
     Nothing is read beyond a limit: where a length leads there, the record is not whole.
     """
-    flags = raw[starts + 21].astype(np.int64)
-    good: Mask = (raw[starts + 19] == record.PUT) & (flags < 64)
+    # One visit to each record: they stand far apart, and each visit waits for memory.
+    head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
+    flags = head["flags"]
+    good: Mask = (head["kind"] == record.PUT) & (flags < 64)
     if tag is not None:
-        good &= raw[starts + 20] == tag
-    flags &= 63
-    fields = starts + FIXED_BYTES
-    keys_at = fields + _optional_bytes()[flags]
-    good &= keys_at + SUMS_BYTES <= limits
-    more = np.zeros(len(starts), dtype=np.int64)
+        good &= head["tag"] == tag
+    bucket_bytes, key_bytes = head["bucket"].astype(np.int64), head["key_1"].astype(np.int64) + 1
+    ends = starts + 16 + head["content"]
+    keys_at = starts + FIXED_BYTES + bucket_bytes
     raw_bytes = np.full(len(starts), -1, dtype=np.int64)
-    at = fields.copy()
+    head_ends = keys_at + key_bytes
+    if flags.any():
+        optional = _optional_bytes()[flags & 63]
+        good &= starts + FIXED_BYTES + optional + SUMS_BYTES <= limits
+        keys_at += optional
+        head_ends += optional + _more(raw, starts + FIXED_BYTES, flags, good, raw_bytes)
+    good &= (head_ends + SUMS_BYTES <= ends) & (ends == limits)
+    nowhere = np.flatnonzero(~good)
+    keys_at[nowhere] = head_ends[nowhere] = ends[nowhere] = starts[nowhere]
+    return good, Frames(starts, keys_at, head_ends, ends, raw_bytes, bucket_bytes, key_bytes)
+
+
+def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_bytes: Ints) -> Ints:
+    """Bytes of a header behind its key, as the optional fields say, which begin ``at``; sizes of
+    values before compression go into ``raw_bytes``. Only of what is good."""
+    more = np.zeros(len(at), dtype=np.int64)
+    at = at.copy()
     for flag, size in _OPTIONAL:
         has = np.flatnonzero(good & ((flags & flag) != 0))
         if not len(has):
@@ -216,13 +240,7 @@ def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Ma
         elif flag == record.LZ4:
             raw_bytes[has] = _u32(raw, at[has])
         at[has] += size
-    keys_at = keys_at + _u16(raw, starts + 22)
-    head_ends = keys_at + _u16(raw, starts + 24) + 1 + more
-    ends = starts + 16 + _u32(raw, starts + 4)
-    good &= (head_ends + SUMS_BYTES <= ends) & (ends == limits)
-    nowhere = np.flatnonzero(~good)
-    keys_at[nowhere] = head_ends[nowhere] = ends[nowhere] = starts[nowhere]
-    return good, Frames(starts, keys_at, head_ends, ends, raw_bytes)
+    return more
 
 
 def _of_these_keys(
@@ -231,7 +249,7 @@ def _of_these_keys(
     """Which records are of the bucket and the keys numbered ``which``, in their order."""
     starts, keys_at = frames.starts, frames.keys_at
     lengths = (keys.offsets[1:] - keys.offsets[:-1])[which]
-    same: Mask = (_u16(raw, starts + 24) + 1 == lengths) & (_u16(raw, starts + 22) == len(bucket))
+    same: Mask = (frames.key_bytes == lengths) & (frames.bucket_bytes == len(bucket))
     same &= keys_at > starts
     if bucket:
         rows = np.flatnonzero(same)
@@ -299,9 +317,7 @@ def places_of(
     return out
 
 
-def right_of(
-    mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, check: Check
-) -> Mask:
+def right_of(mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, check: Check) -> Mask:
     """Which of these records, whose framing fits, are as they were written."""
     if isinstance(check, int):
         return checksums_right(mapped, starts, head_ends, ends, check)

@@ -10,16 +10,17 @@ from typing import TypeAlias
 from octavo.files import record
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, windows
-from octavo.files.journal_values import Check, Offsets, checksums_right, right_of, spans
+from octavo.files.journal_values import (
+    FIXED_FIELDS,
+    Check,
+    Offsets,
+    checksums_right,
+    right_of,
+    spans,
+)
 from octavo.files.record import FIXED_BYTES, SUMS_BYTES
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
-_FIXED = [
-    ("key", "<u4"), ("content", "<u4"), ("number", ">u8"), ("magic", "V2"), ("version", "u1"),
-    ("kind", "u1"), ("tag", "u1"), ("flags", "u1"), ("bucket", "<u2"), ("key_1", "<u2"),
-    ("time", "<u8"),
-]  # fmt: skip
-"""The fixed part of a record, as record.py has it."""
 _STRETCH = 1 << 14
 _AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
 
@@ -68,7 +69,7 @@ def columns_of(
         rows = np.arange(len(relative), dtype=np.int64)
     if not len(rows):
         return _none(), np.flatnonzero(~inside)
-    head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(_FIXED))
+    head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
     good = (head["kind"] == record.PUT) & (head["flags"] < 64)
     good &= head["number"] == relative[rows]
     ends = starts + 16 + head["content"]
@@ -105,7 +106,7 @@ def all_whole(mapped: mmap | bytes, table: npt.NDArray[np.uint32], seed: int) ->
         starts, limits = edges[:-1][there], edges[1:][there]
         if bool((limits - starts < _AT_LEAST).any()):
             return False
-        head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(_FIXED))
+        head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
         ends = starts + 16 + head["content"]
         found, fits = _parts(raw, starts, ends, head, (ends <= limits) & (head["flags"] < 64))
         if not fits.all():
