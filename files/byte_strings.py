@@ -101,6 +101,9 @@ def as_list(blob: bytes, offsets: Ints) -> list[bytes]:
 def gather(source: Bytes, starts: Ints, lengths: Ints) -> ByteColumn:
     """The strings end to end in an array of their own."""
     offsets = offsets_of(lengths)
+    whole = in_order(source, starts, lengths)
+    if whole is not None:
+        return ByteColumn(whole, offsets)
     blob = np.empty(int(offsets[-1]), dtype=np.uint8)
     copy(source, starts, lengths, blob, offsets[:-1])
     return ByteColumn(blob, offsets)

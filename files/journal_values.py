@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from mmap import mmap
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -72,11 +72,22 @@ def spans(offsets: Offsets, relative: Ints) -> tuple[Ints, Ints]:
         places = at[there]
     else:
         table = np.asarray(offsets, dtype=np.uint32)
+        if _are_a_range(relative, len(table) - 1):
+            edges = table[relative[0] : relative[-1] + 2].astype(np.int64)
+            return edges[:-1], edges[1:]
         there = np.flatnonzero((relative >= 0) & (relative < len(table) - 1))
         places = relative[there]
     starts[there] = table[places]
     limits[there] = table[places + 1]
     return starts, limits
+
+
+def _are_a_range(relative: Ints, count: int) -> bool:
+    """Whether they are consecutive numbers of a table of so many."""
+    if not len(relative) or relative[0] < 0 or relative[-1] >= count:
+        return False
+    apart = relative[-1] - relative[0] == len(relative) - 1
+    return bool(apart) and bool((relative[1:] > relative[:-1]).all())
 
 
 def _whole(raw: Bytes, offsets: Offsets, relative: Ints) -> tuple[Ints, Ints, Ints]:
@@ -332,15 +343,15 @@ def checksums_right(
     # As in values_of: small values are cheaper as bytes of their own, one after the other in the
     # same piece of memory.
     large = int((ends - starts).sum()) > _SMALL_BYTES * len(starts)
-    cut: Callable[[slice], Any]
-    cut = memoryview(mapped).__getitem__ if large else mapped.__getitem__
-    seeds = (starts.astype(np.uint64) ^ np.uint64(seed)).tolist()
-    headers: Iterator[Any] = map(cut, map(slice, starts.tolist(), head_ends.tolist()))
-    heads: list[int] = list(map(xxh3, headers, seeds))
-    places = map(slice, (head_ends + SUMS_BYTES).tolist(), ends.tolist())
-    stored: Iterator[Any] = map(cut, places)
-    sums = np.fromiter(map(xxh3, stored, heads), dtype=np.uint64, count=len(starts))
-    sums &= np.uint64(LOW_32)
-    right: Mask = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
-    right &= sums == _u32(raw, head_ends + 4)
+    cut = memoryview(mapped) if large else mapped
+    found: list[int] = []
+    add = found.append
+    places = zip(starts.tolist(), head_ends.tolist(), ends.tolist(), strict=True)
+    for start, head_end, end in places:  # a loop is cheaper here than mapped calls are
+        h = xxh3(cut[start:head_end], seed ^ start)
+        add(h)
+        add(xxh3(cut[head_end + SUMS_BYTES : end], h))
+    sums = np.array(found, dtype=np.uint64).reshape(-1, 2) & np.uint64(LOW_32)
+    right: Mask = sums[:, 0] == _u32(raw, head_ends)
+    right &= sums[:, 1] == _u32(raw, head_ends + 4)
     return right

@@ -136,11 +136,15 @@ class RecordSums:
         last = len(self._state) - 1
         first = np.clip((starts - RECORDS_AT) >> _SHIFT, 0, last)
         until = np.clip((ends - 1 - RECORDS_AT) >> _SHIFT, first, last)
-        self._look(first, until, ends - starts)
+        inside = (starts >= RECORDS_AT) & (ends <= self._end)
+        low, high = int(first.min()), int(until.max()) + 1
+        self._look(first, until, ends - starts, low, high)
+        if bool((self._state[low:high] == _RIGHT).all()) and bool(inside.all()):
+            return inside
         wrong = np.zeros(len(self._state) + 1, dtype=np.int64)
         np.cumsum(self._state != _RIGHT, out=wrong[1:])
         right: Mask = wrong[until + 1] == wrong[first]
-        right &= (starts >= RECORDS_AT) & (ends <= self._end)
+        right &= inside
         rows = np.flatnonzero(~right)
         if len(rows):
             right[rows] = checksums_right(
@@ -148,12 +152,15 @@ class RecordSums:
             )
         return right
 
-    def _look(self, first: Ints, until: Ints, lengths: Ints) -> None:
-        """Look at the windows [first, until] of each record, or put its cost on the bill."""
-        count = len(self._state)
-        begins = np.bincount(first, minlength=count + 1)
-        touched = np.cumsum(begins - np.bincount(until + 1, minlength=count + 1))[:count] > 0
-        wanted = np.flatnonzero(touched & (self._state == _UNKNOWN))
+    def _look(self, first: Ints, until: Ints, lengths: Ints, low: int, high: int) -> None:
+        """Look at the windows [first, until] of each record, which are among [low, high), or put
+        its cost on the bill."""
+        wanted = low + np.flatnonzero(self._state[low:high] == _UNKNOWN)
+        if _WINDOW_COST * len(wanted) > len(first):  # else they may as well all be looked at
+            count = len(self._state)
+            begins = np.bincount(first, minlength=count + 1)
+            touched = np.cumsum(begins - np.bincount(until + 1, minlength=count + 1)) > 0
+            wanted = wanted[touched[wanted]]
         if not len(wanted):
             return
         new = (self._state[first] == _UNKNOWN) | (self._state[until] == _UNKNOWN)
