@@ -28,6 +28,7 @@ from octavo.actors.identity import IDENTITY, Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.linking import Linked, bring, remove_others
+from octavo.actors.unbroken import locked
 from octavo.files.disk import Disk
 from octavo.files.errors import (
     Closed,
@@ -105,7 +106,7 @@ def _backed_up(
     began = time.monotonic()
     disk, source = running.disk, running.path
     target, fresh = _destination(disk, running.identity, source, path)
-    lock = disk.lock(f"{target}/LOCK")
+    lock = locked(disk, f"{target}/LOCK")
     try:
         state: _State = running.bookie.call(_taken)
         try:

@@ -119,14 +119,18 @@ class InkerClerk(TurnActor):
     @contextmanager
     def alone(self) -> Iterator[None]:
         """While this lasts nobody else compacts. Not in a turn. Raises Busy."""
-        if not self._busy.acquire(blocking=False):
-            raise Busy("the journal is being compacted already; call again when that is done")
+        mine = False
         try:
+            with unbroken:  # or an interrupt could leave it taken, and nobody knows by whom
+                mine = self._busy.acquire(blocking=False)
+            if not mine:
+                raise Busy("the journal is being compacted already; call again when that is done")
             yield
         finally:
-            self._busy.release()
-            if not self.closing:
-                self.runner.rest()
+            if mine:
+                self._busy.release()
+                if not self.closing:
+                    self.runner.rest()
 
     # ------------------------------------------------------------ on schedule
 

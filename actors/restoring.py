@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from octavo.actors import identity as identities
 from octavo.actors.backup import PARTIAL
 from octavo.actors.linking import Linked, bring, emptied
+from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
 from octavo.files.disk import Disk
 from octavo.files.errors import HistoryCompacted, Misuse
@@ -62,7 +63,7 @@ def restore_on(
     if f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(backup)}/"):
         raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
     who = identities.read(disk, backup)
-    lock = disk.lock(f"{backup}/LOCK")
+    lock = locked(disk, f"{backup}/LOCK")
     try:
         manifest, ledger = _manifests(disk, backup)
         files = _files(disk, backup, manifest)

@@ -33,6 +33,21 @@ def stop(running: Running) -> None:
             running.lock.release()
 
 
+def abandon(running: Running) -> None:
+    """After a ``stop`` that was interrupted, or never came to be: nobody writes any more, and
+    whoever opens the store next can. As after a kill, it finds what was acknowledged."""
+    bookie, inker = running.bookie.actor, running.inker.actor
+    bookie.closed = inker.closing = True
+    bookie.active = inker.active = None
+    running.runner.close()
+    running.inker_clerk.actor.runner.close()
+    for ref in (
+        running.inker_clerk, running.clerk, running.bookie, running.penciller, running.inker,
+    ):  # fmt: skip
+        ref.stop()
+    running.lock.release()
+
+
 def forked(running: Running) -> None:
     """This process is a forked child: its copy of the store refuses everything.
 

@@ -32,6 +32,7 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.reserve import with_reserve
 from octavo.actors.runtime import Ref
 from octavo.actors.tags import NamedTag
+from octavo.actors.unbroken import locked
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
@@ -82,7 +83,7 @@ def start(
     cannot be used.
     """
     who = identify(path, options, disk)
-    lock = disk.lock(f"{path}/LOCK")
+    lock = locked(disk, f"{path}/LOCK")
 
     def opened() -> Running:
         opening = _Opening(path, options, disk, lock, clock_ms, monotonic)

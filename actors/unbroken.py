@@ -20,6 +20,8 @@ from threading import get_ident as _get_ident
 from types import FrameType
 from typing import Any, TypeVar
 
+from octavo.files.disk import Disk, FileLock
+
 Method = TypeVar("Method", bound=Callable[..., object])
 
 _SIGNALS = (
@@ -101,3 +103,10 @@ def interruptible(method: Method) -> Method:
 def may_be_cut_short(method: Callable[..., object]) -> bool:
     """Whether the method was marked as interruptible."""
     return method in _interruptible
+
+
+def locked(disk: Disk, path: str) -> FileLock:
+    """``disk.lock(path)``; an interrupt leaves no descriptor behind that has the lock, and no
+    owner. Put off meanwhile, which is moments, or seconds where a killed owner's worker is left."""
+    with unbroken:
+        return disk.lock(path)

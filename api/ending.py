@@ -6,6 +6,7 @@ import os
 
 from octavo.actors.linking import emptied
 from octavo.actors.reserve import RESERVE
+from octavo.actors.unbroken import locked
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
 from octavo.manifest.consumers import CONSUMERS
@@ -28,7 +29,7 @@ def destroy_on(disk: Disk, path: str) -> None:
     """As ``destroy``, on a given disk."""
     if not disk.exists(f"{path}/{IDENTITY}"):
         raise Misuse(f"path={path!r} holds no store")
-    lock = disk.lock(f"{path}/LOCK")
+    lock = locked(disk, f"{path}/LOCK")
     try:
         for folder in _FOLDERS:
             if disk.exists(f"{path}/{folder}"):

@@ -10,6 +10,7 @@ from octavo.actors.options import Options
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.repair import Lost, Progress, Repaired, repair_files
 from octavo.actors.startup import Running
+from octavo.actors.unbroken import locked
 from octavo.files import ledger_key
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
@@ -64,7 +65,7 @@ def repair_on(
     disk: Disk, path: str, progress: Progress | None = None, accept_missing: bool = False
 ) -> Repair:
     """As ``repair``, on a given disk."""
-    lock = disk.lock(f"{path}/LOCK")
+    lock = locked(disk, f"{path}/LOCK")
     try:
         files = repair_files(disk, path, progress, accept_missing)
     finally:
@@ -72,7 +73,7 @@ def repair_on(
     done, unrecorded = _opened(disk, path, files, progress)
     if not unrecorded:
         return done
-    lock = disk.lock(f"{path}/LOCK")
+    lock = locked(disk, f"{path}/LOCK")
     try:
         disk.write_atomically(f"{path}/ledger/{REBUILD}", b"names records that are lost")
     finally:

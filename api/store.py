@@ -85,7 +85,11 @@ def open(
         return opened(RealDisk(), os.path.abspath(where), options)
     chosen = checked_options(options)
     running = startup.start(os.path.abspath(where), chosen, RealDisk())
-    return Store(running)
+    try:
+        return Store(running)
+    except BaseException:  # Ctrl-C: what nobody has, nobody could close
+        shutdown.abandon(running)
+        raise
 
 
 class Store(Bucket):
@@ -336,13 +340,17 @@ class Store(Bucket):
         with self._closing:
             if self._closed:
                 return
-            self._closed = True
-            _open_stores.discard(self)
-            if self._interval is not None:
-                self._interval.stop()
-            if self._watched is not None:
-                self._watched.stop()
-            shutdown.stop(self._running)
+            try:
+                self._closed = True
+                _open_stores.discard(self)
+                if self._interval is not None:
+                    self._interval.stop()
+                if self._watched is not None:
+                    self._watched.stop()
+                shutdown.stop(self._running)
+            except BaseException:
+                shutdown.abandon(self._running)
+                raise
             log.info("%s is closed", self.path)
 
     def _refuse_if_closed(self) -> None:

@@ -20,6 +20,7 @@ CAMPAIGNS = {
     "power-xfs": "power_xfs",
     "kill": "kill",
     "full-disk": "full_disk_sizes",
+    "interrupts": "interrupts",
     "threads": "threads",
     "soak": "soak",
     "mutants": "mutants",

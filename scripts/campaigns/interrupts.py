@@ -1,0 +1,28 @@
+"""Ctrl-C within every call: it is done or not, the store goes on and verifies.
+
+Puts, batches, reads, scans, snapshots, publishing, compaction, backups, closing, opening.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from interrupted import Interrupted
+
+ROUNDS = 150
+
+
+def case(seed: int, number: int) -> dict[str, int]:
+    home = Path(tempfile.mkdtemp(prefix="octavo-interrupts-"))
+    try:
+        store = Interrupted(home, f"{seed} {number}")
+        try:
+            store.run(ROUNDS)
+        finally:
+            store.store.close()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    counts = {"interrupts": sum(store.hits.values()), "calls": store.rounds}
+    return counts | {f"in {what}": store.hits.get(what, 0) for what in ("close", "open", "compact")}

@@ -1,0 +1,233 @@
+"""A store under Ctrl-C: every call of it is interrupted, at moments that a seed says, and after
+each the call was done or not, the store goes on, and holds what it must.
+
+The system delivers the interrupts, so the same seed need not hit the same step twice.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import octavo
+
+OPTIONS: dict[str, object] = {
+    "push_rows": 64,
+    "push_bytes": 64 << 10,
+    "roll_count": 256,
+    "max_open_files": 16,
+    "compact_every_seconds": None,  # or one may be under way already, which is another matter
+}
+KEYS = 300
+LOOK_EVERY = 20
+Change = tuple[bytes, bytes | None]
+
+
+class Interrupted:
+    """One store in ``home``; ``round`` does one call, most often interrupted."""
+
+    def __init__(self, home: Path, seed: object) -> None:
+        self.home = home
+        self.rng = random.Random(f"interrupts {seed}")
+        self.options = {**OPTIONS, "worker": self.rng.random() < 0.3}
+        self.options["sync"] = self.rng.choice(("none", "always"))
+        self.known: dict[bytes, bytes] = {}
+        self.number = 0
+        self.hits: dict[str, int] = {}
+        """Which calls were cut off, and how often."""
+        self.rounds = 0
+        self._armed = False
+        self.store = octavo.open(home / "s", **self.options)
+
+    # ------------------------------------------------------------ interrupting
+
+    def _rings(self, number: int, frame: FrameType | None) -> None:
+        if self._armed:
+            self._armed = False
+            raise KeyboardInterrupt
+
+    def cut(self, call: Callable[[], object]) -> bool:
+        """Whether the call was cut off."""
+        seconds = 10 ** self.rng.uniform(-4.7, -1.7)
+        earlier = signal.signal(signal.SIGALRM, self._rings)
+        self._armed = True
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                call()
+            finally:
+                self._armed = False
+        except KeyboardInterrupt:
+            return True
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, earlier)
+        return False
+
+    # ------------------------------------------------------------ the calls
+
+    def run(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.round()
+        self.compare()
+        while self.cut(self.store.close):
+            self.hit("close")
+        self.store = octavo.open(self.home / "s", **self.options)
+        self.compare()
+        self.store.close()
+
+    def round(self) -> None:
+        self.rounds += 1
+        what = self.rng.choices(CALLS, WEIGHTS)[0]
+        what(self)
+        self.number += 1
+        self.store.put(b"alive", b"%d" % self.number)
+        self.known[b"alive"] = b"%d" % self.number
+        assert self.store.get(b"alive") == b"%d" % self.number
+        if self.rounds % LOOK_EVERY == 0:
+            self.compare()
+
+    def hit(self, what: str) -> None:
+        self.hits[what] = self.hits.get(what, 0) + 1
+
+    def fresh(self) -> Change:
+        self.number += 1
+        size = self.rng.choice((1, 40, 3000))
+        return b"%d" % self.rng.randrange(KEYS), (b"%d " % self.number).ljust(size, b".")
+
+    def wrote(self, what: str, call: Callable[[], object], changes: dict[bytes, bytes | None],
+              *, whole: bool) -> None:  # fmt: skip
+        """Do what makes these changes; all of them are there, or (cut off) none; of those that
+        are not ``whole`` any."""
+        cut = self.cut(call)
+        if cut:
+            self.hit(what)
+        done = set()
+        for key, value in changes.items():
+            found = self.store.get(key)
+            if found == value != self.known.get(key):
+                done.add(True)
+            elif found == self.known.get(key) != value:
+                done.add(False)
+            else:
+                assert found == value, f"{what}: {key!r} is {found!r}"
+            if found is None:
+                self.known.pop(key, None)
+            else:
+                self.known[key] = found
+        assert cut or False not in done, f"{what} returned, but was not done"
+        assert not whole or len(done) < 2, f"{what} was cut in two"
+
+    def put(self) -> None:
+        key, value = self.fresh()
+        index = {"f": self.number % 5} if self.rng.random() < 0.3 else None
+        if index is None:
+            self.wrote("put", lambda: self.store.put(key, value), {key: value}, whole=True)
+        else:
+            self.wrote(
+                "put", lambda: self.store.put(key, value, index=index), {key: value}, whole=True
+            )
+
+    def delete(self) -> None:
+        key, _ = self.fresh()
+        self.wrote("delete", lambda: self.store.delete(key), {key: None}, whole=True)
+
+    def batch(self) -> None:
+        changes: dict[bytes, bytes | None] = {}
+        for _ in range(self.rng.randrange(1, 8)):
+            key, value = self.fresh()
+            changes[key] = value if self.rng.random() < 0.8 else None
+
+        def call() -> None:
+            with self.store.batch() as made:
+                for key, value in changes.items():
+                    if value is None:
+                        made.delete(b"", key)
+                    else:
+                        made.put(b"", key, value)
+
+        self.wrote("batch", call, changes, whole=True)
+
+    def put_many(self) -> None:
+        changes = dict(self.fresh() for _ in range(self.rng.randrange(1, 90)))
+        self.wrote("put_many", lambda: self.store.put_many(changes.items()), changes, whole=False)
+
+    def read(self) -> None:
+        key, _ = self.fresh()
+
+        def call() -> None:
+            for _ in range(50):
+                assert self.store.get(key) == self.known.get(key)
+                head = self.store.head(key)
+                assert (head is None) == (key not in self.known)
+
+        if self.cut(call):
+            self.hit("get")
+
+    def scan(self) -> None:
+        def call() -> None:
+            assert dict(self.store.items()) == self.known
+
+        if self.cut(call):
+            self.hit("scan")
+
+    def snapshot(self) -> None:
+        def call() -> None:
+            with self.store.snapshot() as snapshot:
+                assert len(list(snapshot.keys())) == len(self.known)
+                list(snapshot.index("f").range(0, 3))
+
+        if self.cut(call):
+            self.hit("snapshot")
+
+    def publish(self) -> None:
+        if self.cut(lambda: self.store.snapshot().publish(lease_seconds=60).release()):
+            self.hit("publish")
+            for each in self.store.published():
+                each.release()
+
+    def compact(self) -> None:
+        if self.cut(self.store.compact):
+            self.hit("compact")
+
+    def backup(self) -> None:
+        if self.cut(lambda: self.store.backup(self.home / "b")):
+            self.hit("backup")
+        self.store.backup(self.home / "b")
+        with octavo.open(self.home / "b", worker=False) as copy:
+            assert dict(copy.items()) == self.known, "the backup is another state"
+
+    def verify(self) -> None:
+        if self.cut(self.store.verify):
+            self.hit("verify")
+
+    def reopen(self) -> None:
+        while self.cut(self.store.close):
+            self.hit("close")
+
+        def call() -> None:
+            self.store = octavo.open(self.home / "s", **self.options)
+
+        for _ in range(5):
+            if self.store.closed and self.cut(call):
+                self.hit("open")
+        if self.store.closed:
+            call()
+
+    def compare(self) -> None:
+        assert dict(self.store.items()) == self.known
+        for key, value in self.known.items():
+            assert self.store.get(key) == value
+        report = self.store.verify()
+        assert report.ok, report.problems[:3]
+
+
+CALLS: tuple[Callable[[Interrupted], None], ...] = (
+    Interrupted.put, Interrupted.delete, Interrupted.batch, Interrupted.put_many,
+    Interrupted.read, Interrupted.scan, Interrupted.snapshot, Interrupted.publish,
+    Interrupted.compact, Interrupted.backup, Interrupted.verify, Interrupted.reopen,
+)  # fmt: skip
+WEIGHTS = (20, 6, 14, 14, 8, 6, 8, 3, 6, 3, 3, 5)
