@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.guide import Step
 from octavo.actors.measures import CACHE, MEMORY, REST
 from octavo.actors.penciller import Penciller
 from octavo.actors.read_cache import ReadCache
@@ -47,7 +48,12 @@ class LiveReads:
                 cached = self.cache.entries.get(ledger_key)
                 if cached is not None:
                     return cached
-                return self.get_from_ledger(view, ledger_key, bucket_and_key, plain)
+                h32 = xxh3(ledger_key) & _LOW_32
+                slots, shift, tails = view.guide.way
+                steps = tails[slots[h32 >> shift]]
+                if not steps:
+                    return None
+                return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
         if entry > 0:
             cached = self.cache.entries.get(entry)
             if cached is not None:
@@ -80,13 +86,19 @@ class LiveReads:
         return value
 
     def get_from_ledger(
-        self, view: View, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
+        self,
+        view: View,
+        steps: tuple[Step, ...],
+        h32: int,
+        ledger_key: bytes,
+        bucket_and_key: bytes,
+        plain: bytes,
     ) -> bytes | None:
-        """The value of a key that is neither in the view's memory nor in the cache. Sst.probe,
+        """The value of a key that is neither in the view's memory nor in the cache, but may be in
+        these steps of its guide. ``h32``: low half of the ledger key's xxh3-64. Sst.probe,
         JournalFile.raw and record.value_of are written out: no call between here and the files."""
-        h32 = xxh3(ledger_key) & _LOW_32
         try:
-            for firsts, file, base, entries in view.steps:
+            for firsts, file, base, entries in steps:
                 if firsts is not None:
                     place = entries[bisect_right(firsts, ledger_key) - 1]
                     file, base = place.file, place.sqn_base
@@ -158,7 +170,8 @@ class LiveReads:
             return self._head_with_care(ledger_key)
         h32 = xxh3(ledger_key) & _LOW_32
         try:
-            for firsts, file, base, entries in view.steps:
+            slots, shift, tails = view.guide.way
+            for firsts, file, base, entries in tails[slots[h32 >> shift]]:
                 if firsts is not None:
                     place = entries[bisect_right(firsts, ledger_key) - 1]
                     file, base = place.file, place.sqn_base

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.guide import Guide
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.files import record
@@ -19,14 +20,9 @@ from octavo.files.errors import Corruption
 from octavo.files.head import Head as Head
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst import Sst
-from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 LOW_32 = 0xFFFFFFFF
-
-Step = tuple[tuple[bytes, ...] | None, Any, int, tuple[LedgerEntry, ...]]
-"""Where a key may stand in the ledger: (None, a file's actor, the base of its sqns, ()) for a file
-that any key may be in, (first keys, None, 0, entries) for a level of several files."""
 
 
 class JournalView(NamedTuple):
@@ -62,11 +58,12 @@ class View:
     journal: JournalView
     generation: int = 0
     """Grows whenever files of either half are replaced: what a snapshot is registered by."""
-    steps: tuple[Step, ...] = field(init=False, compare=False, repr=False)
-    """The ledger as a get goes through it, newest first."""
+    guide: Guide = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
+    """Of ``ledger``: made where none is given, or one of another."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _steps(self.ledger))
+        if self.guide is None or self.guide.ledger is not self.ledger:
+            object.__setattr__(self, "guide", Guide(self.ledger))
 
     def find(self, ledger_key: bytes, upper: int) -> Found | None:
         """The newest version at or below ``upper``, deletes included; None: never written.
@@ -86,7 +83,8 @@ class View:
     def find_in_ledger(self, ledger_key: bytes) -> Found | None:
         """As find, below the memory tables."""
         h32 = xxh3(ledger_key) & LOW_32
-        for firsts, file, base, entries in self.steps:
+        slots, shift, tails = self.guide.way
+        for firsts, file, base, entries in tails[slots[h32 >> shift]]:
             if firsts is not None:
                 # A key below all of them is looked for in the last file, and is not there.
                 entry = entries[bisect_right(firsts, ledger_key) - 1]
@@ -157,17 +155,6 @@ class View:
     def _dead(self, found: Found, now_ms: int) -> bool:
         head = self.head_of(found)
         return head is None or _expired(head, now_ms)
-
-
-def _steps(ledger: LedgerManifest) -> tuple[Step, ...]:
-    """O(levels + files of level zero)."""
-    steps: list[Step] = []
-    for level, (entries, firsts) in enumerate(zip(ledger.levels, ledger.firsts, strict=True)):
-        if level and len(entries) > 1:
-            steps.append((firsts, None, 0, entries))
-        else:
-            steps += [(None, entry.file, entry.sqn_base, ()) for entry in entries]
-    return tuple(steps)
 
 
 def _expired(head: Head, now_ms: int) -> bool:

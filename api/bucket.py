@@ -7,6 +7,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
+from xxhash import xxh3_64_intdigest as xxh3
+
 from octavo.actors.operation import Operation
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.reserve import with_reserve
@@ -29,6 +31,7 @@ from octavo.reading import REFUSED, Reading
 D = TypeVar("D")
 
 _SMALL_BYTES = 1 << 20
+_LOW_32 = 0xFFFFFFFF
 _GROUP = 512
 _GROUPED_BYTES = 32 << 10  # larger values are written one by one: 16 MiB a write at most
 _SYNC_TIMEOUT_SECONDS = 600.0
@@ -279,7 +282,12 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             if not left & 3:
                 bookie.cache.marks.add(ledger_key)
         else:
-            value = bookie.get_from_ledger(view, ledger_key, self._name + key, self._plain)
+            h32 = xxh3(ledger_key) & _LOW_32
+            slots, shift, tails = view.guide.way
+            if steps := tails[slots[h32 >> shift]]:
+                value = bookie.get_from_ledger(
+                    view, steps, h32, ledger_key, self._name + key, self._plain
+                )
         if value is None:
             if not 0 < len(key) < self._key_limit:
                 self._whole(key)  # found nowhere, and says why
@@ -290,6 +298,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         meter = self._get_meter
         left = meter.left
         if left <= 0 and not (left := meter.skip()):
+            self._bookie.view.guide.wanted()
             return self._inker.measures.timed_get(
                 self._get, key, self._bookie.where(self._prefix + key)
             )
@@ -301,6 +310,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         meter = self._inker.measures.get_many
         if meter.left <= 0:
+            self._bookie.view.guide.wanted()
             return meter.timed(self._get_many, keys)
         meter.left -= 1
         bookie = self._bookie
@@ -340,6 +350,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         meter = self._head_meter
         left = meter.left
         if left <= 0 and not (left := meter.skip()):
+            self._bookie.view.guide.wanted()
             return meter.timed(self._head, key)
         meter.left = left - 1
         if self._bookie.closed:

@@ -301,6 +301,11 @@ class Sst:
 
     # ------------------------------------------------------------ all of it
 
+    def hashes(self) -> npt.NDArray[np.uint32]:
+        """The hash of each row's ledger key. Verifies all checksums first. Raises Corruption."""
+        self.ensure_whole()
+        return np.asarray(self.column(Section.HASHES, "I"))
+
     def columns(self, sqn_base: int = 0) -> Columns:
         """The file's rows as arrays, for a merge; most of them views of the map.
 
