@@ -28,6 +28,8 @@ MOST_ROWS = 1 << 22
 _SLOTS_A_ROW = 8
 _LEAST_BITS = 10
 _MOST_STEPS = 250
+_MOST_FILES = 256
+"""A level of more files is not in the table: each would be looked at again and again."""
 
 
 class Guide:
@@ -58,6 +60,8 @@ class Guide:
         places: list[list[Sst]] = []
         rows = 0
         for _, file, _, entries in _steps(self.ledger)[:_MOST_STEPS]:
+            if len(entries) > _MOST_FILES:
+                break
             ssts = [one.sst for one in ([entry.file for entry in entries] or [file])]
             rows += sum(sst.rows for sst in ssts if sst is not None)
             if rows > MOST_ROWS or any(sst is None or sst.swift is None for sst in ssts):
