@@ -290,8 +290,13 @@ def test_a_trimmed_file_that_comes_back_after_a_power_cut_is_left_over(tmp_path:
             for i in range(10):
                 store.head_bucket("b").put(b"%d" % i, b"%d" % turn)
             store._inker.roll()
-        flush(store)
-        kept = {file: file.read_bytes() for file in (path / "journal").glob("*.cdb")}
+        clerk = store._running.inker_clerk.actor
+        clerk.enter()  # so that nothing is trimmed unasked before it is kept
+        try:
+            flush(store)
+            kept = {file: file.read_bytes() for file in (path / "journal").glob("*.cdb")}
+        finally:
+            clerk.leave()
         store.trim()
     first = min(file for file in kept)
     assert not first.exists()
