@@ -1,7 +1,7 @@
 """Writes what a task of a bulk load makes: journal files and their ledger files, in staging.
 
 Each journal file holds records with numbers from 0; the store gives them a base when it takes the
-file in. Two short Python steps a plain row (its checksums), array kernels for the rest.
+file in. Plain rows cost bytecode for their two checksums only, and array kernels for the rest.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xxhash import xxh3_64_intdigest as xxh3
-
 from octavo.files import cdb, cdb_seal, journal_rows, ledger_key, merge, record, staging
 from octavo.files.arrays import np
+from octavo.files.byte_strings import Ints, copy, gather, lengths_of, offsets_of, windows
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
 from octavo.files.hashing import hash_column
 from octavo.files.journal_windows import WindowSums
 from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
+from octavo.files.record_batch import Place, encoded_puts, record_sizes
 from octavo.files.rows import ByteColumn, Rows
 from octavo.files.staging import Attempt, StagedJournal, StagedLedger
 
@@ -30,7 +30,7 @@ LEDGER_ROWS = 1 << 18
 LEDGER_BYTES = 64 << 20
 MAX_VALUE_BYTES = 1 << 30
 _FLUSH_BYTES = 4 << 20
-_REST = record.FIXED_BYTES + record.SUMS_BYTES - 16
+_PIECE_ROWS = 1 << 15
 
 
 class StagedRow(NamedTuple):
@@ -72,8 +72,8 @@ class StagedWriter:
         self._file: AppendFile | None = None
         self._prefix: bytes | None = None  # of all keys, while all records are plain puts
         self._bucket = b""
-        self._keys: list[bytes] = []
-        self._sizes: list[int] = []
+        self._keys: list[ByteColumn] = []
+        self._sizes: list[Ints] = []
         self._made: list[str] = []
         self._journals: list[StagedJournal] = []
         disk.mkdir(self._folder)
@@ -82,51 +82,41 @@ class StagedWriter:
 
     def put_many(self, bucket: bytes, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Plain puts of one bucket. Raises Misuse (a key that is empty or too long), OSError."""
-        blen = len(bucket)
-        if keys and (min(map(len, keys)) < 1 or max(map(len, keys)) + blen > MAX_KEY_BYTES):
+        self.put_columns(bucket, _column(keys), _column(values))
+
+    def put_columns(self, bucket: bytes, keys: ByteColumn, values: ByteColumn) -> None:
+        """The same; some 1 us a row. Offsets need not begin at 0."""
+        key_bytes, value_bytes = lengths_of(keys.offsets), lengths_of(values.offsets)
+        if not len(key_bytes):
+            return
+        if key_bytes.min() < 1 or int(key_bytes.max()) + len(bucket) > MAX_KEY_BYTES:
             raise Misuse("key: 1 byte to 64 KiB together with the bucket's name")
-        if values and max(map(len, values)) > MAX_VALUE_BYTES:
+        if value_bytes.max() > MAX_VALUE_BYTES:
             raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
-        pack, sums, low, now = record.pack_fixed, record.pack_sums, record.LOW_32, self._now_ms
-        magic, version, put, tag = record.MAGIC, record.VERSION, record.PUT, self._tag
-        rest = _REST + blen
-        done = 0
-        while done < len(keys):
+        filled = np.cumsum(record_sizes(bucket, keys, values))
+        done, before = 0, 0
+        while done < len(filled):
             self._begin()
-            offsets, seed, parts = self._offsets, self._seed, self._parts
-            room = min(self._file_records - len(offsets) + 1, 4096)
-            add = parts.append
-            at = offsets[-1]
-            for number, (key, value) in enumerate(
-                zip(keys[done : done + room], values[done : done + room], strict=True),
-                len(offsets) - 1,
-            ):
-                size = rest + len(key) + len(value)
-                head = (
-                    pack(
-                        8, size, number.to_bytes(8, "big"), magic, version, put, tag, 0,
-                        blen, len(key) - 1, now,
-                    )
-                    + bucket
-                    + key
-                )  # fmt: skip
-                h = xxh3(head, seed ^ at)
-                add(head + sums(h & low, xxh3(value, h) & low))
-                add(value)
-                at += size + 16
-                offsets.append(at)
-                done += 1
-                if at >= self._file_bytes:
-                    break
-            came = len(offsets) - 1 - len(self._keys)
-            if self._prefix is None and not self._keys and came == len(offsets) - 1:
-                self._prefix = ledger_key.prefix(tag, bucket)
-                self._bucket = bucket
+            number, at = len(self._offsets) - 1, self._offsets[-1]
+            # Up to the record that fills the file or the piece, and that one, too.
+            full = before + min(self._file_bytes - at, _FLUSH_BYTES)
+            high = int(np.searchsorted(filled, full)) + 1
+            high = min(high, done + max(self._file_records - number, 1), done + _PIECE_ROWS)
+            high = min(high, len(filled))
+            some = ByteColumn(keys.blob, keys.offsets[done : high + 1])
+            their = ByteColumn(values.blob, values.offsets[done : high + 1])
+            place = Place(at, number, self._seed, self._tag, bucket, self._now_ms)
+            self._parts.append(encoded_puts(place, some, their).data)
+            ends = at + filled[done:high] - before
+            self._offsets.frombytes(ends.astype(np.uint32).tobytes())
+            if number == 0:
+                self._prefix, self._bucket = ledger_key.prefix(self._tag, bucket), bucket
             if self._prefix is not None and bucket == self._bucket:
-                self._keys += keys[done - came : done]
-                self._sizes += map(len, values[done - came : done])
+                self._keys.append(gather(keys.blob, some.offsets[:-1], key_bytes[done:high]))
+                self._sizes.append(value_bytes[done:high])
             else:
                 self._prefix = None
+            done, before = high, int(filled[high - 1])
             self._look()
 
     def add(self, row: StagedRow) -> None:
@@ -137,7 +127,6 @@ class StagedWriter:
             raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
         self._begin()
         self._prefix = None
-        self._keys.append(row.key)
         encoded = record.encode(
             len(self._offsets) - 1,
             self._seed ^ self._offsets[-1],
@@ -169,7 +158,7 @@ class StagedWriter:
         self._file = self._disk.create(f"{self._folder}/{name}")
         self._offsets = array("I", (cdb.RECORDS_AT,))
         header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
-        self._parts: list[bytes] = [cdb.beginning(header)]
+        self._parts: list[bytes | memoryview] = [cdb.beginning(header)]
         self._windows = WindowSums(self._seed)
         self._prefix = None
         self._keys, self._sizes = [], []
@@ -234,18 +223,21 @@ class StagedWriter:
         """The ledger's rows of a file of plain puts in one bucket, from what was given; None:
         they are to be read from the file."""
         prefix, count = self._prefix, len(self._offsets) - 1
-        if prefix is None or len(self._keys) != count:
+        if prefix is None:
             return None
-        blob = prefix + prefix.join(self._keys)
-        ends = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, self._keys), np.int64, count) + len(prefix), out=ends[1:])
-        keys = ByteColumn(np.frombuffer(blob, dtype=np.uint8), ends)
+        lengths = np.concatenate([lengths_of(part.offsets) for part in self._keys])
+        given = np.concatenate([part.blob for part in self._keys])
+        ends = offsets_of(lengths + len(prefix))
+        blob = np.empty(int(ends[-1]), dtype=np.uint8)
+        windows(blob, len(prefix))[ends[:-1]] = np.frombuffer(prefix, dtype=f"V{len(prefix)}")
+        copy(given, offsets_of(lengths)[:-1], lengths, blob, ends[:-1] + len(prefix))
+        keys = ByteColumn(blob, ends)
         return Rows(
             keys=keys,
             hashes=hash_column(keys),
             sqns=np.arange(count, dtype=np.uint64),
             flags=np.zeros(count, dtype=np.uint8),
-            sizes=np.array(self._sizes, dtype=np.uint32),
+            sizes=np.concatenate(self._sizes).astype(np.uint32),
             times=np.full(count, self._now_ms, dtype=np.uint64),
         )
 
@@ -273,6 +265,11 @@ class StagedWriter:
             if self._disk.exists(path):
                 self._disk.unlink(path)
         self._made.clear()
+
+
+def _column(strings: Sequence[bytes]) -> ByteColumn:
+    lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+    return ByteColumn(np.frombuffer(b"".join(strings), dtype=np.uint8), offsets_of(lengths))
 
 
 class _Names:

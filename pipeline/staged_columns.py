@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from octavo.files.byte_strings import as_list
+from octavo.files.byte_strings import as_list, lengths_of
 from octavo.files.errors import Misuse
+from octavo.files.rows import ByteColumn
 from octavo.files.staged_writer import StagedRow, StagedWriter
 
 _STRINGS = ("binary", "string")
@@ -63,6 +64,11 @@ def stage(writer: StagedWriter, batch: pa.RecordBatch | pa.Table, bucket: bytes)
     if not batch.num_rows:
         return
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if columns.keys() <= {"key", "value", *IGNORED} and "value" in columns:
+        found = _byte_column(columns["key"]), _byte_column(columns["value"])
+        if found[0] is not None and found[1] is not None and lengths_of(found[0].offsets).all():
+            writer.put_columns(bucket, found[0], found[1])
+            return
     keys = _strings(columns, "key")
     if None in keys or b"" in keys:
         what = "null" if None in keys else "empty"
@@ -98,6 +104,21 @@ def stage(writer: StagedWriter, batch: pa.RecordBatch | pa.Table, bucket: bytes)
                 (metas[row] or b"") if alive else b"",
             )
         )
+
+
+def _byte_column(column: Any) -> ByteColumn | None:
+    """A column without a null; None where it is of several pieces or otherwise."""
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks != 1:
+            return None
+        column = column.chunk(0)
+    small = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+    if column.null_count or not small:
+        return None
+    _, offsets, blob = column.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    raw = np.frombuffer(b"" if blob is None else blob, dtype=np.uint8)
+    return ByteColumn(raw, ends.astype(np.int64))
 
 
 def _strings(columns: dict[str, Any], name: str) -> list[Any]:
