@@ -21,6 +21,8 @@ CAMPAIGNS = {
     "kill": "kill",
     "full-disk": "full_disk_sizes",
     "interrupts": "interrupts",
+    "openers": "openers_campaign",
+    "strace": "strace_faults",
     "threads": "threads",
     "soak": "soak",
     "mutants": "mutants",
