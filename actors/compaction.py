@@ -1,4 +1,4 @@
-"""Compaction on demand: every file with much garbage, oldest first, on the thread that asked.
+"""Compaction on demand: every file with much to gain, oldest first, on the thread that asked.
 
 Oldest first, because a delete can go only when no older file holds what it hides.
 """
@@ -16,7 +16,7 @@ from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.manifest.journal_manifest import JournalEntry
 
 REWRITE_PERCENT = 10.0
-"""Files with more garbage than this are rewritten."""
+"""Files with more garbage than this, or what compression would take off, are rewritten."""
 HIDING_PERCENT = 5.0
 """Deletes that make up more of the journal than this are worth finding out exactly which older
 files still hold what they hide."""
@@ -145,7 +145,9 @@ def next_run(
         score = None if entry.name in clerk.damaged else scores.get(entry.name)
         if score is None or (run and entry.last_sqn - run[0].base_sqn >= MAX_RUN_SQNS):
             break
-        garbage = score.garbage + (score.hiding if entry.base_sqn <= below else 0.0)
+        garbage = score.garbage + score.squeezed
+        if entry.base_sqn <= below:
+            garbage += score.hiding
         following = entries[number + 1 : number + 2]
         merged = entry.bytes < small and (
             bool(run) or any(other.bytes < small for other in following)

@@ -57,6 +57,8 @@ class Score:
     garbage: float
     hiding: float
     """Deletes that hide something older, and are no garbage as long as that is there."""
+    squeezed: float = 0.0
+    """What compression would take off what is live: nothing is rewritten unasked for that."""
 
 
 @dataclass(slots=True)
@@ -226,15 +228,14 @@ class InkerClerk(TurnActor):
                 samples=SAMPLES,
                 salt=secrets.randbits(64),
                 strategies=self._strategies(),
+                compresses=self.compresses,
             )
         for row in result["scores"]:
             if "wrong" in row:
                 self._leave_out(row["name"], row["wrong"])
                 continue
-            total = max(row["total"], 1)
-            self.scores[row["name"]] = Score(
-                100.0 * (row["total"] - row["kept"]) / total, 100.0 * row["hiding"] / total
-            )
+            parts = (row["total"] - row["kept"], row["hiding"], row["squeezed"])
+            self.scores[row["name"]] = Score(*(100.0 * n / max(row["total"], 1) for n in parts))
         return self.scores
 
     @contextmanager
@@ -273,6 +274,7 @@ class InkerClerk(TurnActor):
 
     def _rewrite(self, run: Sequence[JournalEntry], deltas: str | None) -> Done:
         inker = self.inker.actor
+        squeezed = any(e.name in self.scores and self.scores[e.name].squeezed for e in run)
         small = sum(entry.bytes < inker.roll_size // SMALL for entry in run)
         with self._held() as view:
             persisted = view.ledger.persisted_sqn
@@ -289,7 +291,7 @@ class InkerClerk(TurnActor):
                 roll_size_bytes=inker.roll_size,
                 strategies=self._strategies(),
                 deltas=deltas,
-                always=small > 1,
+                always=small > 1 or squeezed,
                 compresses=self.compresses,
             )
         if "damaged" in result:

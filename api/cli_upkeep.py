@@ -15,8 +15,9 @@ from octavo.cli_output import Output, complain, count, duration, plural, progres
 def compact(ctx: click.Context, path: str, as_json: bool) -> None:
     """Give back the room of versions that were replaced or deleted.
 
-    Rewrites the journal files with more than a tenth of garbage. Ends with 1 if damaged files had
-    to be left as they are, and names them. Interrupting it loses nothing.
+    Rewrites the journal files of which more than a tenth is garbage or what compression takes off.
+    Ends with 1 if damaged files had to be left as they are, and names them. Interrupting it
+    loses nothing.
     """
     with Output() as out, open_store(path) as store:
         with progress("compacting", None, of_bytes=True) as advance:

@@ -259,10 +259,10 @@ class Store(Bucket):
     def compact(self, progress: Callable[[str, int, int], None] | None = None) -> Compacted:
         """Give back the room of versions that were replaced or deleted, in the journal.
 
-        Files with more than a tenth of garbage are rewritten, oldest first; what is in memory is
-        saved before. Reads, writes and snapshots go on meanwhile; a file that a snapshot reads
-        goes when that ends. ``progress(what, done, total)`` is called before each step, in bytes.
-        Interrupting it loses nothing. O(bytes of those files).
+        Files are rewritten, oldest first, of which more than a tenth is garbage or what compression
+        takes off; what is in memory is saved before. Reads, writes and snapshots go on meanwhile; a
+        file that a snapshot reads goes when that ends. ``progress(what, done, total)`` is called
+        before each step, in bytes. Interrupting it loses nothing. O(bytes of those files).
 
         Raises Busy where a compaction is going on, StorageFull, Corruption (the ledger).
         """

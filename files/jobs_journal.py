@@ -19,7 +19,7 @@ from octavo.files.errors import Corruption
 from octavo.files.find_many import Level
 from octavo.files.hashing import hash_of
 from octavo.files.journal_rows import Headers
-from octavo.files.journal_writer import Mover, SealedWriter
+from octavo.files.journal_writer import Mover, SealedWriter, squeezed
 from octavo.files.key_deltas import is_newest
 from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
 from octavo.files.rows import TOMBSTONE
@@ -50,19 +50,23 @@ def score(
     now_ms: int,
     salt: int,
     strategies: Strategies,
+    compresses: bool,
 ) -> dict[str, Any]:
     """The share of each journal file that compaction would keep, from a sample of its records.
 
     A file is ``name``, ``seed``, ``base_sqn`` and ``clean_below`` (see live_records.verdicts).
     The result's ``scores``: for each ``kept``, ``hiding`` (deletes that hide something older),
-    and ``total``, bytes in the sample; or ``wrong``, why it cannot be told.
+    ``squeezed`` (by how much compression would make smaller what is kept), and ``total``, bytes in
+    the sample; or ``wrong``, why it cannot be told.
     """
     known = live_records.opened(disk, ledger, levels)
     scores = []
     tags = key_deltas.retained(strategies)
     for file in files:
         try:
-            scores.append(_score(disk, journal, known, file, samples, now_ms, salt, tags))
+            scores.append(
+                _score(disk, journal, known, file, samples, now_ms, salt, tags, compresses)
+            )
         except (Corruption, FileNotFoundError) as wrong:
             if isinstance(wrong, Corruption) and wrong.file.startswith(f"{ledger}/"):
                 raise
@@ -79,6 +83,7 @@ def _score(
     now_ms: int,
     salt: int,
     retained: Sequence[int],
+    compresses: bool,
 ) -> dict[str, Any]:
     path = f"{journal}/{file['name']}"
     buffer = disk.map(path)
@@ -90,7 +95,7 @@ def _score(
     picked = sorted({int((i + rng.random()) * step) for i in range(min(samples, count))})
     found = [_newest(levels, view, starts, at, file["seed"], path) for at in picked if at < count]
     if not found:
-        return {"name": file["name"], "kept": 0, "hiding": 0, "total": 0}
+        return {"name": file["name"], "kept": 0, "hiding": 0, "squeezed": 0, "total": 0}
     kinds, expiries, known, deleted, at, tags, values = (
         np.array(each) for each in zip(*found, strict=True)
     )
@@ -107,8 +112,11 @@ def _score(
     hides = ((verdict == KEEP) & ~put) | (verdict == TO_DELETE)
     kept = (verdict == KEEP) | (verdict == UNSURE) | hides
     delta = (verdict == SUPERSEDED) & (kinds != record.DELETE) & np.isin(tags, retained)
+    stays = np.flatnonzero(put & (verdict == KEEP)) if compresses else []
+    sampled = [(int(starts[at[i]]), int(starts[at[i] + 1]), int(values[i])) for i in stays]
     return {
         "name": file["name"],
+        "squeezed": squeezed(view, sampled),
         "kept": int(sizes[kept].sum()) + int((sizes - values)[delta].sum()),
         "hiding": int(sizes[hides].sum()),
         "total": int(sizes.sum()),

@@ -21,6 +21,7 @@ from octavo.files.journal_windows import WindowSums
 
 COMPRESS_FROM_BYTES = 256
 _FLUSH_BYTES = 4 << 20
+_MOST_TRIED = 64 << 10
 _FLAGS_AT = 21
 _LZ4 = bytes((record.LZ4,))
 _LENGTHS = Struct("<II")
@@ -133,6 +134,16 @@ class Mover:
             raise Corruption(self._file, start, "journal record: header checksum")
         if xxh3(value, h) & record.LOW_32 != value_sum:
             raise Corruption(self._file, head_end + 8, "value checksum")
+
+
+def squeezed(buffer: memoryview, records: Iterable[tuple[int, int, int]]) -> int:
+    """By how many bytes a Mover would make these records' values smaller: (start, end, bytes of
+    the value as it stands) of each. 1 us a KiB."""
+    compressor = Compressor()
+    for start, end, stored in records:
+        if COMPRESS_FROM_BYTES <= stored <= _MOST_TRIED and not buffer[start + _FLAGS_AT]:
+            compressor.packed(buffer[end - stored : end])
+    return compressor.saved_bytes
 
 
 class SealedWriter:

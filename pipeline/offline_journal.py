@@ -30,7 +30,7 @@ RUN_BYTES = 512 << 20
 """What a task rewrites, at least a file."""
 MAX_RUN_SQNS = 1 << 31
 GARBAGE_PERCENT = 10.0
-"""Runs with more garbage than this are rewritten."""
+"""Runs with more garbage than this, or what compression would take off, are rewritten."""
 _SAMPLES = 1000
 
 
@@ -227,7 +227,7 @@ def _survey(
 
 
 def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
-    """In a task: a run of files anew, if enough of it is garbage. Raises Corruption (the ledger),
+    """In a task: a run of files anew, if that gives back enough. Raises Corruption (the ledger),
     OSError."""
     disk = disk_of()
     scored = jobs_journal.score(
@@ -235,6 +235,7 @@ def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -
         files=[{**file, "clean_below": task["clean_below"]} for file in task["run"]],
         samples=_SAMPLES,
         salt=0,
+        compresses=True,
         **common,
     )["scores"]
     wrong = [row for row in scored if "wrong" in row]
@@ -243,10 +244,12 @@ def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -
     total = sum(row["total"] for row in scored)
     dropped = total - sum(row["kept"] for row in scored)
     dropped += sum(row["hiding"] for row in scored) if _drops_deletes(task) else 0
+    squeezed = sum(row["squeezed"] for row in scored)
+    dropped += squeezed
     if 100.0 * dropped <= GARBAGE_PERCENT * total:
         return {"files": []}
     return jobs_journal.compact(
-        disk, seed=secrets.randbits(64), always=False, compresses=True, **common, **task
+        disk, seed=secrets.randbits(64), always=squeezed > 0, compresses=True, **common, **task
     )
 
 

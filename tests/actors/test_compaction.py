@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compacted_store import SMALL_FILES, check, journal_bytes, overwritten
@@ -47,6 +48,39 @@ def test_a_second_compaction_finds_nothing_to_do(tmp_path: Path) -> None:
         again = store.compact()
         assert again.records_dropped == 0
         assert sorted(entry.name for entry in store._inker.manifest.entries) == files
+
+
+def bytes_compacted(path: Path, half: bytes, **options: Any) -> tuple[int, int]:
+    """(bytes before, bytes after) of two compactions where nothing was replaced; the second one
+    is to find nothing more."""
+    rng = random.Random(SEED)
+    with opened(path, **{**SMALL_FILES, "roll_count": 1024, **options}) as store:
+        model = {}
+        for n in range(3000):
+            model[b"%06d" % n] = rng.randbytes(500) + (half or rng.randbytes(500))
+        for key, each in model.items():
+            store.put(key, each)
+        done = store.compact()
+        assert done.records_dropped == 0
+        again = store.compact()
+        assert again.bytes_before == again.bytes_after == done.bytes_after
+        check(store, model)
+        return done.bytes_before, done.bytes_after
+
+
+def test_what_is_live_is_compressed_where_that_saves_room(tmp_path: Path) -> None:
+    before, after = bytes_compacted(tmp_path / "s", b"x" * 500)
+    assert after < 0.7 * before
+
+
+def test_what_does_not_shrink_is_left_as_it_is(tmp_path: Path) -> None:
+    before, after = bytes_compacted(tmp_path / "s", b"")
+    assert after == before
+
+
+def test_without_compression_nothing_is_rewritten_to_compress_it(tmp_path: Path) -> None:
+    before, after = bytes_compacted(tmp_path / "s", b"x" * 500, compression="none")
+    assert after == before
 
 
 def test_the_ledger_is_rebuilt_to_the_same_state_after_a_compaction(tmp_path: Path) -> None:
