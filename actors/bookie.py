@@ -25,6 +25,7 @@ from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key as keys_of
 from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
+from octavo.files.record import PUT
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 
@@ -74,9 +75,9 @@ class Bookie(LiveReads, TurnActor):
 
     # ------------------------------------------------------------ writing
 
-    def plain_put(self, tag: int, bucket: bytes) -> Callable[[bytes, bytes], int]:
-        """The function that puts into a bucket: see plain_put."""
-        return plain_put(self, tag, bucket)
+    def plain_put(self, tag: int, bucket: bytes, kind: int = PUT) -> Callable[[bytes, bytes], int]:
+        """The function that puts into a bucket, or deletes: see plain_put."""
+        return plain_put(self, tag, bucket, kind)
 
     def refuse(self) -> NoReturn:
         """Say why nothing can be written."""

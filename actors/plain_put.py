@@ -1,4 +1,4 @@
-"""The shortest way of a put: one value under one key, nothing else said. One turn, one write.
+"""The shortest way of a put or a delete: one key, nothing else said. One turn, one write.
 
 A put is three actors' business: the Bookie knows the newest versions, the Inker which file is
 being written, the file its bytes. Every append, and every change of which file is the active one,
@@ -22,23 +22,26 @@ if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
 
 
-def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes], int]:
+def plain_put(
+    bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT
+) -> Callable[[bytes, bytes], int]:
     """A function (key, value) -> sqn of one bucket, for plain puts: no expiry, no metadata, no
     condition. Both are bytes that were checked: the key is not empty, together with the bucket at
-    most 64 KiB; the value at most 1 MiB.
+    most 64 KiB; the value at most 1 MiB. If ``kind`` is DELETE it deletes, and the value is empty.
 
     It raises StorageFull (nothing is kept), StorageFailed, Closed.
     """
     # Cells and constants: looking something up costs as much here as doing something.
     turns, release = bookie.turns, bookie.turn_release
-    cached, keep_cached = bookie.cache.entries, bookie.cache.put
+    puts = kind == record.PUT
+    cached, keep_cached = bookie.cache.entries, bookie.cache.put if puts else bookie.cache.drop
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
     roll_size = bookie.inker.roll_size
     prefix = keys_of.prefix(tag, bucket)
     pack, sums, join, now_ns = record.PLAIN.pack, record.pack_sums, b"".join, time.time_ns
     key_length = record.CDB_KEY_LENGTH
-    raw_middle = record.middle(record.PUT, tag, 0, len(bucket))
-    lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
+    raw_middle = record.middle(kind, tag, 0, len(bucket))
+    lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))
     rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
     low_32 = record.LOW_32
     raw_size = record.pack_u32
@@ -87,7 +90,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes) -> Callable[[bytes, bytes
                 active.commit.appended = end
                 rows = table.rows
                 before = rows.get(ledger_key)
-                rows[ledger_key] = sqn
+                rows[ledger_key] = sqn if puts else -sqn
                 if ledger_key in cached or (before is not None and before in cached):
                     keep_cached(ledger_key, before, sqn, value)
             except BaseException as error:

@@ -87,6 +87,12 @@ class ReadCache:
             if self.bytes > self.limit or len(queue) > 2 * len(entries) + _SPARE:
                 self._tidy()
 
+    def drop(self, key: bytes, before: int | None, sqn: int, value: bytes) -> None:
+        """As ``put``, of a key that was deleted: nothing is kept of it."""
+        self.discard(key)
+        if before is not None:
+            self.discard(before)
+
     def _gone(self, key: ReadKey, value: bytes) -> None:
         self.marks.discard(key)
         self.bytes -= len(value) + self.OVERHEAD_BYTES

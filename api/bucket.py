@@ -69,6 +69,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         self._running = running
         self._bookie = running.bookie.actor
         self._plain_put = self._bookie.plain_put(self._tag, name)
+        self._plain_delete = self._bookie.plain_put(self._tag, name, DELETE)
         self._inker = running.inker.actor
         self._always = running.options.sync == "always"
         self._plain = plain_fields(self._tag, name)
@@ -156,18 +157,21 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         self._running.identity.tags.functions_of(self._type)
         whole = self._whole(key)
         durable = to_sync(sync)
-        conditions = () if if_sqn is None else ((0, to_condition(if_sqn)),)
         running = self._running
-        sqn, _ = with_reserve(
-            running.disk,
-            running.path,
-            lambda: self._bookie.write(
-                (Operation(DELETE, self._tag, self._name, whole, b""),),
-                (self._prefix + whole,),
-                atomic=False,
-                conditions=conditions,
-            ),
-        )
+        if if_sqn is None:
+            sqn = with_reserve(running.disk, running.path, lambda: self._plain_delete(whole, b""))
+        else:
+            condition = (0, to_condition(if_sqn))
+            sqn, _ = with_reserve(
+                running.disk,
+                running.path,
+                lambda: self._bookie.write(
+                    (Operation(DELETE, self._tag, self._name, whole, b""),),
+                    (self._prefix + whole,),
+                    atomic=False,
+                    conditions=(condition,),
+                ),
+            )
         if self._always or durable:
             self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
         return sqn

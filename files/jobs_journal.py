@@ -112,7 +112,7 @@ def _score(
     hides = ((verdict == KEEP) & ~put) | (verdict == TO_DELETE)
     kept = (verdict == KEEP) | (verdict == UNSURE) | hides
     delta = (verdict == SUPERSEDED) & (kinds != record.DELETE) & np.isin(tags, retained)
-    stays = np.flatnonzero(put & (verdict == KEEP)) if compresses else []
+    stays = np.flatnonzero(put & (verdict == KEEP) & compresses)
     sampled = [(int(starts[at[i]]), int(starts[at[i] + 1]), int(values[i])) for i in stays]
     return {
         "name": file["name"],

@@ -135,3 +135,10 @@ def test_the_queue_stays_short_however_often_a_key_is_written() -> None:
     assert len(cache._queue) <= 2 * 50 + 65
     assert set(cache._queue) >= set(cache.entries)
     assert cache.bytes == 50 * SIZE
+
+
+def test_nothing_is_kept_of_a_key_that_is_deleted() -> None:
+    cache = filled(10, 2)
+    cache.fill(16, VALUE)
+    cache.drop(b"0", 16, 17, b"")
+    assert (cache.entries, cache.bytes) == ({b"1": VALUE}, SIZE)

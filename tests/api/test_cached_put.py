@@ -34,6 +34,7 @@ def test_a_put_of_a_cached_key_leaves_the_new_value_in_the_cache(tmp_path: Path)
             assert entries_of(store) == {value}
             assert store.get(KEY) == value
         store.delete(KEY)
+        assert entries_of(store) == set()
         assert store.get(KEY) is None
         store.put(KEY, b"fourth")
         assert store.get(KEY) == b"fourth"
