@@ -10,13 +10,12 @@ from typing import Any
 from octavo.actors import reserve
 from octavo.actors.inker import Inker
 from octavo.actors.penciller import LevelZero, Merge, Penciller
-from octavo.actors.recalculation import recalculated
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.tags import NamedTag
 from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files import jobs, ledger_key
+from octavo.files import ledger_key
 from octavo.files.errors import (
     Closed,
     Corruption,
@@ -24,7 +23,6 @@ from octavo.files.errors import (
     StorageFull,
     storage_error,
 )
-from octavo.files.journal_rows import concatenated
 from octavo.files.sparse_offsets import cut, stretch
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS, MOST_SEARCHED
@@ -156,6 +154,11 @@ class PencillerClerk(TurnActor):
             return self.runner.run(
                 "level_zero", offsets, journal=journal.directory, parts=parts, **where
             )
+        # Loaded here: who opens a store should not wait for what the worker does.
+        from octavo.actors.recalculation import recalculated
+        from octavo.files import jobs
+        from octavo.files.journal_rows import concatenated
+
         rows, damaged = jobs.level_zero_rows(
             journal.disk,
             offsets,
