@@ -38,13 +38,12 @@ def plain_put(
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
     roll_size = bookie.inker.roll_size
     prefix = keys_of.prefix(tag, bucket)
-    pack, sums, join, now_ns = record.PLAIN.pack, record.pack_sums, b"".join, time.time_ns
-    key_length = record.CDB_KEY_LENGTH
+    pack, sums, join = record.PLAIN.pack, record.pack_sums, b"".join
+    now_ns = time.time_ns if puts else lambda: bookie.clock_ms() * 1_000_000
+    key_length, low_32, raw_size = record.CDB_KEY_LENGTH, record.LOW_32, record.pack_u32
     raw_middle = record.middle(kind, tag, 0, len(bucket))
     lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))
     rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
-    low_32 = record.LOW_32
-    raw_size = record.pack_u32
 
     def put(key: bytes, value: bytes) -> int:
         for mine in turns:
