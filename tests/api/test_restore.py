@@ -50,7 +50,7 @@ def test_a_state_is_restored_by_its_moment(tmp_path: Path) -> None:
     with Store(running) as store:
         for n in range(600):
             now[0] = 1_000_000 + n
-            store.delete(b"none")  # the long way, which asks the given clock
+            store.delete(b"none")  # which asks the given clock
             store.put(b"k", b"%d" % n, metadata=b"m")
         store.backup(tmp_path / "b")
     done = octavo.restore(tmp_path / "b", tmp_path / "r", time=1_000_000 + 299)
