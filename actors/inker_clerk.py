@@ -57,8 +57,7 @@ class Score:
     garbage: float
     hiding: float
     """Deletes that hide something older, and are no garbage as long as that is there."""
-    squeezed: float = 0.0
-    """What compression would take off what is live: nothing is rewritten unasked for that."""
+    squeezed: float  # what compression would take off; nothing is rewritten unasked for that
 
 
 @dataclass(slots=True)
