@@ -148,11 +148,13 @@ class LiveReads:
                 if value is None:
                     return self._get_with_care(ledger_key)
                 if self.view is view:
-                    self.cache.fill(ledger_key, value)
-                    # A put enters memory first and discards then: looking behind the fill
-                    # misses nothing that was overwritten since it was read.
-                    if self.view is not view or ledger_key in view.recent.rows:
-                        self.cache.discard(ledger_key)
+                    try:
+                        self.cache.fill(ledger_key, value)
+                    finally:  # a Ctrl-C does not keep this from being looked at
+                        # A put enters memory first and discards then: looking behind the fill
+                        # misses nothing that was overwritten since it was read.
+                        if self.view is not view or ledger_key in view.recent.rows:
+                            self.cache.discard(ledger_key)
                 return value
         except (FileNotFoundError, Corruption, IndexError):
             return self._get_with_care(ledger_key)

@@ -56,7 +56,7 @@ class ReadCache:
             self.entries[key] = value
             self._queue.append(key)
             self.bytes += size
-            while self.bytes > self.limit:
+            while self.bytes > self.limit and self._queue:
                 self._full = True
                 self._evict()
 
@@ -104,7 +104,7 @@ class ReadCache:
             for _ in range(3):  # finds one or two of them
                 if (waiting := queue.popleft()) in entries:
                     queue.append(waiting)
-        while self.bytes > self.limit:
+        while self.bytes > self.limit and self._queue:
             self._full = True
             self._evict()
 
