@@ -12,6 +12,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 _SHUTDOWN = 0x8004587D
@@ -23,13 +24,19 @@ _MAKE = {
 }
 
 
+_LONGEST_BUSY = 20.0
+"""Seconds."""
+
+
 class NotHere(Exception):  # noqa: N818 (what is missing is no error of the test)
     """This machine cannot do it; the message says what it lacks."""
 
 
 def _run(*words: str) -> None:
     try:
-        subprocess.run(words, check=True, capture_output=True, text=True)
+        subprocess.run(
+            words, check=True, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}
+        )
     except FileNotFoundError:
         raise NotHere(f"{words[0]} is not installed") from None
     except subprocess.CalledProcessError as error:
@@ -81,8 +88,16 @@ class LoopDisk:
         self.off = True
 
     def unmount(self) -> None:
-        _run("umount", str(self.path))
-        self.mounted = False
+        """Tried again while it is busy: a process that dies lets go of its lock on the store a
+        moment before it lets go of its last file."""
+        until = time.monotonic() + _LONGEST_BUSY
+        while self.mounted:
+            try:
+                _run("umount", str(self.path))
+                self.mounted = False
+            except NotHere as busy:
+                if "busy" not in str(busy) or time.monotonic() > until:
+                    raise
 
     def cut_power(self) -> None:
         """Nobody may have a file of it open."""
