@@ -6,10 +6,10 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from octavo.files.copying import copied
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Misuse
 
-_PIECE_BYTES = 8 << 20
 _END_BYTES = 8192
 
 
@@ -77,18 +77,6 @@ def _alike(disk: Disk, one: str, other: str, size: int) -> bool:
     return all(
         disk.pread(one, _END_BYTES, at) == disk.pread(other, _END_BYTES, at) for at in (0, end)
     )
-
-
-def copied(disk: Disk, source: str, target: str) -> None:
-    """A copy of a file, its bytes durable. O(bytes)."""
-    view = memoryview(disk.map(source))
-    file = disk.create(target)
-    try:
-        for at in range(0, len(view), _PIECE_BYTES):
-            file.write_all(bytes(view[at : at + _PIECE_BYTES]))
-        file.sync()
-    finally:
-        file.close()
 
 
 def remove_others(disk: Disk, directory: str, names: set[str], suffixes: tuple[str, ...]) -> int:

@@ -25,12 +25,7 @@ def stop(running: Running) -> None:
             running.runner.close()
             running.penciller.call(Penciller.close)
         finally:
-            for ref in (
-                running.inker_clerk, running.clerk, running.bookie, running.penciller,
-                running.inker,
-            ):  # fmt: skip
-                ref.stop()
-            running.lock.release()
+            _end(running)
 
 
 def abandon(running: Running) -> None:
@@ -41,6 +36,10 @@ def abandon(running: Running) -> None:
     bookie.active = inker.active = None
     running.runner.close()
     running.inker_clerk.actor.runner.close()
+    _end(running)
+
+
+def _end(running: Running) -> None:
     for ref in (
         running.inker_clerk, running.clerk, running.bookie, running.penciller, running.inker,
     ):  # fmt: skip

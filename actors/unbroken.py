@@ -38,8 +38,8 @@ _SIGNALS = (
 
 
 class Unbroken(ContextDecorator):
-    """A context, or a decorator of a function that is one step. May be nested. Some 10 us in the
-    main thread."""
+    """A context, or a decorator of a function that is one step. May be nested. Some 30 us in the
+    main thread, nothing to speak of in others."""
 
     def __init__(self) -> None:
         self._depth = 0

@@ -24,14 +24,13 @@ from octavo.arguments import (
     to_value,
 )
 from octavo.files.errors import Closed, Conflict, Misuse
-from octavo.files.record import DELETE, plain_fields
+from octavo.files.record import DELETE, LOW_32, plain_fields
 from octavo.index_edit import IndexEdit
 from octavo.reading import REFUSED, Reading
 
 D = TypeVar("D")
 
 _SMALL_BYTES = 1 << 20
-_LOW_32 = 0xFFFFFFFF
 _GROUP = 512
 _GROUPED_BYTES = 32 << 10  # larger values are written one by one: 16 MiB a write at most
 _SYNC_TIMEOUT_SECONDS = 600.0
@@ -286,7 +285,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             if not left & 3:
                 bookie.cache.marks.add(ledger_key)
         else:
-            h32 = xxh3(ledger_key) & _LOW_32
+            h32 = xxh3(ledger_key) & LOW_32
             slots, shift, tails = view.guide.way
             if steps := tails[slots[h32 >> shift]]:
                 value = bookie.get_from_ledger(

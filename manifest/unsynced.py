@@ -17,6 +17,7 @@ import contextlib
 import logging
 from collections.abc import Container
 
+from octavo.files.copying import copied
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import StorageFailed, storage_error
 from octavo.manifest import recovery
@@ -24,7 +25,6 @@ from octavo.manifest import recovery
 log = logging.getLogger("octavo.journal")
 
 UNSYNCED = "UNSYNCED"
-_STEP_BYTES = 1 << 20
 
 
 def mark(disk: Disk, directory: str) -> None:
@@ -63,25 +63,14 @@ def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]
     ]
     try:
         for name in names:
-            _copied(disk, f"{directory}/{name}")
+            beside = f"{directory}/{name}{TEMPORARY_SUFFIX}"  # which an opening removes
+            with contextlib.suppress(FileNotFoundError):
+                disk.unlink(beside)
+            copied(disk, f"{directory}/{name}", beside)
+            disk.rename(beside, f"{directory}/{name}")
         disk.sync_dir(directory)
         disk.unlink(f"{directory}/{UNSYNCED}")
     except OSError as error:
         raise storage_error(error, directory) from error
     note = f"{directory}: an fsync had failed; {len(names)} journal files were written anew for it"
     return [note]
-
-
-def _copied(disk: Disk, path: str) -> None:
-    beside = path + TEMPORARY_SUFFIX  # which an opening removes
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(beside)
-    whole = memoryview(disk.map(path))
-    file = disk.create(beside)
-    try:
-        for at in range(0, len(whole), _STEP_BYTES):
-            file.write_all(bytes(whole[at : at + _STEP_BYTES]))
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(beside, path)
