@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from mmap import mmap
-from weakref import WeakKeyDictionary, ref
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.read_values import Opened, read_values
@@ -27,8 +26,8 @@ _ROWS_A_LENGTH = 16
 class OpenJournal:
     """Maps of journal files, for one reader.
 
-    Keeps a map of its own of the file that is being written, which the store only maps once it
-    is full: all that the reader may see of it is there already.
+    Of the file that is being written it keeps the map and the offsets of one moment: all that the
+    reader may see is there already.
     """
 
     def __init__(self) -> None:
@@ -49,27 +48,10 @@ class OpenJournal:
         if growing is None and file.state is State.WRITING:
             # A copy: while somebody has a view of an array it cannot grow.
             offsets = memoryview(file.offsets[:])
-            growing = self._growing[file] = _mapped(file, int(offsets[-1])), offsets
+            growing = self._growing[file] = file.growing.up_to(offsets[-1]), offsets
         if growing is not None:
             return growing
         return file.ensure_open()
-
-
-_maps: WeakKeyDictionary[JournalFile, ref[mmap]] = WeakKeyDictionary()
-"""The newest map of a file that is being written, as long as a reader has it: each holds a
-descriptor, so readers share it while it is long enough."""
-
-
-def _mapped(file: JournalFile, end: int) -> mmap | bytes:
-    """A map of a file that is being written, at least up to ``end``."""
-    known = _maps.get(file)
-    shared = None if known is None else known()
-    if shared is not None and len(shared) >= end:
-        return shared
-    mapped = file.map_now()
-    if isinstance(mapped, mmap):
-        _maps[file] = ref(mapped)
-    return mapped
 
 
 class BatchValues:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.group_commit import GroupCommit
+from octavo.actors.growing_map import GrowingMap
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import Ref, TurnActor, in_turn
 from octavo.actors.unbroken import interruptible
@@ -31,6 +32,7 @@ log = logging.getLogger("octavo.journal")
 
 _NONE: array[int] = array("I")
 Reading = tuple[mmap | bytes | None, Sequence[int]]
+_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
 class JournalFile(TurnActor):
@@ -56,6 +58,7 @@ class JournalFile(TurnActor):
         self.commit = GroupCommit(self._sync)
         self.failed: StorageFailed | None = None
         self._open_files = open_files
+        self.growing = GrowingMap(self.map_now)
         self._name_durable = False
         self.entry: JournalEntry | None = None  # once sealed in this life
         self._unsealable: StorageFailed | None = None
@@ -198,6 +201,7 @@ class JournalFile(TurnActor):
         """No record comes after this. Reads go on from a map of the file."""
         self.state = after(self.state, "roll", self.name)
         self.reading = (self._open_files.opened(self), self.offsets)
+        self.growing.forget()
         self._open_files.settle(self)
 
     def recovered(self, offsets: array[int]) -> None:
@@ -279,6 +283,7 @@ class JournalFile(TurnActor):
         self.commit.durable = self.commit.appended
         self._name_durable = True
         self._open_files.dropped(self)
+        self.growing.forget()
         self.reading = (None, _NONE)
         self.offsets = _NONE
 
@@ -336,7 +341,8 @@ class JournalFile(TurnActor):
             return offsets
 
     def raw(self, relative: int) -> tuple[bytes | memoryview, int]:
-        """(bytes of a record, its offset): at most one system call, no more than one copy."""
+        """(bytes of a record, its offset): no more than one copy, and mostly no system call, which
+        would hand the interpreter lock to another thread."""
         mapped, offsets = self.reading
         try:
             if mapped is None:
@@ -345,8 +351,12 @@ class JournalFile(TurnActor):
                     if relative < 0:
                         raise IndexError
                     at = offsets[relative]
-                    return file.pread(offsets[relative + 1] - at, at), at
-                mapped, offsets = self.ensure_open()
+                    end = offsets[relative + 1]
+                    mapped = self.growing.mapped
+                    if end > len(mapped) and end > len(mapped := self.growing.missed()):
+                        return file.pread(end - at, at), at
+                else:
+                    mapped, offsets = self.ensure_open()
             at = offsets[relative]
             end = offsets[relative + 1]
         except IndexError:
@@ -356,6 +366,29 @@ class JournalFile(TurnActor):
         if end - at > 4096:
             return memoryview(mapped)[at:end], at
         return mapped[at:end], at
+
+    def value(self, relative: int, bucket_and_key: bytes, plain: bytes) -> bytes | None:
+        """The value of the put of this key, or None: as record.value_of, whose lines stand here for
+        what is mapped and not compressed."""
+        mapped, offsets = self.reading
+        if mapped is None:
+            mapped = self.growing.mapped
+        if 0 <= relative < len(offsets) - 1:
+            at = offsets[relative]
+            end = offsets[relative + 1]
+            value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+            head = mapped[at : value_at - 8]
+            if (
+                head[19:24] == plain
+                and head[34:] == bucket_and_key
+                and value_at <= end <= len(mapped)
+            ):
+                value = mapped[value_at:end]
+                h = xxh3(head, self.seed ^ at)
+                if xxh3(value, h) & record.LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
+                    return value
+        data, at = self.raw(relative)
+        return record.value_of(data, self.seed ^ at, bucket_and_key, plain)
 
     def read(self, sqn: int) -> record.Record:
         """The whole record, every checksum verified. Raises Corruption."""
@@ -393,6 +426,7 @@ class JournalFile(TurnActor):
         """Let go of every descriptor. Idempotent."""
         self.state = after(self.state, "close", self.name)
         self._open_files.dropped(self)
+        self.growing.forget()
         self.reading = (None, _NONE)
         file, self.file = self.file, None
         if file is not None:

@@ -76,10 +76,9 @@ class LiveReads:
         last = sqn >= bases[-1]  # most recent changes are in the active file
         file = files[-1] if last else files[bisect_right(bases, sqn) - 1]
         try:
-            data, at = file.raw(sqn - file.base)
+            value = file.value(sqn - file.base, bucket_and_key, plain)
         except FileNotFoundError:  # compacted since the view was taken
             return self._get_with_care(ledger_key)
-        value = record.value_of(data, file.seed ^ at, bucket_and_key, plain)
         if value is None:
             return self._get_with_care(ledger_key)
         self.cache.fill(sqn, value)
@@ -128,8 +127,7 @@ class LiveReads:
                 relative = sqn - journal.base
                 mapped, offsets = journal.reading
                 if mapped is None or relative < 0:
-                    data, at = journal.raw(relative)
-                    value = record.value_of(data, journal.seed ^ at, bucket_and_key, plain)
+                    value = journal.value(relative, bucket_and_key, plain)
                 else:
                     at = offsets[relative]
                     end = offsets[relative + 1]

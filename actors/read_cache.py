@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from itertools import repeat
 
 ReadKey = bytes | int
 """A ledger key, for the newest value of a key that the ledger has; a sequence number, for the value
@@ -36,12 +37,18 @@ class ReadCache:
         self.bytes = 0
         self._queue: deque[ReadKey] = deque()
         self._lock = threading.Lock()
+        self._tries = map(self._lock.acquire, repeat(False))
         self._most = (limit_bytes >> 3) - self.OVERHEAD_BYTES
         self._full = limit_bytes == 0
         self._skip = False
 
     def fill(self, key: ReadKey, value: bytes) -> None:
-        """Remember a value just read. Amortised O(1). A value over 1/8 of the limit is not kept."""
+        """Remember a value just read. Amortised O(1). A value over 1/8 of the limit is not kept.
+
+        Nor is one that comes while another thread is here. To wait for that one means to hand over
+        the interpreter lock, and then the next to come finds the cache taken by who was woken, and
+        waits in turn: so threads that met once would meet at every fill from then on.
+        """
         if self._full:
             # Every other miss: what is read again is soon in, what is read once costs half.
             self._skip = not self._skip
@@ -50,7 +57,11 @@ class ReadCache:
         if len(value) > self._most:
             return
         size = len(value) + self.OVERHEAD_BYTES
-        with self._lock:
+        for free in self._tries:  # as the turn of an actor is taken: see runtime.py
+            if not free:
+                return
+            break
+        try:
             if key in self.entries:
                 return
             self.entries[key] = value
@@ -59,6 +70,8 @@ class ReadCache:
             while self.bytes > self.limit and self._queue:
                 self._full = True
                 self._evict()
+        finally:
+            self._lock.release()
 
     def put(self, key: bytes, before: int | None, sqn: int, value: bytes) -> None:
         """A key that is cached, by itself or as the version ``before``, was written: what is read

@@ -142,3 +142,12 @@ def test_nothing_is_kept_of_a_key_that_is_deleted() -> None:
     cache.fill(16, VALUE)
     cache.drop(b"0", 16, 17, b"")
     assert (cache.entries, cache.bytes) == ({b"1": VALUE}, SIZE)
+
+
+def test_a_value_that_comes_while_another_thread_fills_is_left_out() -> None:
+    cache = filled(10, 3)
+    with cache._lock:  # as another thread would hold it: here waiting would be for ever
+        cache.fill(b"4", VALUE)
+    assert b"4" not in cache.entries
+    cache.fill(b"4", VALUE)
+    assert (cache.entries[b"4"], cache.bytes) == (VALUE, 4 * SIZE)

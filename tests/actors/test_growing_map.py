@@ -1,0 +1,90 @@
+"""Reads of the file that is being written: through a map, which goes as far as it once went."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from whole_store import opened
+
+import octavo
+from octavo.actors.growing_map import GrowingMap
+from octavo.actors.journal_file import JournalFile
+
+
+def being_written(store: octavo.Store) -> JournalFile:
+    active = store._inker.active
+    assert active is not None
+    return active
+
+
+def no_call(length: int, offset: int) -> NoReturn:
+    raise AssertionError(f"a system call for {length} bytes at {offset}")
+
+
+def test_reads_of_recent_values_soon_need_no_system_call(tmp_path: Path) -> None:
+    expected = {b"%03d" % i: b"value %d" % i * (i + 1) for i in range(100)}
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        store.put_many(expected)
+        assert {key: store.get(key) for key in expected} == expected
+        being_written(store).file.pread = no_call  # type: ignore[union-attr]
+        assert {key: store.get(key) for key in expected} == expected
+        assert [store.head(key).size for key in expected] == list(map(len, expected.values()))
+
+
+def test_what_is_written_behind_the_map_is_read(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        for number in range(300):
+            store.put(b"%03d" % number, b"value %d" % number)
+            for back in (0, number // 2, number):
+                assert store.get(b"%03d" % (number - back)) == b"value %d" % (number - back)
+        assert 0 < len(being_written(store).growing.mapped) <= being_written(store).offsets[-1]
+
+
+def test_what_stands_where_a_failed_write_was_cut_off_is_read(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        store.put(b"first", b"1" * 5000)
+        active = being_written(store)
+        write = active.file.write  # type: ignore[union-attr]
+
+        def half(data: bytes) -> NoReturn:
+            write(data[: len(data) // 2])
+            active.growing.up_to(active.offsets[-1] + len(data) // 2)  # the map goes that far
+            raise OSError(errno.ENOSPC, "no space left")
+
+        active.file.write = half  # type: ignore[assignment,union-attr]
+        with pytest.raises(octavo.StorageFull):
+            store.put(b"failed", b"2" * 1000)
+        active.file.write = write  # type: ignore[union-attr]
+        store.put(b"after", b"3" * 900)
+        assert (store.get(b"first"), store.get(b"after")) == (b"1" * 5000, b"3" * 900)
+        assert b"failed" not in store
+
+
+def test_a_file_that_was_rolled_keeps_no_map_of_its_growing(tmp_path: Path) -> None:
+    expected = {b"%03d" % i: b"value %d" % i for i in range(100)}
+    with opened(tmp_path / "s", read_cache_bytes=0, roll_count=4096) as store:
+        store.put_many(expected)
+        assert {key: store.get(key) for key in expected} == expected
+        active = being_written(store)
+        assert len(active.growing.mapped)
+        store._inker.roll()
+        assert active.growing.mapped == b""
+        assert {key: store.get(key) for key in expected} == expected
+
+
+def test_where_no_map_is_to_be_had_the_old_one_stays() -> None:
+    maps = [b"12345678"]
+
+    def map_now() -> bytes:
+        if not maps:
+            raise OSError(errno.EMFILE, "no descriptor left")
+        return maps.pop()
+
+    growing = GrowingMap(map_now)
+    assert growing.up_to(8) == b"12345678"
+    assert {growing.missed() for _ in range(100)} == {b"12345678"}
+    with pytest.raises(OSError, match="no descriptor left"):
+        growing.up_to(9)
