@@ -123,8 +123,9 @@ class Bookie(LiveReads, TurnActor):
         following = self.inker.last_sqn + 1
         try:
             first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
-            self.view.recent.rows.update(zip(ledger_keys, range(first, last + 1), strict=True))
-            self._discard(ledger_keys)
+            with self.cache.lock:
+                self._discard(ledger_keys)
+                table.rows.update(zip(ledger_keys, range(first, last + 1), strict=True))
         except BaseException:
             self._remember(following)
             raise
@@ -133,7 +134,7 @@ class Bookie(LiveReads, TurnActor):
         return last
 
     def _discard(self, ledger_keys: Sequence[bytes]) -> None:
-        """Keys were written: what the read cache has of them is old."""
+        """In the cache's lock, before the memory table has what was written to these keys."""
         entries = self.cache.entries
         if entries:
             for ledger_key in ledger_keys:
@@ -179,12 +180,13 @@ class Bookie(LiveReads, TurnActor):
         following = self.inker.last_sqn + 1
         try:
             first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
-            table = self.view.recent
-            for sqn, (operation, ledger_key) in enumerate(
-                zip(operations, ledger_keys, strict=True), first
-            ):
-                table.enter(ledger_key, sqn, operation)
-            self._discard(ledger_keys)
+            enter = self.view.recent.enter
+            with self.cache.lock:
+                self._discard(ledger_keys)
+                for sqn, (operation, ledger_key) in enumerate(
+                    zip(operations, ledger_keys, strict=True), first
+                ):
+                    enter(ledger_key, sqn, operation)
         except BaseException:
             self._remember(following)
             raise
@@ -209,8 +211,9 @@ class Bookie(LiveReads, TurnActor):
         for sqn in range(first, self.inker.last_sqn + 1):
             header = self.inker.view.file_of(sqn).header(sqn)
             key = keys_of.prefix(header.tag, header.bucket) + header.key
-            table.enter(key, sqn, header)
-            self.cache.discard(key)
+            with self.cache.lock:
+                self.cache.discard(key)
+                table.enter(key, sqn, header)
 
     # ------------------------------------------------------------ pushing and pausing
 

@@ -33,10 +33,13 @@ class LiveReads:
     penciller: Ref[Penciller]
 
     def get(self, ledger_key: bytes, bucket_and_key: bytes, plain: bytes) -> bytes | None:
-        """The newest value, or None. Memory, then cache, then a probe a level and one read.
+        """The newest value, or None. Cache, then memory, then a probe a level and one read.
 
         ``plain``: what the record of a put of this bucket has from byte 19 on, see plain_fields.
         """
+        cached = self.cache.entries.get(ledger_key)
+        if cached is not None:
+            return cached
         view = self.view
         entry = view.recent.rows.get(ledger_key)
         if entry is None:
@@ -45,9 +48,6 @@ class LiveReads:
                 if entry is not None:
                     break
             else:
-                cached = self.cache.entries.get(ledger_key)
-                if cached is not None:
-                    return cached
                 h32 = xxh3(ledger_key) & _LOW_32
                 slots, shift, tails = view.guide.way
                 steps = tails[slots[h32 >> shift]]
@@ -55,19 +55,40 @@ class LiveReads:
                     return None
                 return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
         if entry > 0:
-            cached = self.cache.entries.get(entry)
-            if cached is not None:
-                self.cache.marks.add(entry)
-                return cached
             return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
         return self._get_with_care(ledger_key)
 
     def where(self, ledger_key: bytes) -> str:
         """Where ``get`` would find a key just now: one of measures.SOURCES."""
         view = self.view
+        if ledger_key in self.cache.entries:
+            return CACHE
         if ledger_key in view.recent.rows or any(ledger_key in t.rows for t in view.frozen):
             return MEMORY
-        return CACHE if ledger_key in self.cache.entries else REST
+        return REST
+
+    def _keep(self, view: View, ledger_key: bytes, entry: int, value: bytes) -> None:
+        """Have the cache keep a value that was read by this view, if it still is the newest.
+
+        ``entry``: that of the memory table it was found by; 0: by none.
+        """
+        cache, rows = self.cache, view.recent.rows
+        # In its lock, as whoever writes enters the table. Not kept while another thread is there:
+        # to wait means to hand over the interpreter lock, and the next to come finds the cache
+        # taken by who was woken: threads that met once would meet each time from then on.
+        for free in cache.tries:  # as the turn of an actor is taken: see runtime.py
+            if not free:
+                return
+            break
+        try:
+            try:
+                if self.view is view and rows.get(ledger_key, entry) == entry:
+                    cache.fill(ledger_key, value)
+            finally:  # a Ctrl-C does not hide that a signal put meanwhile
+                if self.view is not view or rows.get(ledger_key, entry) != entry:
+                    cache.discard(ledger_key)
+        finally:
+            cache.lock.release()
 
     def _get_from_memory(
         self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
@@ -81,7 +102,7 @@ class LiveReads:
             return self._get_with_care(ledger_key)
         if value is None:
             return self._get_with_care(ledger_key)
-        self.cache.fill(sqn, value)
+        self._keep(view, ledger_key, sqn, value)
         return value
 
     def get_from_ledger(
@@ -145,14 +166,7 @@ class LiveReads:
                             value = None
                 if value is None:
                     return self._get_with_care(ledger_key)
-                if self.view is view:
-                    try:
-                        self.cache.fill(ledger_key, value)
-                    finally:  # a Ctrl-C does not keep this from being looked at
-                        # A put enters memory first and discards then: looking behind the fill
-                        # misses nothing that was overwritten since it was read.
-                        if self.view is not view or ledger_key in view.recent.rows:
-                            self.cache.discard(ledger_key)
+                self._keep(view, ledger_key, 0, value)
                 return value
         except (FileNotFoundError, Corruption, IndexError):
             return self._get_with_care(ledger_key)

@@ -34,7 +34,7 @@ def plain_put(
     # Cells and constants: looking something up costs as much here as doing something.
     turns, release = bookie.turns, bookie.turn_release
     puts = kind == record.PUT
-    cached, keep_cached = bookie.cache.entries, bookie.cache.put if puts else bookie.cache.drop
+    cache, cached = bookie.cache, bookie.cache.entries
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
     roll_size = bookie.inker.roll_size
     prefix = keys_of.prefix(tag, bucket)
@@ -87,11 +87,11 @@ def plain_put(
                     active.write_rest(written, at)
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
-                rows = table.rows
-                before = rows.get(ledger_key)
-                rows[ledger_key] = sqn if puts else -sqn
-                if ledger_key in cached or (before is not None and before in cached):
-                    keep_cached(ledger_key, before, sqn, value)
+                with cache.lock:
+                    if ledger_key in cached:
+                        cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
+                    else:
+                        table.rows[ledger_key] = sqn if puts else -sqn
             except BaseException as error:
                 bookie.undo(active, error, sqn)
                 raise

@@ -9,132 +9,99 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from itertools import repeat
-
-ReadKey = bytes | int
-"""A ledger key, for the newest value of a key that the ledger has; a sequence number, for the value
-of the put that has it."""
 
 _SPARE = 64
 
 
 class ReadCache:
-    """Values by what was read, at most ``limit_bytes`` of keys, values and bookkeeping.
+    """Newest values by ledger key, at most ``limit_bytes`` of keys, values and bookkeeping.
 
-    ``entries`` and ``marks`` are used directly on the hot path. Whoever writes a key that is here
-    puts its new value here, or discards it;
-    whoever fills one checks afterwards that the value is still the newest (see LiveReads). What is
-    kept by its sequence number never changes.
+    ``entries`` and ``marks`` are read without a lock on the hot path: what is found is the newest
+    value. So ``lock`` is held by whoever writes a key, from before its old value leaves the cache
+    until the memory table has the new one, and by whoever fills in what was read, which is looked
+    at there for still being the newest. It is taken again by a signal's own reads and writes.
     """
 
     OVERHEAD_BYTES = 200
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit = limit_bytes
-        self.entries: dict[ReadKey, bytes] = {}
-        self.marks: set[ReadKey] = set()
+        self.entries: dict[bytes, bytes | None] = {}
+        """None: just now neither the old value nor the new one."""
+        self.marks: set[bytes] = set()
         """Keys that were hit since they came, or since the hand forgave them."""
         self.bytes = 0
-        self._queue: deque[ReadKey] = deque()
-        self._lock = threading.Lock()
-        self._tries = map(self._lock.acquire, repeat(False))
+        self.lock = threading.RLock()
+        self.tries: Iterator[bool] = map(self.lock.acquire, repeat(False))
+        """Each step takes the lock if it is free, and says whether it did."""
+        self._queue: deque[bytes] = deque()
         self._most = (limit_bytes >> 3) - self.OVERHEAD_BYTES
         self._full = limit_bytes == 0
         self._skip = False
 
-    def fill(self, key: ReadKey, value: bytes) -> None:
-        """Remember a value just read. Amortised O(1). A value over 1/8 of the limit is not kept.
-
-        Nor is one that comes while another thread is here. To wait for that one means to hand over
-        the interpreter lock, and then the next to come finds the cache taken by who was woken, and
-        waits in turn: so threads that met once would meet at every fill from then on.
-        """
+    def fill(self, key: bytes, value: bytes) -> None:
+        """In the lock: remember a value just read. Amortised O(1). A value over 1/8 of the limit
+        is not kept."""
         if self._full:
             # Every other miss: what is read again is soon in, what is read once costs half.
             self._skip = not self._skip
             if self._skip:
                 return
-        if len(value) > self._most:
+        if len(value) > self._most or key in self.entries:
             return
-        size = len(value) + self.OVERHEAD_BYTES
-        for free in self._tries:  # as the turn of an actor is taken: see runtime.py
-            if not free:
-                return
-            break
-        try:
-            if key in self.entries:
-                return
-            self.entries[key] = value
-            self._queue.append(key)
-            self.bytes += size
-            while self.bytes > self.limit and self._queue:
-                self._full = True
-                self._evict()
-        finally:
-            self._lock.release()
+        self.entries[key] = value
+        self._queue.append(key)
+        self.bytes += len(value) + self.OVERHEAD_BYTES
+        if self.bytes > self.limit:
+            self._make_room()
 
-    def put(self, key: bytes, before: int | None, sqn: int, value: bytes) -> None:
-        """A key that is cached, by itself or as the version ``before``, was written: what is read
-        often is likely to be read again, so keep the new value, by its number. Amortised O(1)."""
-        entries, marks = self.entries, self.marks
-        with self._lock:
-            old: ReadKey | None = before
-            gone = entries.pop(old, None)  # type: ignore[arg-type]  # None is never there
-            if gone is None or key in entries:
-                if gone is not None:
-                    self._gone(before, gone)  # type: ignore[arg-type]
-                old = key
-                gone = entries.pop(key, None)
-                if gone is None:
-                    return  # evicted meanwhile
-            if len(value) > self._most:
-                self._gone(old, gone)  # type: ignore[arg-type]
-                return
-            entries[sqn] = value
-            queue = self._queue
-            queue.append(sqn)
-            self.bytes += len(value) - len(gone)
-            if old in marks:
-                marks.discard(old)
-                marks.add(sqn)
-            if self.bytes > self.limit or len(queue) > 2 * len(entries) + _SPARE:
+    def write_over(self, key: bytes, value: bytes, rows: dict[bytes, int], entry: int) -> None:
+        """In the lock: enter into ``rows`` a key that is cached, negative if it was deleted. What
+        is read often is likely to be read again: a new value takes the old one's place. Amortised
+        O(1)."""
+        old, size = self.entries[key], len(value)
+        if old is None or size > self._most or entry < 0:
+            self.discard(key)
+            rows[key] = entry
+            return
+        size -= len(old)
+        # Nothing is called in these lines, so neither a Ctrl-C nor a signal comes between them.
+        self.entries[key] = None  # who has seen the new row never sees the old value
+        rows[key] = entry
+        self.entries[key] = value
+        self.bytes += size
+        if self.bytes > self.limit:
+            self._make_room()
+
+    def discard(self, key: bytes) -> None:
+        """In the lock: forget a key, if it is there."""
+        value = self.entries.pop(key, None)
+        if value is not None:
+            self.marks.discard(key)
+            self.bytes -= len(value) + self.OVERHEAD_BYTES
+            if len(self._queue) > 2 * len(self.entries) + _SPARE:
                 self._tidy()
 
-    def drop(self, key: bytes, before: int | None, sqn: int, value: bytes) -> None:
-        """As ``put``, of a key that was deleted: nothing is kept of it."""
-        self.discard(key)
-        if before is not None:
-            self.discard(before)
-
-    def _gone(self, key: ReadKey, value: bytes) -> None:
-        self.marks.discard(key)
-        self.bytes -= len(value) + self.OVERHEAD_BYTES
-
     def _tidy(self) -> None:
-        """More than half of the queue is keys that are gone, or there is no room."""
-        queue, entries = self._queue, self.entries
-        if len(queue) > 2 * len(entries) + _SPARE:
-            for _ in range(3):  # finds one or two of them
-                if (waiting := queue.popleft()) in entries:
-                    queue.append(waiting)
-        while self.bytes > self.limit and self._queue:
-            self._full = True
-            self._evict()
-
-    def discard(self, key: ReadKey) -> None:
-        """Forget a key: it was written."""
-        with self._lock:
-            value = self.entries.pop(key, None)
-            if value is not None:
-                self._gone(key, value)
+        """More than half of the queue is keys that are gone."""
+        for _ in range(3):  # finds one or two of them
+            if (waiting := self._queue.popleft()) in self.entries:
+                self._queue.append(waiting)
 
     def clear(self) -> None:
         """Forget everything. O(entries)."""
-        with self._lock:
+        with self.lock:
             self.entries.clear()
             self.marks.clear()
             self._queue.clear()
             self.bytes = 0
+
+    def _make_room(self) -> None:
+        self._full = True
+        while self.bytes > self.limit and self._queue:
+            self._evict()
 
     def _evict(self) -> None:
         """One step of the hand. It takes discarded keys out of the queue when it meets them."""

@@ -277,20 +277,21 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         bookie = self._bookie
         if bookie.closed:
             raise Closed("the store is closed")
-        view = bookie.view
         ledger_key = self._prefix + key
-        if view.frozen or ledger_key in view.recent.rows:
-            value = bookie.get(ledger_key, self._name + key, self._plain)
-        elif (value := bookie.cache.entries.get(ledger_key)) is not None:
+        if (value := bookie.cache.entries.get(ledger_key)) is not None:
             if not left & 3:
                 bookie.cache.marks.add(ledger_key)
         else:
-            h32 = xxh3(ledger_key) & LOW_32
-            slots, shift, tails = view.guide.way
-            if steps := tails[slots[h32 >> shift]]:
-                value = bookie.get_from_ledger(
-                    view, steps, h32, ledger_key, self._name + key, self._plain
-                )
+            view = bookie.view
+            if view.frozen or ledger_key in view.recent.rows:
+                value = bookie.get(ledger_key, self._name + key, self._plain)
+            else:
+                h32 = xxh3(ledger_key) & LOW_32
+                slots, shift, tails = view.guide.way
+                if steps := tails[slots[h32 >> shift]]:
+                    value = bookie.get_from_ledger(
+                        view, steps, h32, ledger_key, self._name + key, self._plain
+                    )
         if value is None:
             if not 0 < len(key) < self._key_limit:
                 self._whole(key)  # found nowhere, and says why

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 import octavo
+from octavo.actors.bookie import Bookie
 from octavo.actors.read_cache import ReadCache
+from octavo.actors.view import View
 
 KEY = b"key"
 
@@ -22,7 +25,7 @@ def reopened_with_cached(path: Path) -> octavo.Store:
     return store
 
 
-def entries_of(store: octavo.Store) -> set[bytes]:
+def entries_of(store: octavo.Store) -> set[bytes | None]:
     return set(store._running.bookie.actor.cache.entries.values())
 
 
@@ -52,9 +55,62 @@ def test_a_put_interrupted_behind_its_record_leaves_no_older_value_in_the_cache(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ReadCache, "put", interrupted)
+    monkeypatch.setattr(ReadCache, "write_over", interrupted)
     with reopened_with_cached(tmp_path / "store") as store:
         with pytest.raises(KeyboardInterrupt):
             store.put(KEY, b"second")
         assert entries_of(store) == set()
         assert store.get(KEY) == b"second"
+
+
+def read_and_overwritten(store: octavo.Store) -> tuple[Bookie, View, bytes]:
+    """A view that a reader took before KEY's newest put, and KEY in the ledger's words."""
+    bookie = store._running.bookie.actor
+    view = bookie.view
+    (ledger_key,) = bookie.cache.entries
+    bookie.cache.clear()
+    store.put(KEY, b"second")
+    return bookie, view, ledger_key
+
+
+def test_what_was_read_before_a_put_is_not_cached_after_it(tmp_path: Path) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        bookie, view, ledger_key = read_and_overwritten(store)
+        bookie._keep(view, ledger_key, 0, b"first")
+        assert entries_of(store) == set()
+        assert store.get(KEY) == b"second"
+        bookie.cache.clear()
+        bookie.push()  # the row is in no table of newest changes any more
+        bookie._keep(view, ledger_key, 0, b"first")
+        assert store.get(KEY) == b"second"
+
+
+def test_a_put_of_a_signals_while_a_value_is_cached_leaves_no_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        bookie, _, ledger_key = read_and_overwritten(store)
+        fill = ReadCache.fill
+
+        def interrupted(cache: ReadCache, key: bytes, value: bytes) -> None:
+            store.put(KEY, b"third")
+            fill(cache, key, value)
+
+        monkeypatch.setattr(ReadCache, "fill", interrupted)
+        assert store.get(KEY) == b"second"  # which the put came after
+        monkeypatch.undo()
+        assert store.get(KEY) == b"third"
+        assert bookie.cache.entries == {ledger_key: b"third"}
+
+
+def test_no_reader_fills_the_cache_in_the_midst_of_a_put(tmp_path: Path) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        bookie, view, ledger_key = read_and_overwritten(store)
+        entry = view.recent.rows[ledger_key]
+        reader = threading.Thread(target=bookie._keep, args=(view, ledger_key, entry, b"second"))
+        with bookie.cache.lock:  # as a put has it
+            reader.start()
+            reader.join()  # it does not wait, either
+        assert entries_of(store) == set()
+        bookie._keep(view, ledger_key, entry, b"second")
+        assert entries_of(store) == {b"second"}

@@ -197,7 +197,7 @@ def test_calls_are_counted_and_timed(store: octavo.Store) -> None:
 
 
 def test_gets_are_told_apart_by_where_they_were_answered(store: octavo.Store) -> None:
-    store.put_many((b"%05d" % number, VALUE) for number in range(1000))
+    store.put_many((b"%05d" % number, VALUE) for number in range(2000))
     for number in range(1000):
         store.get(b"%05d" % number)
     cache = store.stats()["read_cache"]
@@ -205,7 +205,7 @@ def test_gets_are_told_apart_by_where_they_were_answered(store: octavo.Store) ->
     assert cache["not_asked"] > 500
     flush(store)
     for _ in range(2):
-        for number in range(1000):
+        for number in range(1000, 2000):
             store.get(b"%05d" % number)
     cache = store.stats()["read_cache"]
     assert 300 < cache["misses"] < 1700
