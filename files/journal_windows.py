@@ -133,6 +133,8 @@ class RecordSums:
         their own checksums, 0.5 us each and what their bytes take to hash."""
         if not len(self._state) or not len(starts):
             return checksums_right(self.mapped, starts, head_ends, ends, self._seed)
+        if self._all_right(int(starts.min()), int(ends.max()), len(starts), ends - starts):
+            return np.ones(len(starts), dtype=np.bool_)
         last = len(self._state) - 1
         first = np.clip((starts - RECORDS_AT) >> _SHIFT, 0, last)
         until = np.clip((ends - 1 - RECORDS_AT) >> _SHIFT, first, last)
@@ -152,6 +154,18 @@ class RecordSums:
             )
         return right
 
+    def _all_right(self, low: int, high: int, count: int, lengths: Ints) -> bool:
+        """Whether all that stands in [low, high), of which so many records are the most, is as it
+        was: looked at where that is not dearer. False: not known."""
+        asked = int(lengths.sum())
+        if low < RECORDS_AT or high > self._end or 2 * asked < high - low:
+            return False
+        first, until = (low - RECORDS_AT) >> _SHIFT, ((high - 1 - RECORDS_AT) >> _SHIFT) + 1
+        if count + (asked >> _RECORD_SHIFT) < _WINDOW_COST * (until - first):
+            return False
+        self._see(first + np.flatnonzero(self._state[first:until] == _UNKNOWN))
+        return bool((self._state[first:until] == _RIGHT).all())
+
     def _look(self, first: Ints, until: Ints, lengths: Ints, low: int, high: int) -> None:
         """Look at the windows [first, until] of each record, which are among [low, high), or put
         its cost on the bill."""
@@ -167,10 +181,14 @@ class RecordSums:
         self._bill += int(np.count_nonzero(new)) + (int(lengths[new].sum()) >> _RECORD_SHIFT)
         if self._bill < _WINDOW_COST * len(wanted):
             return
+        self._bill = 0
+        self._see(wanted)
+
+    def _see(self, wanted: Ints) -> None:
+        """Look at these windows."""
         sums, view, seed, end = self._sums, self._view, self._seed, self._end
         if sums is None:
             return
-        self._bill = 0
         places = (RECORDS_AT + wanted * WINDOW_BYTES).tolist()
         found = [xxh3(view[at : min(at + WINDOW_BYTES, end)], seed ^ at) for at in places]
         same = sums[wanted] == np.array(found, dtype=np.uint64)

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from octavo.files import live_bits, record
 from octavo.files.arrow import binary_array
 from octavo.files.bounds import OBJECTS
-from octavo.files.byte_strings import Ints, gather
+from octavo.files.byte_strings import Bytes, Ints, gather
 from octavo.files.errors import Corruption
 from octavo.files.journal_values import Offsets, spans
 from octavo.files.live_bits import LiveBits
@@ -155,6 +155,11 @@ def _cut(sizes: Ints) -> Iterator[tuple[int, int]]:
         low = high
 
 
+def _room(count: int) -> Bytes:
+    """Bytes from Arrow's pool: those of the batch before, where malloc would ask for new ones."""
+    return np.frombuffer(pa.allocate_buffer(count), dtype=np.uint8)
+
+
 class _Found:
     """Some records of one file on their way into record batches."""
 
@@ -190,9 +195,9 @@ class _Found:
     def _column(self, columns: RecordColumns, name: str) -> pa.Array:
         count = len(columns.rows)
         if name == "bucket":
-            return binary_array(gather(self._raw, columns.buckets_at, columns.bucket_bytes))
+            return self._strings(columns, columns.buckets_at, columns.bucket_bytes)
         if name == "key":
-            return binary_array(gather(self._raw, columns.keys_at, columns.key_bytes))
+            return self._strings(columns, columns.keys_at, columns.key_bytes)
         if name == "sqn":
             return pa.array(self._sqns[columns.rows])
         if name == "size":
@@ -209,13 +214,18 @@ class _Found:
             return moments(columns.expiries if columns.expiries.any() else None, count)
         return self._values(columns)
 
+    def _strings(self, columns: RecordColumns, at: Ints, lengths: Ints) -> pa.Array:
+        return binary_array(columns.strings(self._raw, at, lengths, _room))
+
     def _values(self, columns: RecordColumns) -> pa.Array:
         lengths = columns.value_bytes
+        if columns.apart:
+            return self._strings(columns, columns.values_at, lengths)
         packed = columns.raw_bytes >= 0
         top = int(lengths.max())
         few = top < 1 << 16 and np.count_nonzero(np.bincount(lengths)) <= _FEW_LENGTHS
         if few and not packed.any():
-            return binary_array(gather(self._raw, columns.values_at, lengths))
+            return self._strings(columns, columns.values_at, lengths)
         made = Views(len(lengths))
         plain = np.flatnonzero(~packed)
         made.add(self._mapped, plain, columns.values_at[plain], lengths[plain])
