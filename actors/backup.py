@@ -122,7 +122,7 @@ def _backed_up(
             if progress is not None:
                 progress("journal", 0, len(names))
             bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
-            levels = state.ledger if ledger else LedgerManifest.empty()
+            levels = state.ledger if ledger else state.ledger.emptied()
             tables = [entry.name for level in levels.levels for entry in level]
             if progress is not None:
                 progress("ledger", len(names), len(names) + len(tables))

@@ -176,7 +176,7 @@ class Bookie(LiveReads, TurnActor):
         for index, expected in conditions:
             self._check(ledger_keys[index], operations[index][3], expected)
         if edits:
-            operations = resolved(operations, ledger_keys, edits, self.index_of, self.clock_ms())
+            operations = resolved(operations, ledger_keys, edits, self.index_of, self.now_ms())
         following = self.inker.last_sqn + 1
         try:
             first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
@@ -282,6 +282,8 @@ class Bookie(LiveReads, TurnActor):
         if saved is not None:
             frozen = tuple(table for table in frozen if table is not saved.table)
         generation = self.view.generation + 1
+        if manifest.expired_ms < self.view.ledger.expired_ms:  # compaction told the newer one
+            manifest = replace(manifest, expired_ms=self.view.ledger.expired_ms)
         self.view = replace(self.view, frozen=frozen, ledger=manifest, generation=generation)
         self._release_ended()
         self._pace()
@@ -316,7 +318,7 @@ class Bookie(LiveReads, TurnActor):
         number = self.register.register(view.generation, lease_seconds)
         view.recent.pin(number, upper)
         self._pinned_tables[number] = view.recent
-        return number, view, upper, self.clock_ms()
+        return number, view, upper, self.now_ms()
 
     def release(self, number: int) -> None:
         """A snapshot is over. Idempotent; nothing to do once the store is closed."""

@@ -325,16 +325,12 @@ class InkerClerk(TurnActor):
             file = started_file(inker, row["name"], row["base_sqn"], row["seed"])
             file.opened_sealed()
             added.append(JournalEntry(**row, state="sealed", clean_sqn=clean, file=file))
-        names = {entry.name for entry in run}
+        names = [entry.name for entry in run]
         old = [file for file in inker.view.files if file.name in names]
         # Should this fail, the new files stay where they are: a crash may bring the change to
         # light all the same. The next start removes them, if it did not.
-        self.inker.call(
-            journal_install.replace_files,
-            [entry.name for entry in run],
-            added,
-            result["highest_dropped"],
-        )
+        journal_install.stays_expired(self.bookie, result["expired_ms"])
+        self.inker.call(journal_install.replace_files, names, added, result["highest_dropped"])
         self.retire(old)
 
     @unbroken
@@ -385,7 +381,7 @@ class InkerClerk(TurnActor):
                         [(entry.name, entry.sqn_base) for entry in level]
                         for level in view.ledger.levels
                     ],
-                    now_ms=max(self.clock_ms() - EXPIRED_FOR_MS, 0),
+                    now_ms=view.ledger.now_ms(self.clock_ms() - EXPIRED_FOR_MS),
                     **arguments,
                 )
             except WorkerDied as error:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from octavo.actors.inker import Inker
+from octavo.actors.penciller import Penciller
+from octavo.actors.runtime import Ref
 from octavo.actors.view import JournalView, View
 from octavo.files.errors import OctavoError, StorageFull
 from octavo.manifest.journal_manifest import JournalEntry
@@ -38,6 +40,21 @@ def replace_files(
     files = [file for file in inker.view.files if file.name not in gone]
     files = sorted([*files, *(entry.file for entry in added)], key=lambda file: file.base)
     inker.view = JournalView(tuple(file.base for file in files), tuple(files))
+
+
+def stays_expired(bookie: Ref[Bookie], moment: int) -> None:
+    """Before values that expired up to ``moment``, ms UTC, go: the ledger's manifest says so, and
+    from now on every view, so that no clock that is set back shows their keys. In no turn of
+    these."""
+    if moment > bookie.actor.view.ledger.expired_ms:
+        bookie.actor.penciller.call(Penciller.stays_expired, moment)
+        bookie.call(expired)
+
+
+def expired(bookie: Bookie) -> None:
+    """In the Bookie's turn: judge by what the Penciller's manifest says has expired."""
+    ledger, told = bookie.view.ledger, bookie.penciller.actor.manifest.expired_ms
+    bookie.view = replace(bookie.view, ledger=replace(ledger, expired_ms=told))
 
 
 def mark_clean(inker: Inker, names: Sequence[str], clean_sqn: int) -> None:

@@ -32,6 +32,11 @@ class LiveReads:
     clock_ms: Callable[[], int]
     penciller: Ref[Penciller]
 
+    def now_ms(self) -> int:
+        """The moment to judge expiry by, and to count it from; ms UTC. Where the clock was set
+        back it is not before the last expiry that something was dropped for."""
+        return self.view.ledger.now_ms(self.clock_ms())
+
     def get(self, ledger_key: bytes, bucket_and_key: bytes, plain: bytes) -> bytes | None:
         """The newest value, or None. Cache, then memory, then a probe a level and one read.
 

@@ -190,10 +190,16 @@ class Penciller(TurnActor):
         return self.manifest
 
     @unbroken
-    def install_merge(self, task: Merge, files: Sequence[dict[str, Any]]) -> None:
-        """The inputs are replaced by ``files``. They stay until retire()."""
+    def install_merge(self, task: Merge, result: dict[str, Any]) -> None:
+        """The inputs are replaced by the files of a job. They stay until retire()."""
         self.rows_merged += sum(entry.rows for entry in task.inputs)
-        self._install(self._entries(files, task.level), task.inputs, None)
+        files = self._entries(result["files"], task.level)
+        self._install(files, task.inputs, None, result["expired_ms"])
+
+    @unbroken
+    def stays_expired(self, moment: int) -> None:
+        """What expired up to ``moment``, ms UTC, inclusive, is absent for good."""
+        self._install((), (), None, moment)
 
     @unbroken
     def retire(self, task: Merge, generation: int) -> None:
@@ -237,10 +243,12 @@ class Penciller(TurnActor):
         added: tuple[LedgerEntry, ...],
         removed: tuple[LedgerEntry, ...],
         upto: int | None,
+        expired_ms: int = 0,
     ) -> None:
-        manifest = self.manifest.edit(added, removed, persisted_sqn=upto)
+        change = self.manifest.encode_change(added, removed, upto, expired_ms)
+        manifest = self.manifest.edit(added, removed, upto, expired_ms)
         try:
-            self.change_log.append(self.manifest.encode_change(added, removed, upto))
+            self.change_log.append(change)
             self.manifest = manifest
             self.change_log.snapshot_if_due(manifest.encode)
         except StorageFull:

@@ -185,7 +185,7 @@ class PencillerClerk(TurnActor):
             stem = self.penciller.call(Penciller.next_stem)
             result = self._merged(task, stem)
             with unbroken:
-                self.penciller.call(Penciller.install_merge, task, result["files"])
+                self.penciller.call(Penciller.install_merge, task, result)
                 generation = self.on_change(self.penciller.actor.manifest, None)
                 self.penciller.call(Penciller.retire, task, generation)
         self.penciller.call(Penciller.sweep)
@@ -208,7 +208,7 @@ class PencillerClerk(TurnActor):
                     stem=f"{stem}-{attempt}",
                     inputs=[(entry.name, entry.sqn_base) for entry in task.inputs],
                     basement=task.basement,
-                    now_ms=self.clock_ms(),
+                    now_ms=self.penciller.actor.manifest.now_ms(self.clock_ms()),
                     max_rows=MAX_FILE_ROWS,
                     max_bytes=MAX_FILE_BYTES,
                     levels=self._levels(task),

@@ -79,7 +79,7 @@ def restore_on(
         if who.head_only and upto < newest:
             raise Misuse(f"{backup} is head-only: only its last state can be restored")
         if ledger.persisted_sqn > upto:
-            ledger = LedgerManifest.empty()
+            ledger = ledger.emptied()
         done = _made(disk, backup, path + PARTIAL, who, manifest, ledger, files, upto, copy)
         if disk.exists(path):
             disk.rmdir(path)
@@ -140,7 +140,7 @@ def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest
     ledger = LedgerManifest.replayed(there.snapshot, there.changes)
     names = set(disk.listdir(f"{backup}/ledger"))
     if there.damaged or any(e.name not in names for level in ledger.levels for e in level):
-        ledger = LedgerManifest.empty()
+        ledger = ledger.emptied()
     return journal, ledger
 
 

@@ -177,7 +177,7 @@ class _Opening:
             ledger_manifest = LedgerManifest.empty()
         if adoption.outdated(ledger_manifest.persisted_sqn, journal_manifest):
             self.notes.append(f"{ledger}: is older than the journal's last compaction; rebuilt")
-            ledger_manifest = LedgerManifest.empty()
+            ledger_manifest = ledger_manifest.emptied()
         tails = recovery.find_tails(
             self.disk, journal, journal_manifest, above=ledger_manifest.persisted_sqn
         )
@@ -224,14 +224,14 @@ class _Opening:
         names = set(self.disk.listdir(directory))
         if REBUILD in names:
             self.notes.append(f"{directory}: was found damaged; it is rebuilt from the journal")
-            return LedgerManifest.empty()
+            return manifest.emptied()
         missing = [e.name for level in manifest.levels for e in level if e.name not in names]
         if missing or found.damaged:
             self.notes.append(
                 f"{directory}: {len(missing)} ledger files are missing ({', '.join(missing[:3])}), "
                 "or the manifest is damaged: the ledger is rebuilt from the journal"
             )
-            return LedgerManifest.empty()
+            return manifest.emptied()
         return manifest
 
     def _begin_log(self, directory: str, epoch: int, snapshot: bytes) -> ChangeLog:

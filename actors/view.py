@@ -113,7 +113,7 @@ class View:
         found = self.find(ledger_key, upper)
         if found is None:
             return None
-        if not found.plain and self._dead(found, now_ms):
+        if not found.plain and self._dead(found, self.ledger.now_ms(now_ms)):
             return None
         whole = self.journal.file_of(found.sqn).read(found.sqn)
         check_same_key(whole, ledger_key, self.journal.file_of(found.sqn))
@@ -127,7 +127,7 @@ class View:
         if found is None:
             return None
         head = self.head_of(found)
-        return None if head is None or _expired(head, now_ms) else head
+        return None if head is None or _expired(head, self.ledger.now_ms(now_ms)) else head
 
     def index_of(self, ledger_key: bytes, upper: int, now_ms: int) -> bytes | None:
         """Packed index entries that a live key's version was put with, or None."""

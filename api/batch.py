@@ -64,7 +64,7 @@ class Batch:
     ) -> None:
         """As Bucket.put; b"" is the default bucket. Raises Misuse."""
         name = to_bucket(bucket)
-        now_ms = self._running.bookie.actor.clock_ms()
+        now_ms = self._running.bookie.actor.now_ms()
         operation, edit = to_put(
             self._running.identity.tags,
             tag, name, key, value, metadata, ttl, expires_at, index, now_ms,

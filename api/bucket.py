@@ -136,7 +136,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         if plain and len(stored := to_value(value)) < self._small_bytes:
             sqn = self._plain_put(whole, stored)
         else:
-            tags, now_ms = self._running.identity.tags, self._bookie.clock_ms()
+            tags, now_ms = self._running.identity.tags, self._bookie.now_ms()
             operation, edit = to_put(
                 tags, self._type, self._name, whole, value, metadata, ttl, expires_at, index, now_ms
             )

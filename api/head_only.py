@@ -219,7 +219,7 @@ class HeadBucket(HeadReads):
     ) -> int:
         """Write an entry; its sequence number. Arguments and errors as Bucket.put; the value is
         at most 1 MiB, and ``if_sqn`` wants a store with lookup."""
-        expiry = to_expiry(ttl, expires_at, self._bookie.clock_ms())
+        expiry = to_expiry(ttl, expires_at, self._bookie.now_ms())
         with HeadBatch(self._running, sync=sync) as batch:
             batch.add(_operation(PUT, self._name, key, sub_key, value, expiry), if_sqn)
         return batch.last_sqn
@@ -264,7 +264,7 @@ class HeadBatch:
         if_sqn: int | None = None,
     ) -> None:
         """As HeadBucket.put. Raises Misuse."""
-        expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.clock_ms())
+        expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.now_ms())
         self.add(_operation(PUT, to_bucket(bucket), key, sub_key, value, expiry), if_sqn)
 
     def delete(

@@ -263,7 +263,8 @@ def merge_files(
     low: bytes = b"",
     high: bytes | None = None,
 ) -> dict[str, Any]:
-    """Sorted files into sorted, disjoint files: see merge.merge."""
+    """Sorted files into sorted, disjoint files: see merge.merge. The result has ``expired_ms``,
+    too."""
     found = merge.merge(
         disk,
         ledger,
@@ -277,7 +278,7 @@ def merge_files(
         low=low,
         high=high,
     )
-    return _summaries(found)
+    return {**_summaries(found.files), "expired_ms": found.expired_ms}
 
 
 JOBS: dict[str, Job] = {

@@ -166,6 +166,7 @@ class _Plan:
     view: memoryview
     records: int
     highest_dropped: int
+    expired_ms: int
     unsure: bool
     sqns: npt.NDArray[np.int64]
     start: npt.NDArray[np.int64]
@@ -206,9 +207,10 @@ def compact(
 
     The new files cover every sqn of the run. If nothing would be dropped, nothing is written,
     unless ``always``. ``deltas``: the scratch file of key_deltas.survey. The result: ``files``
-    (what a manifest wants to know of each), ``records``, ``kept``, ``highest_dropped``, ``clean``
-    (no file holds a superseded put any more as of ``persisted_sqn``); or ``damaged`` and
-    ``wrong``: a file that has to be left out, and why.
+    (what a manifest wants to know of each), ``records``, ``kept``, ``highest_dropped``,
+    ``expired_ms`` (puts that expired up to this moment, inclusive, are no puts any more; 0: none
+    was), ``clean`` (no file holds a superseded put any more as of ``persisted_sqn``); or
+    ``damaged`` and ``wrong``: a file that has to be left out, and why.
     """
     known = live_records.opened(disk, ledger, levels)
     last = run[-1]["last_sqn"]
@@ -240,6 +242,7 @@ def compact(
         "records": records,
         "kept": kept,
         "highest_dropped": highest,
+        "expired_ms": max(plan.expired_ms for plan in plans),
         "clean": clean,
     }
 
@@ -274,12 +277,14 @@ def _plan(
         becomes[deltas[~ours]] = DROP
     stays = np.flatnonzero(becomes != DROP)
     dropped = np.flatnonzero(becomes != KEEP)
+    over = np.isin(verdict, (DROP, TO_DELETE)) & (head.expiries <= np.uint64(max(now_ms, 0)))
     return _Plan(
         file=file,
         path=f"{journal}/{file['name']}",
         view=view,
         records=len(head),
         highest_dropped=int(rows.sqns[dropped[-1]]) if len(dropped) else 0,
+        expired_ms=int(head.expiries[over].max(initial=0)),
         unsure=bool((verdict == UNSURE).any()),
         sqns=table.numbers[stays] + file["base_sqn"],
         start=head.start[stays],

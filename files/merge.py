@@ -10,6 +10,7 @@ import contextlib
 import os.path
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from octavo.files import ledger_key, sst_layout
 from octavo.files.arrays import np, npt
@@ -45,6 +46,15 @@ class Summary:
     last_key: _Key
     min_sqn: int
     max_sqn: int
+
+
+class Merged(NamedTuple):
+    """What came of a merge."""
+
+    files: list[Summary]
+    expired_ms: int
+    """Rows that expired up to this moment, ms UTC, inclusive, were dropped or made tombstones; 0:
+    none was."""
 
 
 def sort_rows(rows: Rows) -> Rows:
@@ -107,7 +117,7 @@ def merge(
     ledger: Sequence[Sequence[tuple[str, int]]] = (),
     low: bytes = b"",
     high: bytes | None = None,
-) -> list[Summary]:
+) -> Merged:
     """Merge files of ``directory``, given by name and base of their sqns, into new ones.
 
     In the basement, where nothing older lies below, tombstones and rows that expired at or
@@ -115,7 +125,7 @@ def merge(
     its sqn. ``ledger``: all files of the ledger, a level each, level zero newest first; index
     entries of versions that it knows to be replaced are dropped. Only ledger keys in [low, high)
     are taken, where those are given. Sqns in the new files are
-    absolute. Outputs as ``write_rows`` makes them; none where nothing is left. Memory: some 150
+    absolute. Files as ``write_rows`` makes them; none where nothing is left. Memory: some 150
     bytes a row of the inputs.
 
     Raises Corruption, UnsupportedFormat, OSError.
@@ -125,12 +135,12 @@ def merge(
         path = os.path.join(directory, name)
         parts += _within(Sst(disk.map(path), path), sqn_base, low, high)
     if not parts:
-        return []
+        return Merged([], 0)
     columns = stacked(parts)
     keys = columns.keys
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
     kept = newest(order, firsts, columns.sqns)
-    columns, kept = _aged(columns, kept, basement, now_ms)
+    columns, kept, expired_ms = _aged(columns, kept, basement, now_ms)
     if ledger:
         levels = [
             [(Sst(disk.map(path), path), base) for path, base in
@@ -138,7 +148,8 @@ def merge(
             for level in ledger
         ]  # fmt: skip
         kept = without_stale(columns, kept, levels)
-    return _write(disk, directory, next_name, columns, kept, max_rows, max_bytes)
+    files = _write(disk, directory, next_name, columns, kept, max_rows, max_bytes)
+    return Merged(files, expired_ms)
 
 
 def _within(sst: Sst, sqn_base: int, low: bytes, high: bytes | None) -> list[Columns]:
@@ -190,17 +201,20 @@ def newest(order: Ints, firsts: Ints, sqns: npt.NDArray[np.uint64]) -> Ints:
     return order[winners]
 
 
-def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Columns, Ints]:
-    """Take out what nobody can read any more, or make it a tombstone."""
+def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Columns, Ints, int]:
+    """Take out what nobody can read any more, or make it a tombstone; the latest expiry of it."""
     flags = columns.flags[kept]
     expired = np.zeros(len(kept), dtype=np.bool_)
+    latest = 0
     if columns.expiries is not None:
-        expired = ((flags & EXPIRES) != 0) & (columns.expiries[kept] <= np.uint64(max(now_ms, 0)))
+        moments = columns.expiries[kept]
+        expired = ((flags & EXPIRES) != 0) & (moments <= np.uint64(max(now_ms, 0)))
+        latest = int(moments[expired].max(initial=0))
     if basement:
-        return columns, kept[~(expired | ((flags & TOMBSTONE) != 0))]
+        return columns, kept[~(expired | ((flags & TOMBSTONE) != 0))], latest
     gone = kept[expired]
     if not len(gone) or columns.expiries is None:
-        return columns, kept
+        return columns, kept, latest
     new_flags, sizes, expiries = (
         columns.flags.copy(), columns.sizes.copy(), columns.expiries.copy(),
     )  # fmt: skip
@@ -212,7 +226,8 @@ def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Co
         lengths = metas.lengths.copy()
         lengths[gone] = 0
         metas = Strings(metas.blob, metas.starts, lengths)
-    return replace(columns, flags=new_flags, sizes=sizes, expiries=expiries, metas=metas), kept
+    made = replace(columns, flags=new_flags, sizes=sizes, expiries=expiries, metas=metas)
+    return made, kept, latest
 
 
 # ---------------------------------------------------------------- columns of several inputs

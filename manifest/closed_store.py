@@ -56,23 +56,36 @@ class ClosedStore:
         if self.tails:
             self.disk.sync_dir(f"{self.path}/journal")
 
-    def install_ledger(self, entries: Sequence[LedgerEntry], persisted_sqn: int) -> LedgerManifest:
+    def install_ledger(
+        self, entries: Sequence[LedgerEntry], persisted_sqn: int, expired_ms: int = 0
+    ) -> LedgerManifest:
         """These files, durable in the ledger's directory, are all of the ledger from now on, and
-        it has the journal up to ``persisted_sqn``. One snapshot record decides; then the files
-        that went are removed.
+        it has the journal up to ``persisted_sqn``; what expired up to ``expired_ms`` may be left
+        out. One snapshot record decides; then the files that went are removed.
 
         Raises Misuse, StorageFull, StorageFailed; then the ledger is as it was, or as it is to be.
         """
         directory = f"{self.path}/ledger"
-        manifest = LedgerManifest.empty().edit(entries, (), persisted_sqn)
+        begun = LedgerManifest.empty() if self.ledger is None else self.ledger.emptied()
+        manifest = begun.edit(entries, (), persisted_sqn, expired_ms)
         manifest.check()
-        ChangeLog.begin(self.disk, f"{directory}/manifest", self.epoch, manifest.encode()).close()
-        self.epoch += 1
-        self.ledger = manifest
+        self._begin_ledger(manifest)
         if self.disk.exists(f"{directory}/{REBUILD}"):
             self.disk.unlink(f"{directory}/{REBUILD}")
         self.remove_ledger_files({entry.name for entry in entries})
         return manifest
+
+    def stays_expired(self, moment: int) -> None:
+        """Before values that expired up to ``moment``, ms UTC, go: from now on no clock that is
+        set back shows their keys. Raises StorageFull, StorageFailed."""
+        if self.ledger is not None and moment > self.ledger.expired_ms:
+            self._begin_ledger(self.ledger.edit(expired_ms=moment))
+
+    def _begin_ledger(self, manifest: LedgerManifest) -> None:
+        directory = f"{self.path}/ledger/manifest"
+        ChangeLog.begin(self.disk, directory, self.epoch, manifest.encode()).close()
+        self.epoch += 1
+        self.ledger = manifest
 
     def begin_journal(self) -> ChangeLog:
         """Take the journal's manifest over, as it is, with an epoch of its own: only files of an

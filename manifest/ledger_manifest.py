@@ -3,9 +3,10 @@
 An edit gives a new manifest and leaves the old one as it is; both share their entries. So a
 snapshot of the file set is a reference, and whoever reads needs no lock.
 
-Packed (see packing.py), a manifest is ``OLM1``: version, persisted sqn, number of entries, then
-the entries as columns, level by level and in the order of each level. A change is ``OLC1``: the
-version it leads to, the persisted sqn behind it, the names that go, the entries that come.
+Packed (see packing.py), a manifest is ``OLM1``: version, persisted sqn, expired_ms, number of
+entries, then the entries as columns, level by level and in the order of each level. A change is
+``OLC1``: the version it leads to, the persisted sqn and expired_ms behind it, the names that go,
+the entries that come. (Before version 2 there was no expired_ms.)
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ __all__ = ["MAX_LEVELS", "LedgerEntry", "LedgerManifest"]
 
 _SNAPSHOT = b"OLM1"
 _CHANGE = b"OLC1"
-_VERSION = 1
+_VERSION = 2
+_LATEST_MS = 1 << 48
 _first_key = attrgetter("first_key")
 _by_age = attrgetter("max_sqn", "min_sqn", "name")
 
@@ -51,13 +53,24 @@ class LedgerManifest:
     """For each level its first keys, to bisect in; () for level 0."""
     persisted_sqn: int = 0
     """The journal is in the ledger up to here, inclusive."""
+    expired_ms: int = 0
+    """What expired up to this moment, ms UTC, inclusive, stays absent wherever the clock is set:
+    merging dropped some of it, or compaction its values. Only grows."""
 
     @classmethod
     def empty(cls) -> LedgerManifest:
         """No file, and nothing of the journal."""
         return cls()
 
+    def emptied(self) -> LedgerManifest:
+        """What a ledger that is made anew begins with: what has expired stays so."""
+        return LedgerManifest(expired_ms=self.expired_ms)
+
     # ------------------------------------------------------------ looking
+
+    def now_ms(self, clock_ms: int) -> int:
+        """The moment to judge expiry by when the clock says ``clock_ms``, ms UTC both."""
+        return max(clock_ms, self.expired_ms)
 
     def find(self, level: int, key: bytes) -> LedgerEntry | None:
         """The file of a level above 0 whose key range holds ``key``. O(log files).
@@ -96,16 +109,18 @@ class LedgerManifest:
         added: Iterable[LedgerEntry] = (),
         removed: Iterable[str | LedgerEntry] = (),
         persisted_sqn: int | None = None,
+        expired_ms: int = 0,
     ) -> LedgerManifest:
         """A manifest without ``removed`` and with ``added``; what goes, goes first.
 
-        A file that changes its level is removed and added. ``persisted_sqn`` None keeps it.
+        A file that changes its level is removed and added. ``persisted_sqn`` None keeps it;
+        ``expired_ms`` counts where it is above what it was.
         O(files) pointer copies of the levels that are touched; entries are found in O(log
         files), names by going through the files. Raises Misuse, stating why: a file that is not
         there, an entry that cannot be, files that overlap, a persisted_sqn that goes back.
         """
         try:
-            return self._edited(tuple(added), tuple(removed), persisted_sqn)
+            return self._edited(tuple(added), tuple(removed), persisted_sqn, expired_ms)
         except ValueError as wrong:
             raise Misuse(f"edit of ledger manifest {self.version}: {wrong}") from None
 
@@ -114,10 +129,14 @@ class LedgerManifest:
         added: Sequence[LedgerEntry],
         removed: Sequence[str | LedgerEntry],
         persisted_sqn: int | None,
+        expired_ms: int,
     ) -> LedgerManifest:
         persisted = self.persisted_sqn if persisted_sqn is None else persisted_sqn
         if not self.persisted_sqn <= persisted <= MAX_SQN:
             raise ValueError(f"persisted sqn {persisted} after {self.persisted_sqn}")
+        expired = max(expired_ms, self.expired_ms)
+        if expired >= _LATEST_MS:
+            raise ValueError(f"expired up to {expired} ms")
         gone = self._places(removed)
         come: dict[int, list[LedgerEntry]] = {}
         for entry in added:
@@ -136,7 +155,7 @@ class LedgerManifest:
         while levels and not levels[-1]:
             levels.pop()
             firsts.pop()
-        return LedgerManifest(self.version + 1, tuple(levels), tuple(firsts), persisted)
+        return LedgerManifest(self.version + 1, tuple(levels), tuple(firsts), persisted, expired)
 
     def _places(self, removed: Sequence[str | LedgerEntry]) -> dict[int, set[int]]:
         """Where these files stand: the indexes of each level. Raises ValueError."""
@@ -220,6 +239,7 @@ class LedgerManifest:
         out = Packer(_SNAPSHOT, _VERSION)
         out.number(self.version)
         out.number(self.persisted_sqn)
+        out.number(self.expired_ms)
         pack(out, [entry for level in self.levels for entry in level])
         return out.payload()
 
@@ -235,36 +255,39 @@ class LedgerManifest:
         O(files + what changed): for a log of many changes, instead of ``apply`` for each.
         Raises Corruption, UnsupportedFormat.
         """
-        version = persisted = 0
+        version = persisted = expired = 0
         entries: list[LedgerEntry] = []
         if payload is not None:
-            found = Unpacker(payload, "ledger manifest", _SNAPSHOT, _VERSION)
-            version, persisted = found.number(), found.number()
+            found = Unpacker(payload, "ledger manifest", _SNAPSHOT, _VERSION, 1)
+            version, persisted, expired = _unpack_front(found)
             entries = unpack(found)
             found.end()
         there = {entry.name: entry for entry in entries}
         if len(there) != len(entries):
             raise _wrong("names are not unique", len(entries), len(there))
         for change in changes:
-            version, persisted, removed, added = _unpack_change(change, version, persisted)
+            version, persisted, moment, removed, added = _unpack_change(change, version, persisted)
+            expired = max(expired, moment)
             for name in removed:
                 if there.pop(name, None) is None:
                     raise _wrong(f"change to version {version} removes {name}, which is not there")
             for entry in added:
                 if there.setdefault(entry.name, entry) is not entry:
                     raise _wrong(f"change to version {version} adds {entry.name} again")
-        return _built(version, persisted, list(there.values()))
+        return _built(version, persisted, expired, list(there.values()))
 
     def encode_change(
         self,
         added: Iterable[LedgerEntry] = (),
         removed: Iterable[str | LedgerEntry] = (),
         persisted_sqn: int | None = None,
+        expired_ms: int = 0,
     ) -> bytes:
         """The change that ``edit`` with the same arguments makes. O(added + removed)."""
         out = Packer(_CHANGE, _VERSION)
         out.number(self.version + 1)
         out.number(self.persisted_sqn if persisted_sqn is None else persisted_sqn)
+        out.number(max(expired_ms, self.expired_ms))
         names = [gone if isinstance(gone, str) else gone.name for gone in removed]
         out.number(len(names))
         out.strings([name.encode() for name in names])
@@ -273,9 +296,11 @@ class LedgerManifest:
 
     def apply(self, change: bytes) -> LedgerManifest:
         """The manifest after an encoded change; O(files). Raises Corruption, UnsupportedFormat."""
-        _, persisted, removed, added = _unpack_change(change, self.version, self.persisted_sqn)
+        _, persisted, expired, removed, added = _unpack_change(
+            change, self.version, self.persisted_sqn
+        )
         try:
-            return self._edited(added, removed, persisted)
+            return self._edited(added, removed, persisted, expired)
         except ValueError as wrong:
             raise _wrong(f"change to version {self.version + 1}: {wrong}") from None
 
@@ -349,7 +374,9 @@ def _check_ages(entries: tuple[LedgerEntry, ...]) -> None:
             lowest = entry.min_sqn
 
 
-def _built(version: int, persisted: int, entries: list[LedgerEntry]) -> LedgerManifest:
+def _built(
+    version: int, persisted: int, expired: int, entries: list[LedgerEntry]
+) -> LedgerManifest:
     """A checked manifest of entries that may be anything."""
     entries.sort(key=attrgetter("level"))
     levels: list[tuple[LedgerEntry, ...]] = []
@@ -366,18 +393,27 @@ def _built(version: int, persisted: int, entries: list[LedgerEntry]) -> LedgerMa
             raise _wrong(str(wrong)) from None
         levels.append(ordered)
         firsts.append(first_keys)
-    made = LedgerManifest(version, tuple(levels), tuple(firsts), persisted)
+    made = LedgerManifest(version, tuple(levels), tuple(firsts), persisted, expired)
     made.check()
     return made
 
 
+def _unpack_front(found: Unpacker) -> tuple[int, int, int]:
+    """(version, persisted sqn, expired_ms), of a manifest or a change."""
+    version, persisted = found.number(), found.number()
+    expired = found.number() if found.version > 1 else 0
+    if expired >= _LATEST_MS:
+        raise found.wrong("expired up to", expected=f"below {_LATEST_MS} ms", found=expired)
+    return version, persisted, expired
+
+
 def _unpack_change(
     change: bytes, version: int, persisted: int
-) -> tuple[int, int, list[str], list[LedgerEntry]]:
-    """(version, persisted sqn, names that go, entries that come) behind a change of a manifest
-    of ``version`` and ``persisted``."""
-    found = Unpacker(change, "ledger manifest change", _CHANGE, _VERSION)
-    to_version, to_persisted = found.number(), found.number()
+) -> tuple[int, int, int, list[str], list[LedgerEntry]]:
+    """(version, persisted sqn, expired_ms, names that go, entries that come) behind a change of a
+    manifest of ``version`` and ``persisted``."""
+    found = Unpacker(change, "ledger manifest change", _CHANGE, _VERSION, 1)
+    to_version, to_persisted, expired = _unpack_front(found)
     if to_version != version + 1:
         raise found.wrong("leads to a version", expected=version + 1, found=to_version)
     if to_persisted < persisted:
@@ -385,4 +421,4 @@ def _unpack_change(
     removed = [name.decode("latin-1") for name in found.strings(found.number())]
     added = unpack(found)
     found.end()
-    return to_version, to_persisted, removed, added
+    return to_version, to_persisted, expired, removed, added

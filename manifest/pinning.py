@@ -158,7 +158,7 @@ def _finished(
         name="",
         store_id=str(identity["id"]),
         sqn=sqn,
-        taken_at=now_ms,
+        taken_at=found.ledger.now_ms(now_ms),
         expires_at=now_ms + lease_ms,
         counts=_uncounted(identity),
         ledger=found.ledger.edit(added, persisted_sqn=sqn),

@@ -209,12 +209,12 @@ def merge_range(
     levels: Sequence[Sequence[tuple[str, int]]],
     now_ms: int,
     numbered: tuple[int, KeyRange],
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     """In a task: a range of keys of all files, as files of the bottom level."""
     number, wanted = numbered
     index = bytes((ledger_key.INDEX,))
     meets = wanted.low[:1] <= index and (wanted.high is None or wanted.high >= index)
-    made = jobs.merge_files(
+    return jobs.merge_files(
         disk_of(),
         ledger=f"{path}/ledger",
         stem=f"{stem}{number:06x}-{secrets.token_hex(4)}",
@@ -227,7 +227,6 @@ def merge_range(
         low=wanted.low,
         high=wanted.high,
     )
-    return list(made["files"])
 
 
 # ---------------------------------------------------------------- the steps
@@ -245,11 +244,11 @@ def _rebuild(disk_of: DiskOf, path: str, run: Run, *, merge: bool) -> OfflineRep
             found = run(work, pieces)
             rows = [row for each in found for row in each["files"]]
             entries = [LedgerEntry.of_job(row) for row in rows]
-            tasks = len(pieces)
+            tasks, expired_ms = len(pieces), 0
             if merge:
-                entries, merged = _merged(disk_of, store, run, entries, stem)
+                entries, merged, expired_ms = _merged(disk_of, store, run, entries, stem)
                 tasks += merged
-            store.install_ledger(entries, store.last_sqn)
+            store.install_ledger(entries, store.last_sqn, expired_ms)
         return _report(
             began, entries, store.last_sqn, tasks,
             sum(each["records"] for each in found),
@@ -268,8 +267,8 @@ def _merge(disk_of: DiskOf, path: str, run: Run) -> OfflineReport:
         entries = [entry for level in store.ledger.levels for entry in level]
         stem = f"{store.epoch:08x}-{secrets.token_hex(4)}"
         with _cleaned(store):
-            made, tasks = _merged(disk_of, store, run, entries, stem)
-            store.install_ledger(made, persisted)
+            made, tasks, expired_ms = _merged(disk_of, store, run, entries, stem)
+            store.install_ledger(made, persisted, expired_ms)
         return _report(began, made, persisted, tasks, 0, [])
 
 
@@ -330,8 +329,9 @@ class _cleaned:  # noqa: N801 - used as a statement
 
 def _merged(
     disk_of: DiskOf, store: ClosedStore, run: Run, entries: Sequence[LedgerEntry], stem: str
-) -> tuple[list[LedgerEntry], int]:
-    """(the entries of the bottom level that these files make, tasks)."""
+) -> tuple[list[LedgerEntry], int, int]:
+    """(the entries of the bottom level that these files make, tasks, the latest expiry, ms UTC,
+    of what was left out for it)."""
     ranges = key_ranges(store.disk, f"{store.path}/ledger", entries, run.parallelism)
     levels: list[list[tuple[str, int]]] = []
     if len(entries) <= level_sizes.MOST_SEARCHED:
@@ -340,11 +340,14 @@ def _merged(
         if depths and depths[0]:
             levels.insert(0, [])
     now_ms = time.time_ns() // 1_000_000
+    if store.ledger is not None:
+        now_ms = store.ledger.now_ms(now_ms)
     work = partial(merge_range, disk_of, store.path, f"{stem}m", levels, now_ms)
     found = run(work, list(enumerate(ranges)))
-    made = [LedgerEntry.of_job(row) for files in found for row in files]
+    made = [LedgerEntry.of_job(row) for each in found for row in each["files"]]
+    expired_ms = max((each["expired_ms"] for each in found), default=0)
     level = level_sizes.level_for(sum(entry.rows for entry in made))
-    return [replace(entry, level=level) for entry in made], len(ranges)
+    return [replace(entry, level=level) for entry in made], len(ranges), expired_ms
 
 
 def _named(entries: Iterator[LedgerEntry]) -> list[tuple[str, int]]:

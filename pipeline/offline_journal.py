@@ -154,14 +154,14 @@ def _replaced(
     epoch = store.epoch
     log = store.begin_journal()
     try:
-        ledger = store.ledger
+        ledger, now_ms = store.ledger, time.time_ns() // 1_000_000
         common: dict[str, Any] = {
             "journal": f"{store.path}/journal",
             "ledger": f"{store.path}/ledger",
             "levels": []
             if ledger is None
             else [[(e.name, e.sqn_base) for e in level] for level in ledger.levels],
-            "now_ms": time.time_ns() // 1_000_000,
+            "now_ms": now_ms if ledger is None else ledger.now_ms(now_ms),
             "strategies": _strategies(store.identity),
         }
         persisted = 0 if ledger is None else ledger.persisted_sqn
@@ -193,6 +193,7 @@ def _replaced(
             ]
             horizon = max(horizon, result["highest_dropped"])
         if removed:
+            store.stays_expired(max(result.get("expired_ms", 0) for result in found))
             store.replace_journal_files(log, removed, added, horizon)
         return found
     finally:

@@ -81,7 +81,7 @@ def merged(
     return merge.merge(
         disk, DIRECTORY, inputs, lambda: "out-" + stems(),
         basement=basement, now_ms=NOW, max_rows=max_rows, max_bytes=max_bytes,
-    )  # fmt: skip
+    ).files  # fmt: skip
 
 
 def rows_of(disk: SimDisk, files: list[Summary]) -> list[Row]:

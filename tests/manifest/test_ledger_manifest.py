@@ -383,9 +383,41 @@ def test_anything_at_all_gives_an_error_of_ours(content: bytes) -> None:
 
 def test_a_newer_version_is_refused_by_name() -> None:
     packed = bytearray(PACKED.encode())
-    packed[4] = 2
-    with pytest.raises(UnsupportedFormat, match="ledger manifest: of version 2"):
+    packed[4] = 3
+    with pytest.raises(UnsupportedFormat, match="ledger manifest: of version 3"):
         LedgerManifest.decode(bytes(packed))
+
+
+def before_expiries(packed: bytes) -> bytes:
+    """A manifest, or a change, as version 1 had it."""
+    return packed[:4] + b"\1\0" + packed[6:22] + packed[30:]
+
+
+def test_the_version_before_expiries_is_read() -> None:
+    assert LedgerManifest.decode(before_expiries(PACKED.encode())) == PACKED
+    assert PACKED.apply(before_expiries(CHANGE)) == PACKED.apply(CHANGE)
+
+
+def test_what_expired_is_kept_and_only_grows() -> None:
+    made = PACKED.edit(expired_ms=500)
+    assert PACKED.apply(PACKED.encode_change(expired_ms=500)) == made
+    assert LedgerManifest.decode(made.encode()) == made
+    assert (made.now_ms(499), made.now_ms(501)) == (500, 501)
+    for later in (made.edit(), made.edit(expired_ms=499), made.emptied()):
+        assert later.expired_ms == 500
+    assert (
+        LedgerManifest.replayed(
+            PACKED.encode(), [PACKED.encode_change(expired_ms=500), made.encode_change()]
+        )
+        == made.edit()
+    )
+
+
+def test_an_expiry_that_no_clock_reaches_is_refused() -> None:
+    with pytest.raises(Corruption, match="expired up to"):
+        LedgerManifest.decode(replace(PACKED, expired_ms=1 << 48).encode())
+    with pytest.raises(Corruption, match="expired up to"):
+        PACKED.apply(PACKED.encode_change(expired_ms=(1 << 64) - 1))
 
 
 def test_changes_must_be_in_order() -> None:

@@ -185,7 +185,8 @@ def forged_ledger_manifest(payload: bytes, rng: random.Random) -> bytes:
     """The ledger's manifest, with an entry or a number that cannot be."""
     made = LedgerManifest.decode(payload)
     if rng.random() < 0.2:
-        return replace(made, persisted_sqn=rng.choice(NUMBERS)).encode()
+        name = rng.choice(("persisted_sqn", "expired_ms"))
+        return replace(made, **{name: rng.choice(NUMBERS)}).encode()
     entries = _entries(made, [entry for level in made.levels for entry in level], rng)
     return replace(made, levels=(tuple(entries),), firsts=((),)).encode()
 

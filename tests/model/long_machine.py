@@ -51,6 +51,8 @@ class LongMachine:
         self.now = self.latest = 1_800_000_000_000
         self.ticks = 0.0
         self.expiry: dict[bytes, int] = {}
+        self.hidden: dict[Where, set[bytes | None]] = {}
+        """Of keys that were absent behind a power cut: what may have expired, and come back."""
         self.snapshots: list[tuple[octavo.Snapshot, State]] = []
         self.step = 0
         self.done: dict[str, int] = {}
@@ -103,8 +105,14 @@ class LongMachine:
         self.lose(self.disk.after_crash(self.rng.choice(MODES), self.rng.randrange(1 << 30)))
         found = read_all(self.store)
         found.next_sqn = self.history.highest + 1
+        back = {
+            where: found.objects.pop(where)
+            for where in self.hidden.keys() & found.objects.keys()
+            if found.objects[where][0] in self.hidden[where] and not self.sure(where)
+        }
         wrong = self.history.wrong(found)
         assert not wrong, wrong
+        found.objects.update(back)
         self.take_over(found)
 
     def lose(self, disk: SimDisk) -> None:
@@ -114,9 +122,20 @@ class LongMachine:
         self.disk = disk
         self.open()
 
+    def sure(self, where: Where) -> bool:
+        """Whether something that was written there since the last power cut is durable."""
+        versions = self.history.versions.get(where, [])
+        return any(each.sqn <= self.history.durable for each in versions)
+
     def take_over(self, found: Found) -> None:
         """What was found is what there is now, and it is durable."""
         history = self.history
+        for where, versions in history.versions.items():
+            older = set() if self.sure(where) else self.hidden.get(where, set())
+            expiring = {each.value for each in versions if each.value in self.expiry}
+            self.hidden[where] = older | expiring
+        for where in found.objects:
+            self.hidden.pop(where, None)
         history.versions = {
             where: [Version(sqn, value, 0)] for where, (value, sqn) in found.objects.items()
         }
@@ -149,9 +168,16 @@ class LongMachine:
     def put_that_expires(self) -> None:
         where, value = self.where(), self.history.value(b"ttl")
         ttl = self.rng.choice((0.001, 1.0, 4000.0, 10.0 * 365 * 86400))
-        self.expiry[value] = self.now + int(ttl * 1000)
         self.history.begin((where, value))
-        self.wrote(self.store.bucket(where[0]).put(where[1], value, ttl=ttl), False)
+        bucket = self.store.bucket(where[0])
+        self.wrote(bucket.put(where[1], value, ttl=ttl), False)
+        head = bucket.head(where[1])
+        assert head is not None, f"{where} was put and is not there"
+        # Later than by this clock, if it was set back over what was dropped.
+        assert head.expires_at is not None
+        assert head.expires_at >= self.now + int(ttl * 1000)
+        self.expiry[value] = head.expires_at
+        assert bucket.get(where[1]) == value
 
     def put_many(self) -> None:
         name = self.rng.choice(BUCKETS)
@@ -191,11 +217,9 @@ class LongMachine:
     # ------------------------------------------------------------ the whole
 
     def jump(self) -> None:
-        """The clock is set, forward or back, but not back over a moment at which something had
-        expired: it may have been dropped since."""
-        to = max(self.now + self.rng.choice(JUMPS), 950_000_000_000)
-        if not any(to < ends <= self.latest for ends in self.expiry.values()):
-            self.now = to
+        """The clock is set, forward or back. Over a moment at which something had expired, too:
+        then it is absent, or there in every way of reading, with its value."""
+        self.now = max(self.now + self.rng.choice(JUMPS), 950_000_000_000)
         self.latest = max(self.latest, self.now)
         self.ticks += 0.5
 
@@ -271,7 +295,10 @@ class LongMachine:
             if ends is not None and value is None:
                 assert ends <= self.latest, f"{where} is gone before its time"
                 continue
-            assert value == expected, f"{where}: {value!r} is found, {expected!r} was written"
+            if where in self.history.versions or value not in self.hidden.get(where, ()):
+                told = f"{where}: {value!r} is found, {expected!r} was written"
+                assert value == expected, told
+            ends = self.expiry.get(value or b"")
             assert ends is None or ends > self.now, f"{where} has expired and is there"
 
 
