@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
 from octavo.files.errors import Closed, OctavoError
+from octavo.files.wall_clock import wall_clock_ms
 
 if TYPE_CHECKING:
     from octavo.actors.startup import Running
@@ -118,7 +118,7 @@ class Watched:
             if running is None:
                 return
             try:
-                serve(running, time.time_ns() // 1_000_000)
+                serve(running, wall_clock_ms())
             except (OctavoError, OSError, RuntimeError) as error:
                 log.warning("%s: the inbox cannot be served: %s", running.path, error)
 

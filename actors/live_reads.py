@@ -103,7 +103,7 @@ class LiveReads:
         file = files[-1] if last else files[bisect_right(bases, sqn) - 1]
         try:
             value = file.value(sqn - file.base, bucket_and_key, plain)
-        except FileNotFoundError:  # compacted since the view was taken
+        except (FileNotFoundError, Corruption):  # compacted or rolled since the view was taken
             return self._get_with_care(ledger_key)
         if value is None:
             return self._get_with_care(ledger_key)
@@ -182,11 +182,22 @@ class LiveReads:
         found = self._retried(lambda view: view.get(ledger_key, 1 << 63, self.clock_ms()))
         return None if found is None else found[0]
 
-    def head(self, ledger_key: bytes) -> Head | None:
-        """Head of the newest live version, or None. Reads no value."""
+    def head(
+        self, ledger_key: bytes, bucket_and_key: bytes = b"", plain: bytes = b""
+    ) -> Head | None:
+        """Head of the newest live version, or None. Reads no value.
+
+        ``plain`` as get has it; without it, what memory tells is read the long way.
+        """
         view = self.view
-        if view.frozen or ledger_key in view.recent.rows:
-            return self._head_with_care(ledger_key)
+        sqn = view.recent.rows.get(ledger_key)
+        if sqn is None:
+            for table in view.frozen:
+                sqn = table.rows.get(ledger_key)
+                if sqn is not None:
+                    break
+        if sqn is not None:
+            return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain)
         h32 = xxh3(ledger_key) & _LOW_32
         try:
             slots, shift, tails = view.guide.way
@@ -206,6 +217,22 @@ class LiveReads:
         except (FileNotFoundError, Corruption):
             return self._head_with_care(ledger_key)
         return None
+
+    def _head_from_memory(
+        self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
+    ) -> Head | None:
+        if sqn < 0:
+            return self._head_with_care(ledger_key)  # a delete, or it expires
+        bases, files = view.journal
+        file = files[bisect_right(bases, sqn) - 1]
+        try:
+            data, at = file.raw(sqn - file.base)
+        except (FileNotFoundError, Corruption):  # compacted or rolled since the view was taken
+            return self._head_with_care(ledger_key)
+        found = record.head_of(data, file.seed ^ at, bucket_and_key, plain)
+        if found is None:
+            return self._head_with_care(ledger_key)
+        return _made(Head, (sqn, found[0], b"", found[1], None))
 
     def _head_with_care(self, ledger_key: bytes) -> Head | None:
         return self._retried(lambda view: view.head(ledger_key, 1 << 63, self.clock_ms()))

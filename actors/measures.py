@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from octavo.actors.latency import Latency, Meter
+from octavo.files.wall_clock import wall_clock_ms
 
 log = logging.getLogger("octavo.jobs")
 
@@ -90,7 +91,7 @@ class JobHistory:
     @contextmanager
     def timed(self, kind: str, arguments: Mapping[str, Any]) -> Iterator[JobResult]:
         """Around a job, which leaves its result; one that raises failed."""
-        began_ms, began = time.time_ns() // 1_000_000, time.perf_counter_ns()
+        began_ms, began = wall_clock_ms(), time.perf_counter_ns()
         job = JobResult()
         ok = False
         try:
@@ -117,7 +118,7 @@ def _often() -> Meter:
 class Measures:
     """One for each open store."""
 
-    opened_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    opened_ms: int = field(default_factory=wall_clock_ms)
     put: Meter = field(default_factory=Meter)
     put_many: Meter = field(default_factory=_often)
     """A group of at most 512 pairs, which share a system call."""

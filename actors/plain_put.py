@@ -9,7 +9,6 @@ ceiling, a full memory, a failed file) takes the turns that it concerns, the lon
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import ledger_key as keys_of
 from octavo.files import record
+from octavo.files.wall_clock import in_ns
 
 if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
@@ -39,7 +39,7 @@ def plain_put(
     roll_size = bookie.inker.roll_size
     prefix = keys_of.prefix(tag, bucket)
     pack, sums, join = record.PLAIN.pack, record.pack_sums, b"".join
-    now_ns = time.time_ns if puts else lambda: bookie.clock_ms() * 1_000_000
+    now_ns = in_ns(bookie.clock_ms)
     key_length, low_32, raw_size = record.CDB_KEY_LENGTH, record.LOW_32, record.pack_u32
     raw_middle = record.middle(kind, tag, 0, len(bucket))
     lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))

@@ -38,6 +38,7 @@ from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import adoption, change_log, published, recovery, unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -74,7 +75,7 @@ def start(
     options: Options,
     disk: Disk,
     *,
-    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    clock_ms: Callable[[], int] = wall_clock_ms,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Running:
     """Open the store at ``path``. Bounded by what is not yet in the ledger.

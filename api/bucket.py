@@ -345,7 +345,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         if left <= 0 or self._kind is not None or bookie.closed:
             return super().head(key)
         meter.left = left - 1
-        found = bookie.head(self._prefix + key)
+        found = bookie.head(self._prefix + key, self._name + key, self._plain)
         if found is None and not 0 < len(key) < self._key_limit:
             self._whole(key)  # found nowhere, and says why
         return found
@@ -359,7 +359,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         meter.left = left - 1
         if self._bookie.closed:
             raise Closed("the store is closed")
-        return self._bookie.head(self._prefix + key)
+        return self._bookie.head(self._prefix + key, self._name + key, self._plain)
 
     def __eq__(self, other: object) -> bool:
         return self is other

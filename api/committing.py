@@ -15,6 +15,7 @@ from octavo.files import errors, inbox
 from octavo.files.disk import RealDisk
 from octavo.files.errors import AskTimeout, OctavoError, StorageFailed, StoreLocked
 from octavo.files.staging import INBOX
+from octavo.files.wall_clock import wall_clock_ms
 
 if TYPE_CHECKING:
     from octavo.store import Store
@@ -79,7 +80,7 @@ def _by_owner(
 
     where = os.path.abspath(os.fsdecode(os.fspath(path)))
     disk = RealDisk()
-    stem = f"{time.time_ns() // 1_000_000:012x}-{secrets.randbits(64):016x}"
+    stem = f"{wall_clock_ms():012x}-{secrets.randbits(64):016x}"
     deadline = time.monotonic() + timeout_seconds
     try:
         while True:

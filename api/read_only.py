@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import time
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
@@ -16,6 +15,7 @@ from octavo.arguments import Key, to_bucket, to_flag
 from octavo.changes import Change
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.snapshot import Snapshot, SnapshotBucket
@@ -65,10 +65,10 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         identity = identity_of(disk, path) if disk.exists(f"{path}/OCTAVO") else None
         if identity is None:
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_clock_ms()
         self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms)
         reader: Any = PublishedReader(
-            disk, found, lambda: time.time_ns() // 1_000_000, max_open_files
+            disk, found, wall_clock_ms, max_open_files
         )
         SnapshotBucket.__init__(self, reader, identity, b"")
         _open.add(self)
@@ -124,7 +124,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
             "id": self._identity.id,
             "format": FORMAT_VERSION,
             "read_only": True,
-            "now_ms": time.time_ns() // 1_000_000,
+            "now_ms": wall_clock_ms(),
             "last_sqn": self.sqn,
             "journal": {
                 "files": len(entries),

@@ -294,6 +294,30 @@ def parse_header(buffer: bytes | memoryview, check: int, available: int) -> Head
     )
 
 
+def head_of(
+    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
+) -> tuple[int, int] | None:
+    """The hot head: (bytes of the value as given, write time) of the put of this key in ``buffer``,
+    its header's checksum verified, or None: as ``value_of``. The value is not looked at.
+    """
+    fields = bytes(buffer[19:24])
+    end = FIXED_BYTES + len(bucket_and_key)
+    packed = fields != plain
+    if packed:
+        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or fields[2] != LZ4:
+            return None
+        end += 4
+    if buffer[end - len(bucket_and_key) : end] != bucket_and_key or len(buffer) < end + 4:
+        return None
+    if xxh3(buffer[:end], check) & LOW_32 != unpack_sum(buffer, end)[0]:
+        return None
+    if packed:
+        (size,) = _U32.unpack_from(buffer, FIXED_BYTES)
+    else:
+        size = _U32.unpack_from(buffer, 4)[0] + 8 - end
+    return size, _U64.unpack_from(buffer, 26)[0]
+
+
 def decompress(stored: bytes | memoryview, raw_bytes: int) -> bytes:
     """LZ4 block to bytes, never allocating more than ``stored`` can hold. ValueError if wrong."""
     if raw_bytes > 255 * len(stored) + 64:

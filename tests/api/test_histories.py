@@ -70,6 +70,19 @@ def test_a_read_that_meets_a_roll_looks_again(tmp_path: Path) -> None:
         assert store.stats()["notes"] == []
 
 
+def test_a_short_read_of_memory_that_meets_a_roll_looks_again(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", roll_count=256, worker=False) as store:
+        store.put(b"k", b"old")
+        bookie = store._bookie
+        view = bookie.view
+        store.put_many((b"%d" % n, b"v") for n in range(300))
+        sqn = store.put(b"k", b"newer")  # the table of that view tells of it, its files do not
+        asked = (store._prefix + b"k", b"k", store._plain)
+        assert bookie._get_from_memory(view, sqn, *asked) == b"newer"
+        assert bookie._head_from_memory(view, sqn, *asked).size == 5
+        assert store.stats()["notes"] == []
+
+
 PUT = Call(b"k", "put", 1, 4, b"a", 1)
 
 

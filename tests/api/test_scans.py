@@ -418,6 +418,19 @@ def test_moments_are_ms_or_aware_datetimes_and_half_open(tmp_path: Path) -> None
         assert list(store.keys(modified_since=1_700_000_001_000, modified_before=moment)) == [b"1"]
 
 
+def test_every_way_to_write_takes_the_time_of_the_stores_clock(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", clock_ms=lambda: 1_700_000_000_123) as store:
+        store.put("put", b"v")
+        store.put("with metadata", b"v", metadata=b"m")
+        store.put_many([("many", b"v")])
+        with store.batch() as batch:
+            batch.put("", "batch", b"v")
+        store.put("gone", b"v")
+        store.delete("gone")
+        heads = dict(store.heads())
+        assert [heads[key].written_at for key in sorted(heads)] == [1_700_000_000_123] * 4
+
+
 def test_the_newest_version_decides_about_the_time(tmp_path: Path) -> None:
     now = [1_700_000_000_000]
     with opened(tmp_path / "s", clock_ms=lambda: now[0]) as store:

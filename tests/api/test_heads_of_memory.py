@@ -1,0 +1,61 @@
+"""What ``head`` says of a key is the same before and after the ledger knows of it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from whole_store import flush, opened
+
+import octavo
+
+CASES: dict[str, tuple[bytes, bytes, dict[str, Any]]] = {
+    "plain": (b"k", b"value", {}),
+    "empty value": (b"k", b"", {}),
+    "compressed": (b"k", b"much the same " * 5000, {}),
+    "cannot be compressed": (b"k", random.Random(5).randbytes(50_000), {}),
+    "long key": (b"k" * 65_000, b"value", {}),
+    "metadata": (b"k", b"value" * 2000, {"metadata": b"draft"}),
+    "metadata longer than a first read": (b"k", b"value", {"metadata": b"m" * 100_000}),
+    "expiry": (b"k", b"value", {"expires_at": 1_800_000_000_000}),
+    "index": (b"k", b"value", {"index": {"f": [b"%04d" % n * 200 for n in range(9)]}}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_head_is_the_same_in_memory_and_in_the_ledger(tmp_path: Path, name: str) -> None:
+    key, value, options = CASES[name]
+    with opened(tmp_path / "s", clock_ms=lambda: 1_700_000_000_000) as store:
+        for bucket in (store, store.bucket("of a name")):
+            sqn = bucket.put(key, value, **options)
+            told = bucket.head(key)
+            assert told == octavo.Head(
+                sqn, len(value), options.get("metadata", b""), 1_700_000_000_000,
+                options.get("expires_at"),
+            )  # fmt: skip
+        flush(store)
+        assert store.bucket("of a name").head(key) == told
+
+
+def test_a_head_in_memory_of_a_key_that_is_deleted_or_expired_is_none(tmp_path: Path) -> None:
+    now = [1_700_000_000_000]
+    with opened(tmp_path / "s", clock_ms=lambda: now[0]) as store:
+        store.put("deleted", b"v")
+        store.delete("deleted")
+        store.put("expired", b"v", ttl=1)
+        now[0] += 1000
+        assert store.head("deleted") is None
+        assert store.head("expired") is None
+
+
+def test_a_damaged_header_in_memory_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("k", b"value")
+        (file,) = (tmp_path / "s" / "journal").glob("*.log")
+        damaged = bytearray(file.read_bytes())
+        damaged[damaged.rindex(b"value") - 9] ^= 1
+        file.write_bytes(damaged)
+        with pytest.raises(octavo.Corruption, match="header checksum"):
+            store.head("k")
