@@ -18,6 +18,7 @@ from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints, offsets_of
 from octavo.files.hashing import hash_of
 from octavo.files.live_batches import (
+    WINDOW_ROWS,
     Batch,
     FileRows,
     Segments,
@@ -141,8 +142,10 @@ def batches(
     segments: Segments | None = None,
     *,
     heads: bool,
+    window_rows: int = WINDOW_ROWS,
 ) -> Iterator[Batch]:
-    """The live rows of a range of ledger keys, in its direction, some 100,000 at a time.
+    """The live rows of a range of ledger keys, in its direction; of each source up to
+    ``window_rows`` at a time, or more where ``segments`` choose few.
 
     The range may hold any number of buckets. Without ``heads`` sizes, times and metadata of rows
     that are still in memory are not looked up (3 us each) and read as zero; keys, hashes, sqns
@@ -160,7 +163,7 @@ def batches(
         touched = view.ledger.overlapping(level, bound.low, last)
         apart = [(entry,) for entry in touched] if level == 0 else [touched] if touched else []
         sources += [
-            FileRows([(e.file.reader, e.sqn_base) for e in entries], bound, segments)
+            FileRows([(e.file.reader, e.sqn_base) for e in entries], bound, segments, window_rows)
             for entries in apart
         ]
     yield from live_batches(sources, now_ms, reverse=bound.reverse)
@@ -170,7 +173,7 @@ class BatchWindow:
     """A batch of one bucket as a window of a scan."""
 
     def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+        self.batch = batch
         self.keys = keys_of(batch)
 
     def found(self) -> Iterator[Found]:
@@ -179,25 +182,25 @@ class BatchWindow:
 
     def heads(self) -> list[Head]:
         """As of a Window."""
-        return heads_of(self._batch)
+        return heads_of(self.batch)
 
     def sqns(self) -> list[int]:
         """As of a Window."""
-        sqns: list[int] = self._batch.columns.sqns[self._batch.rows].tolist()
+        sqns: list[int] = self.batch.columns.sqns[self.batch.rows].tolist()
         return sqns
 
     def times(self) -> list[int]:
         """As of a Window."""
-        times: list[int] = self._batch.columns.times[self._batch.rows].tolist()
+        times: list[int] = self.batch.columns.times[self.batch.rows].tolist()
         return times
 
     def keep(self, hits: Iterable[object]) -> None:
         """As of a Window."""
         mask = np.fromiter(map(bool, hits), dtype=np.bool_, count=len(self.keys))
-        self._batch = self._batch._replace(rows=self._batch.rows[mask])
+        self.batch = self.batch._replace(rows=self.batch.rows[mask])
         self.keys = list(compress(self.keys, mask.tolist()))
 
     def cut(self, rows: int) -> None:
         """As of a Window."""
-        self._batch = self._batch._replace(rows=self._batch.rows[:rows])
+        self.batch = self.batch._replace(rows=self.batch.rows[:rows])
         del self.keys[rows:]

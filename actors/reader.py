@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from octavo.actors import scan
-from octavo.actors.batches import batches
+from octavo.actors.batches import BatchWindow, batches
 from octavo.actors.bookie import Bookie
 from octavo.actors.penciller import Penciller
 from octavo.actors.view import Head
 from octavo.files import ledger_key
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
-from octavo.files.live_batches import Batch, Segments
+from octavo.files.live_batches import WINDOW_ROWS, Batch, Segments
 
 LEASE_SECONDS = 900.0
 STEP = 256
 """Rows that a scan gives between two looks at its lease."""
+_LONG = 1024
+"""Rows of a scan from which on it pays to make arrays of more."""
+_BATCH_ROWS = 1 << 13
 
 
 class Reader:
@@ -93,13 +96,33 @@ class Reader:
             self.check()
             yield window
 
+    def long_windows(self, bound: scan.Bounds, *, times: bool) -> Iterator[scan.Window]:
+        """As ``windows``, of one bucket; once so many rows were wanted that more are likely to be,
+        as batches. ``times``: whether the times of their rows will be asked for."""
+        wanted = 0
+        for window in self.windows(bound):
+            wanted += len(window.keys)
+            last = window.keys[-1]
+            yield window
+            if wanted >= _LONG:
+                rest = bound.behind(last)
+                for batch in self.batches(rest, heads=times, window_rows=_BATCH_ROWS):
+                    yield BatchWindow(batch)
+                return
+
     def batches(
-        self, bound: scan.Bounds, segments: Segments | None = None, *, heads: bool
+        self,
+        bound: scan.Bounds,
+        segments: Segments | None = None,
+        *,
+        heads: bool,
+        window_rows: int = WINDOW_ROWS,
     ) -> Iterator[Batch]:
         """The live rows of a range as columns: see batches.batches."""
         found = batches(
-            self.view, self.sqn, self.now_ms, bound, self._bookie.slice, segments, heads=heads
-        )
+            self.view, self.sqn, self.now_ms, bound, self._bookie.slice, segments,
+            heads=heads, window_rows=window_rows,
+        )  # fmt: skip
         while True:
             with self.reading():
                 batch = next(found, None)

@@ -10,8 +10,12 @@ from octavo.actors.scan import Bounds
 from octavo.files import ledger_key
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
-from octavo.files.live_batches import Batch, Segments, strings_of
+from octavo.files.live_batches import Batch, Segments, parts_of, strings_of
 from octavo.files.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words
+
+_ROWS, _BYTES = 1 << 16, 16 << 20
+_FEW = 256
+"""Values that are in memory at a time, of so many rows or bytes that are located together."""
 
 
 def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
@@ -46,7 +50,16 @@ def _value_digests(values: BatchValues, batch: Batch) -> Words:
     """xxh3-64 of each row's value; 0 of a head-only entry, whose value is its metadata."""
     if batch.columns.prefixes[0][0] == ledger_key.HEAD_ONLY:
         return np.zeros(len(batch.rows), dtype=np.uint64)
-    return np.fromiter(map(xxh3, values.read(batch)), dtype=np.uint64, count=len(batch.rows))
+    found = np.zeros(len(batch.rows), dtype=np.uint64)
+    low = 0
+    for part in parts_of(batch, _ROWS, _BYTES, by_values=True):
+        located, end = values.locate(part), low + len(part.rows)
+        at = 0
+        while low < end:
+            few = located.views(at, min(at + _FEW, len(located)))
+            found[low : low + len(few)] = list(map(xxh3, few))
+            low, at = low + len(few), at + len(few)
+    return found
 
 
 def to_segments(segments: object, of: object) -> Segments:

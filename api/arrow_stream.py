@@ -12,15 +12,15 @@ from octavo.files import arrow, ledger_key
 from octavo.files.arrays import np
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Misuse
-from octavo.files.live_batches import Batch, buckets_of, strings_of
+from octavo.files.live_batches import Batch, buckets_of, parts_of, strings_of
 from octavo.files.rows import ByteColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value")
-_VALUE_BYTES = 16 << 20
-"""A batch has at most so many bytes of values, or one value."""
+_BATCH_BYTES = 16 << 20
+"""A batch has at most so many bytes, or one row."""
 _FIXED = frozenset({"bucket", "key", "sqn", "expires_at"})
 """Columns that the ledger or the memory tables tell without a look into the journal."""
 
@@ -60,27 +60,10 @@ def _batches(
     heads = not _FIXED.issuperset(columns)
     values = BatchValues(reader)
     for whole in reader.batches(bound, heads=heads):
-        for batch in _cut(whole, batch_rows, by_values="value" in columns):
+        for batch in parts_of(whole, batch_rows, _BATCH_BYTES, by_values="value" in columns):
             reader.step()
             arrays = [_array(name, batch, values) for name in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _cut(whole: Batch, batch_rows: int, *, by_values: bool) -> Iterator[Batch]:
-    """The batch in parts of so many rows, and of not too many bytes."""
-    lengths = whole.columns.keys.lengths[whole.rows].astype(np.int64)
-    if whole.columns.metas is not None:
-        lengths = lengths + whole.columns.metas.lengths[whole.rows]
-    if by_values:
-        lengths = lengths + whole.columns.sizes[whole.rows]
-    filled = np.cumsum(lengths)
-    low, before = 0, 0
-    while low < len(whole.rows):
-        full = int(np.searchsorted(filled, before + _VALUE_BYTES, side="right"))
-        high = min(max(full, low + 1), low + batch_rows, len(whole.rows))
-        yield whole._replace(rows=whole.rows[low:high])
-        before = int(filled[high - 1])
-        low = high
 
 
 def _array(name: str, batch: Batch, values: BatchValues) -> pa.Array:
@@ -103,10 +86,7 @@ def _array(name: str, batch: Batch, values: BatchValues) -> pa.Array:
     if name == "expires_at":
         moments = None if columns.expiries is None else columns.expiries[rows]
         return arrow.moments_array(moments, len(rows), zero_is_null=True)
-    column = values.column(batch)
-    if column is not None:
-        return arrow.large_binary_of(column)
-    return arrow.large_binary_array(values.read(batch))
+    return arrow.large_binary_of(values.locate(batch).column(0, len(rows)))
 
 
 def _buckets(batch: Batch) -> ByteColumn:

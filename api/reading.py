@@ -28,7 +28,6 @@ from octavo.scans import (
     decode,
     in_segments,
     keys_of,
-    narrowed,
     parts,
     range_of,
 )
@@ -309,9 +308,14 @@ class Reading:
         keep = to_filter(match, modified_since, modified_before)
         behind = None if resume is None else decode(range_of(bound), resume)
         place = Place(bound, behind)
-        left = narrowed(bound, behind)
+        left = bound if behind is None else bound.behind(behind)
         reader = self._reader()
-        windows = reader.windows(left) if segments is None else in_segments(reader, left, segments)
+        if segments is not None:
+            windows = in_segments(reader, left, segments)
+        elif isinstance(give, Items):
+            windows = reader.long_windows(left, times=keep is not None)
+        else:
+            windows = reader.windows(left)
         return Scan.of(place, parts(reader, windows, place, keep, most, give), reader)
 
     def _object_part(self, key: object) -> bytes:

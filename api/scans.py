@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from types import TracebackType
@@ -22,16 +23,17 @@ from typing import Any, TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.batch_values import OpenJournal
+from octavo.actors.batch_values import BatchValues, OpenJournal
 from octavo.actors.batches import BatchWindow
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.read_values import Opened, each_value, read_values
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
+from octavo.files.arrays import np
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
-from octavo.files.live_batches import Segments
+from octavo.files.live_batches import Segments, parts_of
 
 T = TypeVar("T")
 
@@ -44,6 +46,8 @@ _LOW_32 = 0xFFFFFFFF
 _SHORT = 128
 """Rows that an item scan reads one by one; from then on STEP rows together, of so many bytes:"""
 _STRETCH_BYTES = 512 << 10
+_LOCATED_ROWS, _LOCATED_BYTES = 1 << 13, 16 << 20
+"""Of a batch so many rows, or bytes of values, are looked at together."""
 _FIRST = 16
 """The first time so many."""
 
@@ -95,15 +99,6 @@ def decode(of: bytes, resume: object) -> bytes | None:
             "bucket, start, end, prefix and reverse"
         )
     return key or None
-
-
-def narrowed(bound: Bounds, behind: bytes | None) -> Bounds:
-    """What is left of a range behind a key of it, in its direction."""
-    if behind is None:
-        return bound
-    if bound.reverse:
-        return bound._replace(high=bound.prefix + behind)
-    return bound._replace(low=bound.prefix + behind + b"\x00")
 
 
 class Place:
@@ -295,11 +290,15 @@ class Items:
         self._mean = _STRETCH_BYTES // _FIRST  # bytes of a value in the stretch before
         self._given = 0
         self._opened: Callable[[JournalFile], Opened] | None = None
+        self._located: BatchValues | None = None
         self._looked = 0  # what had been given at the last look at the lease
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-        keys, sqns = window.keys, window.sqns()
         self._looked = self._given
+        if isinstance(window, BatchWindow):
+            yield from self._of_batch(reader, window, place)
+            return
+        keys, sqns = window.keys, window.sqns()
         low = 0
         if self._given < _SHORT:
             low = min(_SHORT - self._given, len(keys))
@@ -308,9 +307,6 @@ class Items:
             values_in_turn = each_value(reader, self._name, few, sqns[:low], self._tag)
             yield self._each(few, values_in_turn, place)
         while low < len(keys):
-            if self._given - self._looked >= STEP:
-                reader.step()
-                self._looked = self._given
             high = low + max(min(_STRETCH_BYTES // self._mean, STEP), 1)
             stretch = keys[low:high]
             if self._opened is None:
@@ -318,17 +314,45 @@ class Items:
             values = read_values(
                 reader, self._name, stretch, sqns[low:high], self._tag, self._opened
             )
-            if len(values) < len(stretch):
-                stretch = stretch[: len(values)]
             low += len(values)
-            self._given += len(values)
-            self._mean = sum(map(len, values)) // len(values) + 1
-            if self._text is not None:
-                yield self._each(stretch, values, place)
-            elif self._with_keys:
-                yield place.giving(stretch, list(zip(stretch, values, strict=True)))
-            else:
-                yield place.giving(stretch, values)
+            yield self._together(reader, stretch, values, place)
+
+    def _of_batch(
+        self, reader: Reader, window: BatchWindow, place: Place
+    ) -> Iterator[Iterator[Any]]:
+        """The same of many rows: what they are is looked at together, by array kernels."""
+        if self._located is None:
+            self._located = BatchValues(reader)
+        first = 0
+        for part in parts_of(window.batch, _LOCATED_ROWS, _LOCATED_BYTES, by_values=True):
+            located = self._located.locate(part)
+            filled = np.cumsum(located.sizes()).tolist()
+            low, end = 0, len(located)
+            while low < end:
+                before = filled[low - 1] if low else 0
+                high = bisect_right(filled, before + _STRETCH_BYTES, low, min(low + STEP, end))
+                values = located.values(low, max(high, low + 1))
+                stretch = window.keys[first + low : first + low + len(values)]
+                low += len(values)
+                yield self._together(reader, stretch, values, place)
+            first += end
+
+    def _together(
+        self, reader: Reader, keys: list[bytes], values: list[bytes], place: Place
+    ) -> Iterator[Any]:
+        """What is given of the first of these keys, as many as there are values."""
+        if self._given - self._looked >= STEP:
+            reader.step()
+            self._looked = self._given
+        self._given += len(values)
+        self._mean = sum(map(len, values)) // len(values) + 1
+        if len(values) < len(keys):
+            keys = keys[: len(values)]
+        if self._text is not None:
+            return self._each(keys, values, place)
+        if self._with_keys:
+            return place.giving(keys, list(zip(keys, values, strict=True)))
+        return place.giving(keys, values)
 
     def _each(self, keys: list[bytes], values: Iterable[bytes], place: Place) -> Iterator[Any]:
         """What is given of these, one by one."""

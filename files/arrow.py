@@ -105,15 +105,6 @@ def binary_array(column: ByteColumn, *, empty_is_null: bool = False) -> pa.Array
     return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
 
 
-def large_binary_array(parts: Sequence[bytes | memoryview]) -> pa.Array:
-    """The values as a large_binary array. One copy of their bytes."""
-    pa = pyarrow()
-    ends = np.zeros(len(parts) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)), out=ends[1:])
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
-    return pa.Array.from_buffers(pa.large_binary(), len(parts), buffers)
-
-
 def large_binary_of(column: ByteColumn) -> pa.Array:
     """The strings as a large_binary array. No copy."""
     pa = pyarrow()

@@ -15,6 +15,12 @@ class Bounds(NamedTuple):
     high: bytes | None
     reverse: bool
 
+    def behind(self, key: bytes) -> Bounds:
+        """What is left behind a user key of the range, in its direction."""
+        if self.reverse:
+            return self._replace(high=self.prefix + key)
+        return self._replace(low=self.prefix + key + b"\x00")
+
 
 OBJECTS = Bounds(b"", bytes((ledger_key.STANDARD,)), b"\xff", False)
 """Objects of every type and bucket: the numbers of other types are above the standard one's."""

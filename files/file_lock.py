@@ -43,9 +43,7 @@ class FileLock:
     """Descriptor that a worker process must inherit, so that no other owner begins before it has
     left."""
 
-    def __init__(
-        self, path: str, release: Callable[[], None], workers: int | None = None
-    ) -> None:
+    def __init__(self, path: str, release: Callable[[], None], workers: int | None = None) -> None:
         """``release`` must be idempotent."""
         self.path = path
         self.workers = workers

@@ -1,4 +1,4 @@
-"""Values out of journal records, many at a time: framing by array kernels, checksums one by one."""
+"""Values out of journal records, many at a time: framing and keys by array kernels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from octavo.files import record
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, gather, windows
 from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
-from octavo.files.rows import ByteColumn
 from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.sst_writer import Strings
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 Offsets: TypeAlias = "npt.NDArray[np.uint32] | Sequence[int]"
@@ -31,6 +31,8 @@ FIXED_FIELDS = [
 ]  # fmt: skip
 """The fixed part of a record, as record.py has it."""
 _SMALL_BYTES = 4096
+_MOST_WORDS = 16
+"""Keys of up to so many words of 8 bytes are compared all at once."""
 _AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
 
 
@@ -97,58 +99,6 @@ def _whole(raw: Bytes, offsets: Offsets, relative: Ints) -> tuple[Ints, Ints, In
     return inside, starts[inside], limits[inside]
 
 
-def values_of(
-    mapped: mmap | bytes,
-    offsets: Offsets,
-    relative: Ints,
-    check: Check,
-    tag: int,
-    bucket: bytes,
-    keys: ByteColumn,
-) -> list[bytes | memoryview | None]:
-    """The value of the put of each key, at its relative number in a journal file, in order.
-
-    None where the record is not whole, or not a put of that key: decode it in full and learn
-    why. They are checked. Large values that are not compressed are views of the map, which they
-    keep alive. Given a seed some 0.6 us a record, and what its bytes take to hash.
-    """
-    out: list[bytes | memoryview | None] = [None] * len(relative)
-    if not len(mapped):
-        return out
-    raw = np.frombuffer(mapped, dtype=np.uint8)
-    inside, starts, limits = _whole(raw, offsets, relative)
-    good, frames = _framed(raw, starts, limits, tag)
-    same = _of_these_keys(raw, frames, bucket, keys, inside)
-    rows = np.flatnonzero(good & same)
-    starts, head_ends, ends = frames.starts[rows], frames.head_ends[rows], frames.ends[rows]
-    # Small values as bytes of their own: cheaper to make than views, and no work for a collector.
-    large = int((ends - starts).sum()) > _SMALL_BYTES * len(rows)
-    view = memoryview(mapped) if large else mapped
-    stored = [
-        view[at:end]
-        for at, end in zip((head_ends + SUMS_BYTES).tolist(), ends.tolist(), strict=True)
-    ]
-    if not isinstance(check, int):
-        right = check(starts, head_ends, ends)
-    else:
-        heads = [
-            xxh3(view[at:end], check ^ at)
-            for at, end in zip(starts.tolist(), head_ends.tolist(), strict=True)
-        ]
-        sums = np.array(list(map(xxh3, stored, heads)), dtype=np.uint64)
-        right = (np.array(heads, dtype=np.uint64) & np.uint64(LOW_32)) == _u32(raw, head_ends)
-        right &= (sums & np.uint64(LOW_32)) == _u32(raw, head_ends + 4)
-    plain = frames.raw_bytes[rows] < 0
-    if len(rows) == len(relative) and bool((right & plain).all()):
-        return list(stored)
-    packed = frames.raw_bytes[rows].tolist()
-    at_rows = inside[rows].tolist()
-    for at in np.flatnonzero(right).tolist():
-        value = stored[at]
-        out[at_rows[at]] = value if packed[at] < 0 else _decompressed(value, packed[at])
-    return out
-
-
 def puts_of(
     mapped: mmap | bytes,
     offsets: Offsets,
@@ -157,8 +107,8 @@ def puts_of(
 ) -> list[tuple[bytes, bytes, bytes] | None]:
     """(bucket, key, value) of the puts at some relative numbers in a journal file, in order.
 
-    None where the record is not whole, or not a put. Otherwise as ``values_of``; every value is
-    a copy.
+    None where the record is not whole, or not a put: decode it in full and learn why. Both
+    checksums are compared, some 0.6 us a record and what its bytes take to hash.
     """
     out: list[tuple[bytes, bytes, bytes] | None] = [None] * len(relative)
     if not len(mapped):
@@ -254,12 +204,10 @@ def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_by
     return more
 
 
-def _of_these_keys(
-    raw: Bytes, frames: Frames, bucket: bytes, keys: ByteColumn, which: Ints
-) -> Mask:
+def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes, keys: Strings, which: Ints) -> Mask:
     """Which records are of the bucket and the keys numbered ``which``, in their order."""
     starts, keys_at = frames.starts, frames.keys_at
-    lengths = (keys.offsets[1:] - keys.offsets[:-1])[which]
+    lengths = keys.lengths[which]
     same: Mask = (frames.key_bytes == lengths) & (frames.bucket_bytes == len(bucket))
     same &= keys_at > starts
     if bucket:
@@ -270,12 +218,44 @@ def _of_these_keys(
         same[rows[~equal]] = False
     rows = np.flatnonzero(same)
     if len(rows):
-        stored = gather(raw, keys_at[rows], lengths[rows])
-        given = gather(keys.blob, keys.offsets[:-1][which[rows]], lengths[rows])
-        wrong = np.flatnonzero(stored.blob != given.blob)
-        if len(wrong):
-            same[rows[np.searchsorted(stored.offsets, wrong, side="right") - 1]] = False
+        given = Strings(keys.blob, keys.starts[which[rows]], lengths[rows])
+        same[rows] = _equal(Strings(raw, keys_at[rows], lengths[rows]), given)
     return same
+
+
+def _equal(strings: Strings, others: Strings) -> Mask:
+    """Which strings are alike, of pairs that are equally long; one pair at the least."""
+    lengths = strings.lengths
+    words = (int(lengths.max()) + 7) >> 3
+    equal = np.zeros(len(lengths), np.bool_)
+    room = strings.starts + 8 * words <= len(strings.blob)
+    room &= others.starts + 8 * words <= len(others.blob)
+    if words > _MOST_WORDS:
+        room[:] = False
+    rows = np.flatnonzero(room)
+    if len(rows):
+        # As if all had the length of the longest; what is behind a string's end does not count.
+        found, wanted = (
+            windows(part.blob, 8 * words)[part.starts[rows]].view(np.uint64).reshape(-1, words)
+            for part in (strings, others)
+        )
+        equal[rows] = ~((found ^ wanted) & _within(words)[lengths[rows]]).any(axis=1)
+    rows = np.flatnonzero(~room)
+    if len(rows):
+        one, other = (
+            gather(part.blob, part.starts[rows], lengths[rows]) for part in (strings, others)
+        )
+        wrong = np.flatnonzero(one.blob != other.blob)
+        equal[rows] = True
+        equal[rows[np.searchsorted(one.offsets, wrong, side="right") - 1]] = False
+    return equal
+
+
+@cache
+def _within(words: int) -> npt.NDArray[np.uint64]:
+    """By the length of a string: ones where its bytes are among so many words, zeros behind."""
+    at = np.arange(8 * words + 1)
+    return np.where(at[:-1] < at[:, None], 255, 0).astype(np.uint8).view(np.uint64)
 
 
 class Places(NamedTuple):
@@ -297,7 +277,7 @@ def places_of(
     check: Check | None,
     tag: int,
     bucket: bytes,
-    keys: ByteColumn,
+    keys: Strings,
 ) -> Places:
     """Where the value of the put of each key stands, at its relative number in a journal file.
 
@@ -340,7 +320,7 @@ def checksums_right(
 ) -> Mask:
     """Which of these records, whose framing fits, have the checksums that they say."""
     raw = np.frombuffer(mapped, dtype=np.uint8)
-    # As in values_of: small values are cheaper as bytes of their own, one after the other in the
+    # Small values are cheaper as bytes of their own, one after the other in the
     # same piece of memory.
     large = int((ends - starts).sum()) > _SMALL_BYTES * len(starts)
     cut = memoryview(mapped) if large else mapped

@@ -179,9 +179,10 @@ class RecordSums:
             return
         new = (self._state[first] == _UNKNOWN) | (self._state[until] == _UNKNOWN)
         self._bill += int(np.count_nonzero(new)) + (int(lengths[new].sum()) >> _RECORD_SHIFT)
-        if self._bill < _WINDOW_COST * len(wanted):
+        price = _WINDOW_COST * len(wanted)
+        if self._bill < price:
             return
-        self._bill = 0
+        self._bill -= price  # what is left counts towards those that few records cannot pay for
         self._see(wanted)
 
     def _see(self, wanted: Ints) -> None:

@@ -71,12 +71,16 @@ class FileRows:
     """The rows of ledger files that do not overlap, given in the direction of the scan."""
 
     def __init__(
-        self, files: Sequence[LedgerRun], bound: Bounds, segments: Segments | None = None
+        self,
+        files: Sequence[LedgerRun],
+        bound: Bounds,
+        segments: Segments | None = None,
+        window_rows: int = WINDOW_ROWS,
     ) -> None:
         self._files = iter(reversed(files) if bound.reverse else files)
         self._bound = bound
         self._segments = segments
-        self._window = WINDOW_ROWS if segments is None else WIDE_WINDOW_ROWS
+        self._window = window_rows if segments is None else WIDE_WINDOW_ROWS
         self._sst: Sst | None = None
         self._columns: Columns | None = None
         self._chosen: Ints | None = None
@@ -237,6 +241,24 @@ def alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:
         expired = columns.expiries[rows] <= np.uint64(max(now_ms, 0))
         dead |= ((flags & EXPIRES) != 0) & expired
     return ~dead
+
+
+def parts_of(batch: Batch, most_rows: int, most_bytes: int, *, by_values: bool) -> Iterator[Batch]:
+    """The batch in parts of at most so many rows, and of so many bytes of keys, metadata and, where
+    ``by_values``, values as far as the rows say their sizes; or of one row."""
+    lengths = batch.columns.keys.lengths[batch.rows].astype(np.int64)
+    if batch.columns.metas is not None:
+        lengths = lengths + batch.columns.metas.lengths[batch.rows]
+    if by_values:
+        lengths = lengths + batch.columns.sizes[batch.rows]
+    filled = np.cumsum(lengths)
+    low, before = 0, 0
+    while low < len(batch.rows):
+        full = int(np.searchsorted(filled, before + most_bytes, side="right"))
+        high = min(max(full, low + 1), low + most_rows, len(batch.rows))
+        yield batch._replace(rows=batch.rows[low:high])
+        before = int(filled[high - 1])
+        low = high
 
 
 def keys_of(batch: Batch) -> list[bytes]:

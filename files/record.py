@@ -30,6 +30,7 @@ the header's, so a value cannot be swapped for another record's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
@@ -329,6 +330,22 @@ def decompress(stored: bytes | memoryview, raw_bytes: int) -> bytes:
     if len(value) != raw_bytes:
         raise ValueError(f"decompressed to {len(value)} bytes, not {raw_bytes}")
     return value
+
+
+def decompress_all(stored: Sequence[bytes | memoryview], raw_bytes: Sequence[int]) -> list[bytes]:
+    """As ``decompress``, of many. ValueError if any of them is wrong."""
+    values: list[bytes] = []
+    add, one = values.append, lz4.block.decompress
+    try:
+        for block, size in zip(stored, raw_bytes, strict=True):
+            if size > 255 * len(block) + 64:
+                raise ValueError(f"{len(block)} bytes cannot hold {size}")
+            add(one(block, size))
+    except lz4.block.LZ4BlockError as wrong:
+        raise ValueError(str(wrong)) from wrong
+    if list(map(len, values)) != list(raw_bytes):
+        raise ValueError("a value of another length than its record says")
+    return values
 
 
 def decode(buffer: bytes | memoryview, check: int, base_sqn: int, file: str, offset: int) -> Record:

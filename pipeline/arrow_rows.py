@@ -20,6 +20,7 @@ from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_values import places_of
 from octavo.files.live_batches import Batch, buckets_of, keys_of, strings_of
 from octavo.files.rows import ByteColumn
+from octavo.files.sst_writer import Strings
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
 
@@ -173,7 +174,7 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
                 continue
             entry = files.found.journal.entries[number]
             mapped, offsets = files.open_journal(entry)
-            wanted = gather(keys.blob, keys.offsets[:-1][which], lengths[which])
+            wanted = Strings(keys.blob, keys.offsets[:-1][which], lengths[which])
             found = places_of(
                 mapped, offsets, sqns[which] - entry.base_sqn,
                 files.right(entry) if checksums else None, tag, bucket, wanted,

@@ -11,8 +11,10 @@ from ledger_rows import column
 from whole_store import SEED
 
 from octavo.files import record
-from octavo.files.journal_values import places_of, puts_of, spans, values_of
+from octavo.files.byte_strings import lengths_of
+from octavo.files.journal_values import Places, places_of, puts_of, spans
 from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.sst_writer import Strings
 
 FILE_SEED = 0x1234_5678_9ABC
 TAG = 0x6F
@@ -54,8 +56,23 @@ def read(
 ) -> list[bytes | None]:
     rows = np.arange(len(keys), dtype=np.int64)
     ends = np.array(offsets, dtype=np.uint32)
-    found = values_of(image, ends, rows, seed, tag, bucket, column(keys))
-    return [None if value is None else bytes(value) for value in found]
+    return values(image, places_of(image, ends, rows, seed, tag, bucket, strings(keys)))
+
+
+def strings(keys: list[bytes]) -> Strings:
+    found = column(keys)
+    return Strings(found.blob, found.offsets[:-1], lengths_of(found.offsets))
+
+
+def values(image: bytes, found: Places) -> list[bytes | None]:
+    """What stands at the places; None at those that are not good."""
+    out: list[bytes | None] = []
+    for good, at, length, raw_bytes in zip(*(part.tolist() for part in found), strict=True):
+        stored = image[at : at + length]
+        if good and raw_bytes >= 0:
+            stored = record.decompress(stored, raw_bytes)
+        out.append(stored if good else None)
+    return out
 
 
 @pytest.fixture
@@ -93,8 +110,8 @@ def test_a_record_that_is_not_there_is_none(rng: random.Random) -> None:
     key = pairs[0][0]
     far = np.array([0, 2, 3, -1, 1 << 40], dtype=np.int64)
     ends = np.array(offsets, dtype=np.uint32)
-    found = values_of(image, ends, far, FILE_SEED, TAG, b"b", column([key] * 5))
-    assert [value is None for value in found] == [False, True, True, True, True]
+    found = places_of(image, ends, far, FILE_SEED, TAG, b"b", strings([key] * 5))
+    assert found.good.tolist() == [True, False, False, False, False]
     hole = [offsets[0], offsets[0], *offsets[1:]]
     assert read(image, hole, [key]) == [None]
     assert read(b"", [5, 60], [key]) == [None]
@@ -128,7 +145,7 @@ def test_whatever_byte_is_changed_no_wrong_put_comes(rng: random.Random) -> None
 def test_whatever_byte_is_changed_no_wrong_place_comes(rng: random.Random) -> None:
     image, offsets, pairs = journal(rng, 12)
     rows, ends = np.arange(12, dtype=np.int64), np.array(offsets, dtype=np.uint32)
-    keys = column([key for key, _ in pairs])
+    keys = strings([key for key, _ in pairs])
     assert places_of(image, ends, rows, FILE_SEED, TAG, b"b", keys).good.all()
     for at in range(offsets[0], len(image)):
         bad = bytearray(image)
