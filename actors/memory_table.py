@@ -8,7 +8,8 @@ One thread at a time writes (in the Bookie's turn); any thread reads single keys
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterable
+from itertools import count, islice
 from typing import Protocol
 
 from sortedcontainers import SortedList
@@ -73,6 +74,11 @@ class MemoryTable:
                 if self.newest_pin >= 0:
                     self.keep(key)
                 self.rows[key] = entry
+
+    def enter_run(self, ledger_keys: Iterable[bytes], first: int, kind: int) -> None:
+        """Take in plain puts, or deletes, of these sqns from ``first`` on. Nobody reads yet."""
+        entries = count(first) if kind == PUT else count(-first, -1)
+        self.rows.update(zip(ledger_keys, entries, strict=False))
 
     def pin(self, reader: int, upper: int) -> None:
         """Bind a reader to the versions at or below ``upper``. In the Bookie's turn. O(1)."""

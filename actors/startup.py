@@ -38,6 +38,7 @@ from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption
+from octavo.files.plain_runs import PlainRun
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import adoption, change_log, published, recovery, unsynced
 from octavo.manifest.change_log import ChangeLog
@@ -395,8 +396,13 @@ class _Opening:
                 prefix = prefixes.get(bucket)
                 if prefix is None:
                     prefix = prefixes[bucket] = ledger_key.prefix(*bucket)
-                table.enter(prefix + head.key, base + head.relative_sqn, head)
-            self.replayed += len(tail.changes)
+                sqn = base + head.relative_sqn
+                if isinstance(head, PlainRun):
+                    table.enter_run(map(prefix.__add__, head.keys), sqn, head.kind)
+                    self.replayed += len(head.keys)
+                else:
+                    table.enter(prefix + head.key, sqn, head)
+                    self.replayed += 1
             tail.changes.clear()
         return table
 

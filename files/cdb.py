@@ -44,6 +44,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
 from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.plain_runs import PlainRun, plain_run
 from octavo.files.sparse_offsets import SparseOffsets
 
 POINTERS_BYTES = 2048
@@ -344,56 +345,41 @@ class Scanned(NamedTuple):
 def scan(
     buffer: bytes | mmap, start: int, end: int, seed: int, damages: list[Damage]
 ) -> Iterator[Scanned]:
-    """Every whole record in [start, end), header and value verified.
+    """Every whole record in [start, end), one by one. Otherwise as scan_runs."""
+    for found in scan_runs(buffer, start, end, seed, damages):
+        if isinstance(found, Scanned):
+            yield found
+        else:
+            yield from each_of(found)
+
+
+def each_of(run: PlainRun) -> Iterator[Scanned]:
+    """The records of a run, one by one."""
+    kind, tag, bucket = run.kind, run.tag, run.bucket
+    ends = [*run.starts[1:], run.end]
+    for number, (at, stop, key) in enumerate(
+        zip(run.starts, ends, run.keys, strict=True), run.relative_sqn
+    ):
+        yield Scanned(at, stop, number, kind, tag, bucket, key, 0, None)
+
+
+def scan_runs(
+    buffer: bytes | mmap, start: int, end: int, seed: int, damages: list[Damage]
+) -> Iterator[Scanned | PlainRun]:
+    """Every whole record in [start, end), header and value verified: plain ones in runs.
 
     What is not a whole record is stepped over and listed in ``damages``; a last entry there that
     reaches ``end`` is a torn tail. O(bytes), about a microsecond a small record. Raises
     UnsupportedFormat.
     """
     view = memoryview(buffer)
-    unpack, sums = record.FIXED.unpack_from, record.unpack_sums
-    fixed, low_32, magic_is, version_is = (
-        record.FIXED_BYTES,
-        record.LOW_32,
-        record.MAGIC,
-        record.VERSION,
-    )
-    last = end - fixed - record.SUMS_BYTES
     at = start
     while at < end:
-        if at <= last:
-            klen, dlen, sqn, magic, version, kind, tag, flags, blen, key_1, _ = unpack(buffer, at)
-            key_at = fixed + blen
-            head_end = at + key_at + key_1 + 1
-            stop = at + 16 + dlen
-            if (
-                flags == 0
-                and magic == magic_is
-                and klen == 8
-                and version == version_is
-                and 0 < kind < 3
-                and head_end + 8 <= stop <= end
-            ):
-                head = buffer[at:head_end]
-                h = xxh3(head, seed ^ at)
-                head_sum, value_sum = sums(buffer, head_end)
-                if (
-                    h & low_32 == head_sum
-                    and xxh3(view[head_end + 8 : stop], h) & low_32 == value_sum
-                ):
-                    yield Scanned(
-                        at,
-                        stop,
-                        int.from_bytes(sqn, "big"),
-                        kind,
-                        tag,
-                        head[fixed:key_at],
-                        head[key_at:],
-                        0,
-                        None,
-                    )
-                    at = stop
-                    continue
+        run = plain_run(buffer, at, end, seed)
+        if run is not None:
+            yield run
+            at = run.end
+            continue
         found, at = _scan_one(view, at, end, seed, damages)
         if found is not None:
             yield found

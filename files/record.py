@@ -85,6 +85,7 @@ pack_sums = _SUMS.pack
 pack_u32 = _U32.pack
 unpack_sums = _SUMS.unpack_from
 unpack_sum = _U32.unpack_from
+unpack_middle = _MIDDLE.unpack
 
 
 def middle(kind: int, tag: int, flags: int, bucket_bytes: int) -> bytes:

@@ -10,6 +10,7 @@ from mmap import mmap
 from octavo.files import cdb, record
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
+from octavo.files.plain_runs import PlainRun
 from octavo.manifest.journal_manifest import JournalManifest
 
 log = logging.getLogger("octavo.recovery")
@@ -29,7 +30,7 @@ class Tail:
     seed: int
     sealed: bool
     offsets: array[int]
-    changes: list[cdb.Scanned] = field(default_factory=list)
+    changes: list[cdb.Scanned | PlainRun] = field(default_factory=list)
     """Records for replay, in order; their sqns are relative to the base."""
 
     @property
@@ -154,27 +155,39 @@ def _scanned(
     # Plain numbers, no tuple a record: what is made by the million, and stays, has the garbage
     # collector look at it again and again.
     numbers, starts, ends = array("I"), array("I"), array("I")
-    changes: list[cdb.Scanned] = []
+    changes: list[cdb.Scanned | PlainRun] = []
     groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
     sizes: list[int] = []
     length = len(buffer)
-    for row in cdb.scan(buffer, cdb.RECORDS_AT, length, seed, damages):
-        relative = row.relative_sqn
-        if relative > length // record.FIXED_BYTES or (relative <= newest):
-            found.notes.append(f"{path} at offset {row.at}: record {relative} is out of order")
+    most = length // record.FIXED_BYTES  # a higher number than there can be records
+    for each in cdb.scan_runs(buffer, cdb.RECORDS_AT, length, seed, damages):
+        relative = each.relative_sqn
+        if isinstance(each, PlainRun) and newest < relative <= most - len(each.starts):
+            newest = relative + len(each.starts) - 1
+            numbers.extend(range(relative, newest + 1))
+            starts.extend(each.starts)
+            ends.extend(each.starts[1:])
+            ends.append(each.end)
+            if base + newest > above:
+                changes.append(each.behind(above - base))
             continue
-        newest = relative
-        numbers.append(relative)
-        starts.append(row.at)
-        ends.append(row.end)
-        if base + relative > above:
-            changes.append(row)
-        if row.batch is not None:
-            position, of = row.batch
-            if position == 0 or not groups or groups[-1][0] != relative - position:
-                groups.append([relative - position])
-                sizes.append(of)
-            groups[-1].append(relative)
+        for row in cdb.each_of(each) if isinstance(each, PlainRun) else (each,):
+            relative = row.relative_sqn
+            if relative > most or relative <= newest:
+                found.notes.append(f"{path} at offset {row.at}: record {relative} is out of order")
+                continue
+            newest = relative
+            numbers.append(relative)
+            starts.append(row.at)
+            ends.append(row.end)
+            if base + relative > above:
+                changes.append(row)
+            if row.batch is not None:
+                position, of = row.batch
+                if position == 0 or not groups or groups[-1][0] != relative - position:
+                    groups.append([relative - position])
+                    sizes.append(of)
+                groups[-1].append(relative)
     broken: set[int] = set()
     for group, of in zip(groups, sizes, strict=True):
         if len(group) - 1 != of:
