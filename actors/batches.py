@@ -12,7 +12,7 @@ from itertools import compress
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.scan import LARGEST_WINDOW, Bounds, Slice
-from octavo.actors.view import Found, Head, View
+from octavo.actors.view import Found, Head, View, found_in
 from octavo.files import ledger_key
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints, offsets_of
@@ -92,7 +92,7 @@ class _MemoryRows:
         for at, (_, entry, _) in enumerate(found):
             if entry > 0 and not self._heads:
                 continue
-            head = self._view.head_of(Found(sqns[at], entry > 0, None, -1))
+            head = self._view.head_of(found_in(self._table, entry))
             if head is None:
                 flags[at] = TOMBSTONE
                 continue

@@ -46,7 +46,8 @@ class LiveReads:
         if cached is not None:
             return cached
         view = self.view
-        entry = view.recent.rows.get(ledger_key)
+        table = view.recent
+        entry = table.rows.get(ledger_key)
         if entry is None:
             for table in view.frozen:
                 entry = table.rows.get(ledger_key)
@@ -61,7 +62,7 @@ class LiveReads:
                 return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
         if entry > 0:
             return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
-        return self._get_with_care(ledger_key)
+        return None if table.deleted(entry) else self._get_with_care(ledger_key)
 
     def where(self, ledger_key: bytes) -> str:
         """Where ``get`` would find a key just now: one of measures.SOURCES."""

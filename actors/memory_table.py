@@ -1,7 +1,7 @@
 """Recent changes in memory: newest version by ledger key, older ones only while someone looks.
 
-An entry is a sequence number; negative where a plain read is not enough (a delete, or a put
-that expires): then the journal record tells.
+An entry is a sequence number; negative where a plain read is not enough: of a put that expires,
+of which the journal record tells when, or of a delete.
 
 One thread at a time writes (in the Bookie's turn); any thread reads single keys without a turn.
 """
@@ -42,11 +42,12 @@ class MemoryTable:
     pinned calls ``keep`` first, so that the pinned version stays findable.
     """
 
-    __slots__ = ("frozen", "newest_pin", "older", "order", "pins", "rows", "since")
+    __slots__ = ("expiring", "frozen", "newest_pin", "older", "order", "pins", "rows", "since")
 
     def __init__(self, since: int) -> None:
         self.rows: dict[bytes, int] = {}
         self.older: dict[bytes, list[int]] = {}
+        self.expiring: set[int] = set()  # sqns of puts that expire, replaced ones included
         self.since = since  # every entry is above this sqn
         self.pins: dict[int, int] = {}
         self.newest_pin = -1  # highest sqn a live reader is bound to; -1: none
@@ -63,7 +64,12 @@ class MemoryTable:
         """Take in an operation and its index entries; versions that a pin needs stay findable."""
         if change.kind == KEY_DELTA:
             return
-        entry = sqn if change.kind == PUT and not change.expiry_ms else -sqn
+        entry = sqn
+        if change.kind != PUT:
+            entry = -sqn
+        elif change.expiry_ms:
+            self.expiring.add(sqn)  # before anyone can find the entry
+            entry = -sqn
         if self.newest_pin >= 0:
             self.keep(ledger_key)
         self.rows[ledger_key] = entry
@@ -103,6 +109,10 @@ class MemoryTable:
             if -upper <= entry <= upper:
                 return entry
         return None
+
+    def deleted(self, entry: int) -> bool:
+        """Whether an entry of this table is a delete."""
+        return entry < 0 and -entry not in self.expiring
 
     def in_order(self) -> SortedList:
         """All keys in order, those that came since the last call included.

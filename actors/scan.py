@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.view import Found, Head, View
+from octavo.actors.view import Found, Head, View, found_in
 from octavo.files import ledger_key
 from octavo.files.bounds import HEAD_ROWS as HEAD_ROWS
 from octavo.files.bounds import OBJECTS as OBJECTS
@@ -28,7 +28,6 @@ from octavo.manifest.ledger_entry import LedgerEntry
 
 T = TypeVar("T")
 
-_NONE: frozenset[int] = frozenset()
 FIRST_WINDOW = 64
 LARGEST_WINDOW = 4096
 _MORE, _LEAST = 1.25, 4
@@ -44,8 +43,8 @@ class Chunk(Protocol):
 
     keys: list[bytes]
 
-    def dead(self, now_ms: int) -> frozenset[int]:
-        """Rows that read as absent."""
+    def dead(self, now_ms: int) -> Sequence[int]:
+        """Rows that read as absent, ascending."""
 
     def found(self, at: int) -> Found: ...
 
@@ -63,23 +62,31 @@ class Chunk(Protocol):
 
 
 class _MemoryChunk:
-    def __init__(self, view: View, keys: list[bytes], entries: list[int]) -> None:
+    def __init__(
+        self, view: View, table: MemoryTable, keys: list[bytes], entries: list[int]
+    ) -> None:
         self.keys = keys
         self.entries = entries
         self.view = view
+        self.table = table
 
-    def dead(self, now_ms: int) -> frozenset[int]:
+    def dead(self, now_ms: int) -> Sequence[int]:
+        entries = self.entries
+        if min(entries) >= 0:
+            return ()
+        rows = [at for at, entry in enumerate(entries) if entry < 0]
+        if not self.table.expiring:
+            return rows  # deletes, all of them
+        deleted, head_of = self.table.deleted, self.view.head_of
         out = []
-        for at, entry in enumerate(self.entries):
-            if entry < 0:
-                head = self.view.head_of(self.found(at))
-                if head is None or (head.expires_at is not None and head.expires_at <= now_ms):
-                    out.append(at)
-        return frozenset(out)
+        for at in rows:
+            head = None if deleted(entries[at]) else head_of(self.found(at))
+            if head is None or (head.expires_at is not None and head.expires_at <= now_ms):
+                out.append(at)
+        return out
 
     def found(self, at: int) -> Found:
-        entry = self.entries[at]
-        return Found(abs(entry), entry > 0, None, -1)
+        return found_in(self.table, self.entries[at])
 
     def sqns(self, low: int, high: int) -> list[int]:
         return list(map(abs, self.entries[low:high]))
@@ -101,18 +108,18 @@ class _FileChunk:
         self.base = base
         self.low = low
 
-    def dead(self, now_ms: int) -> frozenset[int]:
+    def dead(self, now_ms: int) -> Sequence[int]:
         sst, low = self.sst, self.low
         if not sst.tombstones and not sst.expiring:
-            return _NONE
+            return ()
         flags = bytes(sst.flags[low : low + len(self.keys)])
         if not any(flags):
-            return _NONE
+            return ()
         out = []
         for at, flag in enumerate(flags):
             if flag and (flag & TOMBSTONE or (flag & EXPIRES and sst.expiry(low + at) <= now_ms)):
                 out.append(at)
-        return frozenset(out)
+        return out
 
     def found(self, at: int) -> Found:
         row = self.low + at
@@ -161,11 +168,16 @@ def _memory_chunks(
             high = keys[0]
         else:
             low = keys[-1] + b"\x00"
-        entries = [table.entry(key, upper) for key in keys]
-        pairs = [(k[cut:], e) for k, e in zip(keys, entries, strict=True) if e is not None]
-        if pairs:
-            yield _MemoryChunk(view, [k for k, _ in pairs], [e for _, e in pairs])
-        if len(keys) < window:
+        rows = len(keys)
+        entries = list(map(table.rows.__getitem__, keys))
+        if max(entries) > upper or min(entries) < -upper:
+            # Some were written since: an older version may be kept, or there was none.
+            pairs = [(key, table.entry(key, upper)) for key in keys]
+            keys = [key for key, entry in pairs if entry is not None]
+            entries = [entry for _, entry in pairs if entry is not None]
+        if keys:
+            yield _MemoryChunk(view, table, [key[cut:] for key in keys], entries)
+        if rows < window:
             return
         window = min(window * 2, LARGEST_WINDOW)
 
@@ -359,7 +371,7 @@ class _Part(NamedTuple):
     number: int
     """The source's place: a newer one's is lower."""
     chunk: Chunk
-    dead: frozenset[int]
+    dead: Sequence[int]
     low: int
     high: int
 
@@ -421,10 +433,17 @@ def _window(taken: list[_Part], reverse: bool) -> Window:
     ends = list(accumulate([part.high - part.low for part in taken]))
     # Older sources first, so that newer ones win.
     codes: dict[bytes, int] = {}
-    for (_, chunk, _, low, high), end in zip(reversed(taken), reversed(ends), strict=True):
-        codes.update(zip(chunk.keys[low:high], range(end - high + low, end), strict=True))
-    for (_, chunk, dead, low, high), end in zip(taken, ends, strict=True):
-        for at in dead:
-            if low <= at < high and codes.get(chunk.keys[at]) == end - high + at:
-                del codes[chunk.keys[at]]
+    for (_, chunk, dead, low, high), end in zip(reversed(taken), reversed(ends), strict=True):
+        keys: Iterable[bytes] = chunk.keys[low:high]
+        numbers: Iterable[int] = range(end - high + low, end)
+        gone = dead[bisect_left(dead, low) : bisect_left(dead, high)] if dead else ()
+        if gone:
+            if codes:
+                for at in gone:
+                    codes.pop(chunk.keys[at], None)
+            lives = bytearray(b"\x01") * (high - low)
+            for at in gone:
+                lives[at - low] = 0
+            keys, numbers = compress(keys, lives), compress(numbers, lives)
+        codes.update(zip(keys, numbers, strict=True))
     return _ManySources([(chunk, low, high) for _, chunk, _, low, high in taken], codes, reverse)

@@ -46,6 +46,15 @@ class Found(NamedTuple):
     plain: bool  # neither a delete nor expiring
     sst: Sst | None
     row: int
+    """In ``sst``. Without one, negative; DELETED: a memory table says that it is a delete."""
+
+
+DELETED = -2
+
+
+def found_in(table: MemoryTable, entry: int) -> Found:
+    """What an entry of a memory table says."""
+    return Found(abs(entry), entry > 0, None, DELETED if table.deleted(entry) else -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +79,15 @@ class View:
 
         Memory tables first, then one hash probe a level. Raises Corruption.
         """
-        entry = self.recent.entry(ledger_key, upper)
+        table = self.recent
+        entry = table.entry(ledger_key, upper)
         if entry is None:
             for table in self.frozen:
                 entry = table.rows.get(ledger_key)
                 if entry is not None:
                     break
         if entry is not None:
-            return Found(abs(entry), entry > 0, None, -1)
+            return found_in(table, entry)
         return self.find_in_ledger(ledger_key)
 
     def find_in_ledger(self, ledger_key: bytes) -> Found | None:
@@ -145,6 +155,8 @@ class View:
             return Head(
                 found.sqn, sst.sizes[row], sst.meta(row), sst.time(row), sst.expiry(row) or None
             )
+        if row == DELETED:
+            return None
         header = self.journal.file_of(found.sqn).header(found.sqn)
         if header.kind == record.DELETE:
             return None

@@ -1,4 +1,4 @@
-"""What ``head`` says of a key is the same before and after the ledger knows of it."""
+"""What is read of recent writes, before the ledger knows of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from whole_store import flush, opened
 
 import octavo
+from octavo.actors.journal_file import JournalFile
 
 CASES: dict[str, tuple[bytes, bytes, dict[str, Any]]] = {
     "plain": (b"k", b"value", {}),
@@ -59,3 +60,18 @@ def test_a_damaged_header_in_memory_is_told(tmp_path: Path) -> None:
         file.write_bytes(damaged)
         with pytest.raises(octavo.Corruption, match="header checksum"):
             store.head("k")
+
+
+def test_a_scan_over_recent_deletes_does_not_ask_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", clock_ms=lambda: 1_700_000_000_000) as store:
+        store.put_many((b"%04d" % n, b"v") for n in range(500))
+        for n in range(499):
+            store.delete(b"%04d" % n)
+        with monkeypatch.context() as patched:
+            patched.setattr(JournalFile, "raw", None)
+            assert list(store.keys()) == [b"0499"]
+            assert store.get(b"0000") is None
+        store.put(b"0000", b"v", ttl=60)
+        assert list(store.keys()) == [b"0000", b"0499"]
