@@ -91,6 +91,10 @@ class PublishedReader(Reader):
         file.reading = (None, file.offsets)
         return file
 
+    def cached(self) -> dict[bytes, bytes | None]:
+        """There is no cache."""
+        return {}
+
     def check(self) -> None:
         """Raise Closed or SnapshotExpired. Once half of the lease is gone, it begins anew."""
         if self._closed:

@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import Reader
-from octavo.files import record
+from octavo.files import ledger_key, record
 from octavo.files.errors import Corruption, OctavoError
 
 _LOW_32 = record.LOW_32
@@ -61,9 +61,17 @@ def each_value(
     plain = record.plain_fields(tag, bucket)
     packed = record.packed_fields(tag, bucket)
     value_from = record.FIXED_BYTES + record.SUMS_BYTES + len(bucket)
+    cached, rows = reader.cached(), reader.view.recent.rows
+    prefix = ledger_key.prefix(tag, bucket)
     low = high = 0
     mapped: mmap | bytes | None = None
     for key, sqn in zip(keys, sqns, strict=True):
+        if cached:
+            value = cached.get(name := prefix + key)
+            # It is the newest, and was before these looks at whether that is what the scan found.
+            if value is not None and reader.is_newest() and rows.get(name, sqn) == sqn:
+                yield value
+                continue
         try:
             if not low <= sqn < high:
                 place = bisect_right(bases, sqn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from octavo.actors import scan
@@ -78,6 +78,15 @@ class Reader:
         """Head of a live ledger key, or None."""
         with self.reading():
             return self.view.head(key, self.sqn, self.now_ms)
+
+    def cached(self) -> Mapping[bytes, bytes | None]:
+        """Newest values by ledger key, of some keys; not by ledger key alone those of this reader:
+        see ``is_newest``. Empty where it is known to be of no use."""
+        return self._bookie.cache.entries if self.is_newest() else {}
+
+    def is_newest(self) -> bool:
+        """Whether what was written since the snapshot, if anything, is in its own memory table."""
+        return self._bookie.view is self.view
 
     def windows(self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW) -> Iterator[scan.Window]:
         """Windows of live rows: see scan.windows."""

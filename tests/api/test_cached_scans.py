@@ -1,0 +1,93 @@
+"""Short scans take values from the read cache, but never another version than their snapshot's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from whole_store import flush, opened
+
+import octavo
+
+BEFORE = {b"k%02d" % at: b"before %d" % at for at in range(40)}
+LATER = sorted(BEFORE)[5:]
+
+
+def cached(path: Path) -> octavo.Store:
+    """A store whose read cache has what is in its ledger and its memory."""
+    store = opened(path, read_cache_bytes=1 << 20, push_rows=1 << 16)
+    store.put_many(sorted(BEFORE.items())[::2])
+    flush(store)
+    store.put_many(sorted(BEFORE.items())[1::2])
+    assert [store.get(key) for key in BEFORE] == list(BEFORE.values())
+    assert len(store._bookie.cache.entries) == len(BEFORE)
+    return store
+
+
+def test_a_cached_value_is_not_read_from_the_journal(tmp_path: Path) -> None:
+    with cached(tmp_path / "s") as store:
+        for file in store._running.inker.actor.view.files:
+            with open(file.path, "r+b") as raw:
+                raw.write(bytes(file.offsets[-1]))
+        assert dict(store.items()) == BEFORE
+        assert list(store.values(reverse=True)) == list(BEFORE.values())[::-1]
+
+
+def put_each(store: octavo.Store) -> None:
+    for key in LATER:
+        store.put(key, b"after")
+
+
+def put_together(store: octavo.Store) -> None:
+    store.put_many((key, b"after") for key in LATER)
+
+
+def put_with_a_limit(store: octavo.Store) -> None:
+    for key in LATER:
+        store.put(key, b"after", ttl=1e6)
+
+
+def put_in_a_batch(store: octavo.Store) -> None:
+    with store.batch() as batch:
+        for key in LATER:
+            batch.put(b"", key, b"after")
+
+
+def delete_each(store: octavo.Store) -> None:
+    for key in LATER:
+        store.delete(key)
+
+
+def push_and_put(store: octavo.Store) -> None:
+    store._bookie.push()
+    put_each(store)
+
+
+def flush_and_put(store: octavo.Store) -> None:
+    flush(store)
+    put_each(store)
+    flush(store)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "and read again"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        put_each, put_together, put_with_a_limit, put_in_a_batch, delete_each, push_and_put,
+        flush_and_put,
+    ],
+)  # fmt: skip
+def test_a_scan_gives_what_was_there_when_it_began(
+    tmp_path: Path, write: Callable[[octavo.Store], None], *, again: bool
+) -> None:
+    with cached(tmp_path / "s") as store, store.snapshot() as snap:
+        scan = store.items()
+        given = [next(scan)]
+        write(store)
+        if again:  # now the cache has newer ones
+            for key in LATER:
+                store.get(key)
+        assert dict([*given, *scan]) == BEFORE
+        assert dict(snap.items()) == BEFORE
+        assert dict(store.items()) == {key: store.get(key) for key in store}
