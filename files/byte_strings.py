@@ -150,6 +150,14 @@ def common_prefix_length(blob: Bytes, starts: Ints, lengths: Ints) -> int:
 
 def first_words(blob: Bytes, starts: Ints, lengths: Ints, skip: int) -> Words:
     """Bytes [skip, skip + 8) of each string as one big-endian number, zeros behind its end."""
+    length = int(lengths[0]) if len(lengths) else 0
+    if length >= 8 and bool((lengths == length).all()):
+        if skip >= length:
+            return np.zeros(len(starts), dtype=np.uint64)
+        back = min(skip, length - 8)  # where less is left, the bytes before are shifted out
+        whole: Words = windows(blob, 8)[starts + back].view(">u8").astype(np.uint64)
+        whole <<= np.uint64(8 * (skip - back))
+        return whole
     if len(blob) < 8:
         blob = np.concatenate([blob, np.zeros(8, np.uint8)])
     at = starts + skip

@@ -15,6 +15,10 @@ from octavo.files.cdb import (
 )
 from octavo.files.sparse_offsets import SPARSE_BELOW, plain
 
+_AT_A_TIME = 1 << 16
+"""Entries, unless one table has more."""
+_ROW_BITS = 32
+
 
 def _cdb_hashes(relative: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     """CDB's hash of each number written as 8 bytes big-endian."""
@@ -37,41 +41,63 @@ def hash_tables(
 ) -> tuple[bytes, bytes]:
     """(pointers, tables) of a CDB whose tables begin at ``at``; the header pair is included.
 
-    Array kernels only. Linear probing without inserting one by one: with the entries in the
-    order of their home slots, entry i ends at the larger of its home and the slot behind entry
-    i - 1; what runs over the end of a table takes the first free slots of it, in any order,
-    since every slot from its home to there is full. Each table has room for all its entries
-    behind its end while this is worked out, so that tables do not run into each other.
+    Array kernels only; some tables at a time, so that what is worked out stays in the cache.
     """
     hashes = np.concatenate([np.array([_header_hash()], np.uint32), _cdb_hashes(relative)])
     where = np.concatenate([np.array([POINTERS_BYTES], np.uint32), positions.astype(np.uint32)])
-    table = (hashes & np.uint32(255)).astype(np.int64)
+    table = hashes.astype(np.uint8)
+    by_table = np.argsort(table, kind="stable")
     counts = np.bincount(table, minlength=256).astype(np.int64)
+    ends = np.cumsum(counts)
+    out = np.zeros((2 * len(hashes), 2), dtype="<u4")
+    done, low = 0, 0
+    while done < 256:
+        until = max(int(np.searchsorted(ends, low + _AT_A_TIME, side="right")), done + 1)
+        high = int(ends[until - 1])
+        rows = by_table[low:high]
+        if len(rows):
+            _fill(out[2 * low : 2 * high], hashes[rows], where[rows], counts[done:until])
+        done, low = until, high
+    pointers = np.empty((256, 2), dtype="<u4")
+    pointers[:, 0] = at + 16 * (ends - counts)
+    pointers[:, 1] = 2 * counts
+    return pointers.tobytes(), out.tobytes()
+
+
+def _fill(
+    out: npt.NDArray[np.uint32],
+    hashes: npt.NDArray[np.uint32],
+    where: npt.NDArray[np.uint32],
+    counts: npt.NDArray[np.int64],
+) -> None:
+    """Fill neighbouring tables, of twice as many slots as they have entries, which come table by
+    table.
+
+    Linear probing without inserting one by one: with the entries in the order of their home
+    slots, entry i ends at the larger of its home and the slot behind entry i - 1; what runs over
+    the end of a table takes the first free slots of it, in any order, since every slot from its
+    home to there is full. Each table has room for all its entries behind its end while this is
+    worked out, so that tables do not run into each other.
+    """
+    table = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     slots = 2 * counts
     starts = np.cumsum(slots) - slots
     roomy = np.cumsum(slots + counts) - (slots + counts)
-    home = roomy[table] + (hashes >> np.uint32(8)).astype(np.int64) % slots[table]
-    order = np.argsort(home, kind="stable")
-    sequence = np.arange(len(order), dtype=np.int64)
-    of_table = table[order]
-    slot = np.maximum.accumulate(home[order] - sequence) + sequence - roomy[of_table]
-    owner = np.full(int(slots.sum()), -1, dtype=np.int64)
-    fits = slot < slots[of_table]
-    owner[(starts[of_table] + slot)[fits]] = order[fits]
+    home = roomy[table] + ((hashes >> np.uint32(8)) % slots.astype(np.uint32)[table])
+    sequence = np.arange(len(table), dtype=np.int64)
+    ordered = np.sort((home << _ROW_BITS) | sequence)  # cheaper than to sort numbers of rows
+    order, home = ordered & ((1 << _ROW_BITS) - 1), ordered >> _ROW_BITS
+    slot = np.maximum.accumulate(home - sequence) + sequence - roomy[table]
+    fits = slot < slots[table]
+    taken = order if bool(fits.all()) else order[fits]
+    into = starts[table[taken]] + slot[fits]
+    out[into, 0], out[into, 1] = hashes[taken], where[taken]
     over = order[~fits]
     for number in np.unique(table[over]).tolist():
         late = over[table[over] == number]
-        begin = int(starts[number])
-        free = np.flatnonzero(owner[begin : begin + int(slots[number])] < 0)
-        owner[begin + free[: len(late)]] = late
-    out = np.zeros((len(owner), 2), dtype="<u4")
-    full = owner >= 0
-    out[full, 0] = hashes[owner[full]]
-    out[full, 1] = where[owner[full]]
-    pointers = np.empty((256, 2), dtype="<u4")
-    pointers[:, 0] = at + 8 * starts
-    pointers[:, 1] = slots
-    return pointers.tobytes(), out.tobytes()
+        part = out[int(starts[number]) : int(starts[number] + slots[number])]
+        free = np.flatnonzero(part[:, 1] == 0)[: len(late)]  # no record stands at 0
+        part[free, 0], part[free, 1] = hashes[late], where[late]
 
 
 def sealing(

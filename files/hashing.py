@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from itertools import pairwise
-
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.arrays import np, npt
+from octavo.files.byte_strings import lengths_of
 from octavo.files.rows import ByteColumn
+from octavo.files.xxh3_columns import xxh3_of
 
 LOW_32 = 0xFFFFFFFF
-
-_STRETCH = 512
-"""Rows hashed between two moments at which other threads may run."""
 
 
 def hash_of(ledger_key: bytes) -> int:
@@ -22,12 +18,9 @@ def hash_of(ledger_key: bytes) -> int:
 
 
 def hash_column(keys: ByteColumn) -> npt.NDArray[np.uint32]:
-    """``hash_of`` of each string, a few hundred rows at a stretch. Some 0.15 us a row."""
-    blob = keys.blob.tobytes()
-    ends = keys.offsets.tolist()
-    out = np.empty(len(ends) - 1, dtype=np.uint32)
-    for low in range(0, len(out), _STRETCH):
-        edge = ends[low : low + _STRETCH + 1]
-        out[low : low + _STRETCH] = [xxh3(blob[a:b]) & LOW_32 for a, b in pairwise(edge)]
-        os.sched_yield()
-    return out
+    """``hash_of`` of each string. Some 0.1 us a row, 0.25 where few are of one length."""
+    count = len(keys.offsets) - 1
+    found = xxh3_of(
+        keys.blob, keys.offsets[:-1], lengths_of(keys.offsets), np.zeros(count, np.uint64)
+    )
+    return (found & np.uint64(LOW_32)).astype(np.uint32)

@@ -1,11 +1,8 @@
-"""Plain puts of one bucket as journal records, many at a time: everything but their checksums by
-array kernels."""
+"""Plain puts of one bucket as journal records, many at a time, by array kernels."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
 from octavo.files.arrays import np
@@ -13,8 +10,7 @@ from octavo.files.byte_strings import Bytes, Ints, copy, lengths_of, windows
 from octavo.files.journal_values import FIXED_FIELDS
 from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.rows import ByteColumn
-
-_SMALL_BYTES = 4096
+from octavo.files.xxh3_columns import xxh3_of
 
 
 class Place(NamedTuple):
@@ -36,7 +32,7 @@ def record_sizes(bucket: bytes, keys: ByteColumn, values: ByteColumn) -> Ints:
 
 def encoded_puts(place: Place, keys: ByteColumn, values: ByteColumn) -> Bytes:
     """The records of puts one after the other; lengths were checked. Their offsets need not begin
-    at 0. Some 0.6 us each, and two passes over their bytes."""
+    at 0. Some 0.3 us each where few lengths occur."""
     key_bytes, value_bytes = lengths_of(keys.offsets), lengths_of(values.offsets)
     sizes = record_sizes(place.bucket, keys, values)
     ends = np.cumsum(sizes)
@@ -52,20 +48,11 @@ def encoded_puts(place: Place, keys: ByteColumn, values: ByteColumn) -> Bytes:
         windows(out, len(place.bucket))[starts + FIXED_BYTES] = one
     copy(keys.blob, keys.offsets[:-1], key_bytes, out, keys_at)
     copy(values.blob, values.offsets[:-1], value_bytes, out, head_ends + SUMS_BYTES)
-    # Slices of bytes are cheaper than views, as long as they are small.
-    small = len(out) < _SMALL_BYTES * len(starts)
-    whole: bytes | memoryview = out.tobytes() if small else out.data
-    check, first = place.seed, place.at
-    found: list[int] = []
-    add = found.append
-    for start, head_end, end in zip(
-        starts.tolist(), head_ends.tolist(), ends.tolist(), strict=True
-    ):
-        h = xxh3(whole[start:head_end], check ^ (first + start))
-        add(h)
-        add(xxh3(whole[head_end + SUMS_BYTES : end], h))
-    sums = (np.array(found, dtype=np.uint64) & np.uint64(LOW_32)).astype("<u4")
-    windows(out, SUMS_BYTES)[head_ends] = sums.view(f"V{SUMS_BYTES}")
+    seeds = (starts + place.at).astype(np.uint64) ^ np.uint64(place.seed)
+    of_heads = xxh3_of(out, starts, head_ends - starts, seeds)
+    of_values = xxh3_of(out, head_ends + SUMS_BYTES, value_bytes, of_heads)
+    sums = (np.stack([of_heads, of_values], axis=1) & np.uint64(LOW_32)).astype("<u4")
+    windows(out, SUMS_BYTES)[head_ends] = sums.view(f"V{SUMS_BYTES}").ravel()
     return out
 
 

@@ -83,6 +83,17 @@ def test_first_words_are_eight_bytes_padded_with_zeros(
     assert [word.to_bytes(8, "big") for word in found.tolist()] == wanted
 
 
+@pytest.mark.parametrize("length", range(7, 20))
+def test_first_words_of_one_length_are_those_of_any(length: int) -> None:
+    chance = random.Random(length)
+    given_strings = [chance.randbytes(length) for _ in range(30)]
+    of = column(given_strings)
+    for skip in range(length + 1):
+        found = first_words(of.blob, of.offsets[:-1], lengths_of(of.offsets), skip)
+        wanted = [s[skip : skip + 8].ljust(8, b"\0") for s in given_strings]
+        assert [word.to_bytes(8, "big") for word in found.tolist()] == wanted
+
+
 @pytest.mark.parametrize("lengths", [[20], [0], [0, 1], [3, 4, 5], range(40), [70000, 1]])
 def test_as_list_is_the_strings_whatever_their_lengths(lengths: list[int]) -> None:
     chance = random.Random(7)

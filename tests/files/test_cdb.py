@@ -60,6 +60,19 @@ def test_cdblib_reads_every_record_of_a_sealed_file(count: int) -> None:
     assert reader.get((count + 7).to_bytes(8, "big")) is None
 
 
+@pytest.mark.parametrize("at_a_time", [1, 7, 100])
+def test_tables_are_the_same_however_many_are_made_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, at_a_time: int
+) -> None:
+    for count in (0, 1, 20, 3000):
+        numbers = np.arange(0, 3 * count, 3, dtype=np.uint64)
+        places = np.arange(5000, 5000 + count, dtype=np.uint32)
+        whole = cdb_seal.hash_tables(numbers, places, 9999)
+        with monkeypatch.context() as patch:
+            patch.setattr(cdb_seal, "_AT_A_TIME", at_a_time)
+            assert cdb_seal.hash_tables(numbers, places, 9999) == whole
+
+
 def test_tinycdb_reads_a_sealed_file(tmp_path: Path) -> None:
     tool = shutil.which("cdb")
     assert tool, "tinycdb is not installed: apt-get install tinycdb"
