@@ -70,10 +70,13 @@ class Located:
         self._maps: list[mmap | bytes] = []
         self._of, self._at, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
         self._raw_bytes = np.full(count, _LONG_WAY, np.int64)
+        self._listed: tuple[list[int], list[int], list[int], list[int]] | None = None
 
     def add(self, mapped: mmap | bytes, rows: Ints, found: Places) -> None:
         """What was found of some rows, whose records are in this file."""
-        good = np.flatnonzero(found.good)
+        self._listed = None
+        possible = found.raw_bytes <= 255 * found.lengths + 64  # as record.decompress sees it
+        good = np.flatnonzero(found.good & possible)
         rows = rows[good]
         self._of[rows] = len(self._maps)
         self._at[rows] = found.at[good]
@@ -101,49 +104,45 @@ class Located:
         return self._read(low, high, copied=False)
 
     def _read(self, low: int, high: int, *, copied: bool) -> list[Value]:
-        raw_bytes = self._raw_bytes[low:high]
-        packed = bool((raw_bytes >= 0).any())
-        found = self._cut(low, high, as_views=packed or not copied)
-        if packed:
-            sizes = raw_bytes.tolist()
-            try:
-                if int(raw_bytes.min()) < 0:
-                    raise ValueError
-                found = list(record.decompress_all(found, sizes))
-            except ValueError:  # not all are compressed, or one is not as it should be
-                found = [
-                    self._unpacked(row, part, size, copied)
-                    for row, (part, size) in enumerate(zip(found, sizes, strict=True), low)
-                ]
-        for row in np.flatnonzero(raw_bytes == _LONG_WAY).tolist():
-            try:
-                found[row] = self._with_care(low + row)
-            except OctavoError:
-                if not row:
-                    raise
-                return found[:row]
+        if not self._maps:
+            found: list[Value] = [b""] * (high - low)
+            sizes = [_LONG_WAY] * (high - low)
+        else:
+            # Lists, for a few rows at a time are too few for array kernels.
+            of, starts, ends, sizes = (part[low:high] for part in self._lists())
+            packed = max(sizes) >= 0
+            maps = self._maps
+            if packed or not copied:
+                maps = [memoryview(mapped) for mapped in maps]  # type: ignore[misc]
+            if min(of) == max(of):
+                one = maps[of[0]]
+                found = [one[at:end] for at, end in zip(starts, ends, strict=True)]
+            else:
+                places = zip(of, starts, ends, strict=True)
+                found = [maps[number][at:end] for number, at, end in places]
+            if packed:
+                found = _unpacked(found, sizes, copied=copied)
+        if min(sizes) != _LONG_WAY:
+            return found
+        for at, size in enumerate(sizes):
+            if size == _LONG_WAY:
+                try:
+                    found[at] = self._with_care(low + at)
+                except OctavoError:
+                    if not at:
+                        raise
+                    return found[:at]
         return found
 
-    def _cut(self, low: int, high: int, *, as_views: bool) -> list[Value]:
-        """What stands at the places of these rows."""
-        of, starts = self._of[low:high], self._at[low:high]
-        places = starts.tolist(), (starts + self._lengths[low:high]).tolist()
-        maps = [memoryview(mapped) for mapped in self._maps] if as_views else self._maps
-        if not maps:
-            return [b""] * len(of)
-        if bool((of == of[0]).all()):
-            one = maps[int(of[0])]
-            return [one[at:end] for at, end in zip(*places, strict=True)]
-        return [maps[at][begin:end] for at, begin, end in zip(of.tolist(), *places, strict=True)]
-
-    def _unpacked(self, row: int, part: Value, raw_bytes: int, copied: bool) -> Value:
-        if raw_bytes < 0:
-            return bytes(part) if copied else part
-        try:
-            return record.decompress(part, raw_bytes)
-        except ValueError:
-            self._raw_bytes[row] = _LONG_WAY
-            return b""
+    def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """(number of the map, where the value begins, where it ends, bytes before compression) of
+        each row."""
+        if self._listed is None:
+            ends = self._at + self._lengths
+            self._listed = (
+                self._of.tolist(), self._at.tolist(), ends.tolist(), self._raw_bytes.tolist()
+            )  # fmt: skip
+        return self._listed
 
     def column(self, low: int, high: int) -> ByteColumn:
         """The values of rows [low, high), low < high, end to end. Raises as ``values``."""
@@ -163,6 +162,8 @@ class Located:
         while done < high - low:
             few = self.views(low + done, min(low + done + _FEW, high))
             for value in few:
+                if len(value) != places[done + 1] - places[done]:
+                    return self._joined(low, high)  # it was read the long way after all
                 target[places[done] : places[done + 1]] = value
                 done += 1
         return ByteColumn(blob, goals)
@@ -190,6 +191,25 @@ class Located:
             rows = np.flatnonzero(of == number)  # what is written is written from front to back
             copy(source, starts[rows], lengths[rows], blob, goals[rows])
         return ByteColumn(blob, goals)
+
+
+def _unpacked(found: list[Value], sizes: list[int], *, copied: bool) -> list[Value]:
+    """Values out of what is stored. Where that cannot be, the long way is in ``sizes``."""
+    try:
+        if min(sizes) >= 0:
+            return list(record.decompress_all(found, sizes))
+    except ValueError:
+        pass  # one of them is not as it should be
+    out: list[Value] = []
+    for at, (part, size) in enumerate(zip(found, sizes, strict=True)):
+        value: Value = bytes(part) if copied and size < 0 else part
+        if size >= 0:
+            try:
+                value = record.decompress(part, size)
+            except ValueError:
+                sizes[at] = _LONG_WAY
+        out.append(value)
+    return out
 
 
 class BatchValues:
