@@ -25,7 +25,8 @@ from octavo.files.bounds import Bounds
 from octavo.files.errors import Misuse
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.change_rows import change_batches
-from octavo.pipeline.journal_order import Stretch, stretch_batches, stretches
+from octavo.pipeline.file_order import RowsOfFiles, rows_of_files, unmerged
+from octavo.pipeline.journal_order import Stretch, has_bits, stretch_batches, stretches
 from octavo.pipeline.partitions import KeyRange, partitions, ranges_of
 from octavo.pipeline.read_options import CHANGE_DDL, DDL, ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -80,10 +81,14 @@ class SnapshotReader(DataSourceReader):
         return files, before
 
     def partitions(self) -> list[Any]:
-        """Stretches of the journal, or ranges of keys, of about ``splitBytes`` each."""
+        """Stretches of the journal, rows of ledger files, or ranges of keys, of about
+        ``splitBytes`` each."""
         files, before = self._opened()
         if self._in_journal_order(files):
             return list(stretches(files, self._options.split_bytes)) or [KeyRange([])]
+        if self._in_file_order(files):
+            bound = self._ranges(files, before)[0]
+            return list(rows_of_files(files, bound, self._options.split_bytes)) or [KeyRange([])]
         found = partitions(
             files,
             self._ranges(files, before),
@@ -96,13 +101,25 @@ class SnapshotReader(DataSourceReader):
     def _in_journal_order(self, files: SnapshotFiles) -> bool:
         """Whether all values are read: then the journal is read from front to back. Metadata
         of objects with a type of their own is only in the ledger as it is now."""
-        options, names = self._options, self._schema.names
+        tag, names = self._options.tag, self._schema.names
+        return (
+            self._is_whole(files)
+            and "value" in names
+            and (tag == "standard" or "metadata" not in names)
+        )
+
+    def _in_file_order(self, files: SnapshotFiles) -> bool:
+        """Whether the ledger's files are read one by one, without a merge: where no value is read,
+        and it is known which numbers are live."""
+        return self._is_whole(files) and "value" not in self._schema.names and has_bits(files)
+
+    def _is_whole(self, files: SnapshotFiles) -> bool:
+        """Whether all keys of a type of objects are read."""
+        options = self._options
         chosen = (options.bucket, options.key_start, options.key_end, options.prefix)
         return (
             self._before is None
-            and "value" in names
             and chosen == (None, None, None, None)
-            and (options.tag == "standard" or "metadata" not in names)
             and tag_number(files, options.tag) != ledger_key.HEAD_ONLY
         )
 
@@ -116,6 +133,10 @@ class SnapshotReader(DataSourceReader):
         if isinstance(partition, Stretch):
             tag = tag_number(files, self._options.tag)
             yield from stretch_batches(files, tag, partition, schema, checksums=checksums)
+            return
+        if isinstance(partition, RowsOfFiles):
+            batches = unmerged(files, partition)
+            yield from record_batches(files, batches, schema, checksums=checksums)
             return
         for bound in partition.parts:
             if before is None:
@@ -174,9 +195,9 @@ class PushingReader(SnapshotReader):
         if high is not None:
             self._high = high if self._high is None else min(self._high, high)
 
-    def _in_journal_order(self, files: SnapshotFiles) -> bool:
+    def _is_whole(self, files: SnapshotFiles) -> bool:
         narrowed = (self._low, self._high, self._bucket) != (None, None, None)
-        return not narrowed and super()._in_journal_order(files)
+        return not narrowed and super()._is_whole(files)
 
     def _ranges(self, files: SnapshotFiles, before: SnapshotFiles | None) -> list[Bounds]:
         low, high, options = self._low, self._high, self._options

@@ -24,12 +24,11 @@ from octavo.files.journal_values import Offsets, spans
 from octavo.files.live_bits import LiveBits
 from octavo.files.record_columns import RecordColumns, columns_of
 from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
+from octavo.pipeline.partitions import split_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
 
 _FEW_LENGTHS = 64
-_MIN_SPLIT_BYTES = 32 << 20
-_MAX_SPLIT_BYTES = 128 << 20
 
 
 @dataclass
@@ -61,6 +60,12 @@ def bits_of(files: SnapshotFiles) -> LiveBits:
         return LiveBits(files.disk, path)
 
 
+def has_bits(files: SnapshotFiles) -> bool:
+    """Whether it was made out already which numbers are live."""
+    with files.reading():
+        return files.disk.exists(f"{files.found.path}/{live_bits.NAME}")
+
+
 def stretches(files: SnapshotFiles, split_bytes: int) -> list[Stretch]:
     """The journal cut into stretches of about so many bytes of live records (0: a fourth of all,
     from 32 to 128 MiB), several files together where they are small."""
@@ -70,7 +75,7 @@ def stretches(files: SnapshotFiles, split_bytes: int) -> list[Stretch]:
         with files.reading():
             live = bits.count(entry.base_sqn, entry.last_sqn)
             weights.append(entry.bytes * min(live / max(entry.count, 1), 1.0) if live else 0.0)
-    split = split_bytes or min(max(int(sum(weights) / 4) + 1, _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES)
+    split = split_bytes or split_of(sum(weights))
     out: list[Stretch] = []
     taken: list[tuple[int, int, int]] = []
     filled = 0.0

@@ -119,7 +119,11 @@ def _samples(
 
 def _fitting(samples: Samples, ranges: list[Bounds]) -> int:
     """Bytes a task: few large tasks, and yet some for every core where there is little."""
-    total = sum(size for bound in ranges for _, size in samples(bound, 1 << 62))
+    return split_of(sum(size for bound in ranges for _, size in samples(bound, 1 << 62)))
+
+
+def split_of(total: float) -> int:
+    """Bytes of a task where there are so many in all."""
     return min(max(int(total / 4) + 1, 32 << 20), 128 << 20)
 
 

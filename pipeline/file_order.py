@@ -1,0 +1,75 @@
+"""Reads without values: the rows of ledger files, one file after the other, without a merge.
+
+A row is the newest of its key where its sequence number is live (files/live_bits.py), whatever
+other files say: so each file is opened by one task, and no keys are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql.datasource import InputPartition
+
+from octavo.files import live_bits
+from octavo.files.bounds import Bounds
+from octavo.files.live_batches import WINDOW_ROWS, Batch
+from octavo.files.live_bits import LiveBits
+from octavo.pipeline.partitions import split_of
+from octavo.pipeline.snapshot_files import SnapshotFiles
+
+
+@dataclass
+class RowsOfFiles(InputPartition):
+    """Rows of ledger files."""
+
+    parts: list[tuple[int, int, int, int]]
+    """(level of the file, its number there, first row, end)."""
+
+    def __init__(self, parts: list[tuple[int, int, int, int]]) -> None:
+        self.parts = parts
+
+
+def rows_of_files(files: SnapshotFiles, bound: Bounds, split_bytes: int) -> list[RowsOfFiles]:
+    """The rows of a range of keys, those that are not live among them, in parts of about so many
+    bytes (0: a fourth of all, from 32 to 128 MiB)."""
+    found = []
+    for level, entries in enumerate(files.found.ledger.levels):
+        for number, entry in enumerate(entries):
+            with files.reading():
+                sst = files.open_ledger(entry)
+                low = sst.lower_bound(bound.low)
+                high = sst.rows if bound.high is None else sst.lower_bound(bound.high)
+            if low < high:
+                found.append((level, number, low, high, sst.bytes / sst.rows))
+    split = split_bytes or split_of(sum((high - low) * size for _, _, low, high, size in found))
+    out: list[RowsOfFiles] = []
+    parts: list[tuple[int, int, int, int]] = []
+    filled = 0.0
+    for level, number, low, high, size in found:
+        while low < high:
+            upto = min(high, low + max(int((split - filled) / size), 1))
+            parts.append((level, number, low, upto))
+            filled += (upto - low) * size
+            low = upto
+            if filled + size > split:
+                out.append(RowsOfFiles(parts))
+                parts, filled = [], 0.0
+    return [*out, RowsOfFiles(parts)] if parts else out
+
+
+def unmerged(files: SnapshotFiles, partition: RowsOfFiles) -> Iterator[Batch]:
+    """The live rows of a partition. Raises Corruption, SnapshotExpired."""
+    with files.reading():
+        bits = LiveBits(files.disk, f"{files.found.path}/{live_bits.NAME}")
+    for level, number, low, high in partition.parts:
+        entry = files.found.ledger.levels[level][number]
+        with files.reading():
+            columns = files.open_ledger(entry).columns(entry.sqn_base)
+        for at in range(low, high, WINDOW_ROWS):
+            with files.reading():
+                sqns = columns.sqns[at : min(at + WINDOW_ROWS, high)].astype(np.int64)
+                rows = np.flatnonzero(bits.are(sqns)) + at
+            if len(rows):
+                yield Batch(columns, rows)
