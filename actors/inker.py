@@ -99,14 +99,13 @@ class Inker(TurnActor):
 
     # ------------------------------------------------------------ appending
 
-    @in_turn
     def append_puts(
         self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
     ) -> tuple[int, int]:
-        """Plain puts of one bucket in one write; (first sqn, last sqn)."""
+        """Plain puts of one bucket in one write; (first sqn, last sqn). As append_group."""
         active = self.active
         if active is None or self._crowded(active, pairs):
-            return self._append_group(
+            return self.append_group(
                 [Operation(record.PUT, tag, bucket, key, value) for key, value in pairs],
                 time_ms,
                 False,
@@ -116,7 +115,7 @@ class Inker(TurnActor):
         )
         last = first + len(pairs) - 1
         if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
-            self._look()
+            self.look()
         return first, last
 
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
@@ -126,68 +125,34 @@ class Inker(TurnActor):
             or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling
         )
 
-    @in_turn
     def append_group(
         self, operations: Sequence[Operation], time_ms: int, atomic: bool
     ) -> tuple[int, int]:
         """Records of several operations in one write; (first sqn, last sqn).
 
-        ``atomic``: they carry their position and number, and are recovered all or none.
+        ``atomic``: they carry their position and number, and are recovered all or none. In the
+        Bookie's turn, as every append; this actor's is only taken to roll or raise the ceiling.
         """
-        return self._append_group(operations, time_ms, atomic)
-
-    def _append_group(
-        self, operations: Sequence[Operation], time_ms: int, atomic: bool
-    ) -> tuple[int, int]:
         if self.failed is not None:
             raise self.failed
-        active = self.active
-        if active is None:
-            raise Closed("the store is closed")
-        raw = [self._stored(operation[4]) for operation in operations]
-        room = sum(
-            sum(map(len, operation[2:4])) + sum(map(len, operation[6:])) + len(stored) + 96
-            for operation, (stored, _) in zip(operations, raw, strict=True)
-        )
-        if (
-            active.offsets[-1] + room + 64 * (len(active.offsets) + len(operations)) + 8192
-            > cdb.MAX_FILE_BYTES
-            or active.base + len(active.offsets) + len(operations) > self.manifest.ceiling
-        ):
-            self._make_room(len(operations))
+        count = len(operations)
+        stored = [self._stored(operation[4]) for operation in operations]
+        fresh = False
+        while True:
             active = self.active
             if active is None:
                 raise Closed("the store is closed")
-        at = active.offsets[-1]
-        relative = len(active.offsets) - 1
-        parts, ends = [], []
-        for number, (operation, (stored, raw_bytes)) in enumerate(
-            zip(operations, raw, strict=True)
-        ):
-            kind, tag, bucket, key, _, expiry_ms, metadata, index = operation
-            data = record.encode(
-                relative + number,
-                active.seed ^ at,
-                kind,
-                tag,
-                bucket,
-                key,
-                stored,
-                time_ms,
-                expiry_ms=expiry_ms,
-                metadata=metadata,
-                index=index,
-                raw_bytes=raw_bytes,
-                batch=(number, len(operations)) if atomic else None,
-            )
-            parts.append(data)
-            at += len(data)
-            ends.append(at)
-        active.append_encoded(parts[0] if len(parts) == 1 else b"".join(parts), ends)
-        first = active.base + relative
-        last = first + len(operations) - 1
-        if last >= self.stop_sqn or at >= self.roll_size:
-            self._look()
+            first = active.base + len(active.offsets) - 1
+            parts, ends = _encoded(active, operations, stored, time_ms, atomic)
+            room = cdb.MAX_FILE_BYTES - 64 * (len(active.offsets) + count) - 8192
+            if fresh or (ends[-1] <= room and first + count < self.manifest.ceiling):
+                break
+            self._make_room(count)
+            fresh = True
+        active.append_encoded(parts[0] if count == 1 else b"".join(parts), ends)
+        last = first + count - 1
+        if last >= self.stop_sqn or ends[-1] >= self.roll_size:
+            self.look()
         return first, last
 
     def _stored(self, value: bytes) -> tuple[bytes, int | None]:
@@ -236,6 +201,7 @@ class Inker(TurnActor):
         if active is not None and active.failed is None and isinstance(failed, StorageFailed):
             active.failed = failed  # which is where a short path looks
 
+    @in_turn
     def _make_room(self, count: int) -> None:
         active = self.active
         following = active.base + len(active.offsets) - 1 if active else 0
@@ -440,3 +406,37 @@ class Inker(TurnActor):
         for file in self.view.files:
             file.actor_ref.call(JournalFile.close)
             file.actor_ref.stop()
+
+
+def _encoded(
+    file: JournalFile,
+    operations: Sequence[Operation],
+    stored: Sequence[tuple[bytes, int | None]],
+    time_ms: int,
+    atomic: bool,
+) -> tuple[list[bytes], list[int]]:
+    """The operations as records for a file's end, and where each ends; ``stored``: see _stored."""
+    at = file.offsets[-1]
+    relative = len(file.offsets) - 1
+    parts, ends = [], []
+    for number, (operation, (value, raw_bytes)) in enumerate(zip(operations, stored, strict=True)):
+        kind, tag, bucket, key, _, expiry_ms, metadata, index = operation
+        data = record.encode(
+            relative + number,
+            file.seed ^ at,
+            kind,
+            tag,
+            bucket,
+            key,
+            value,
+            time_ms,
+            expiry_ms=expiry_ms,
+            metadata=metadata,
+            index=index,
+            raw_bytes=raw_bytes,
+            batch=(number, len(operations)) if atomic else None,
+        )
+        parts.append(data)
+        at += len(data)
+        ends.append(at)
+    return parts, ends

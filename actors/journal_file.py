@@ -14,7 +14,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.group_commit import GroupCommit
 from octavo.actors.growing_map import GrowingMap
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.runtime import Ref, TurnActor, in_turn
+from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.unbroken import interruptible
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
@@ -93,7 +93,6 @@ class JournalFile(TurnActor):
         self.reading = (None, offsets)
         self.commit.appended = offsets[-1]
 
-    @in_turn
     def append_puts(
         self,
         tag: int,
@@ -126,17 +125,14 @@ class JournalFile(TurnActor):
             parts += (head, sums(h & low_32, xxh3(value, h) & low_32), value)
             at += size + 16
             ends.append(at)
-        return self._publish(b"".join(parts), ends)
+        return self.append_encoded(b"".join(parts), ends)
 
-    @in_turn
     def append_encoded(self, data: bytes, ends: Sequence[int]) -> int:
         """Write records that were encoded for this place; the first's relative number.
 
-        ``ends`` are their absolute ends. All of them are published, or none.
+        ``ends`` are their absolute ends. All of them are published, or none. In the Bookie's turn,
+        as every append: that alone excludes all others from the file's end.
         """
-        return self._publish(data, ends)
-
-    def _publish(self, data: bytes, ends: Sequence[int]) -> int:
         offsets = self.offsets
         relative = len(offsets) - 1
         try:
