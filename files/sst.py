@@ -29,7 +29,7 @@ from octavo.files.sst_writer import Columns, Strings
 __all__ = ["Sst", "hash_of"]
 
 _BLOCK = 1 << 14
-_SHORT = 128
+_SHORT = 192
 """So few keys are cut out of the map one by one: the kernels cost some 10 us each time."""
 _FENCE = 64
 """Rows from a key of the fence to the next."""
