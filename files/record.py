@@ -296,30 +296,6 @@ def parse_header(buffer: bytes | memoryview, check: int, available: int) -> Head
     )
 
 
-def head_of(
-    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
-) -> tuple[int, int] | None:
-    """The hot head: (bytes of the value as given, write time) of the put of this key in ``buffer``,
-    its header's checksum verified, or None: as ``value_of``. The value is not looked at.
-    """
-    fields = bytes(buffer[19:24])
-    end = FIXED_BYTES + len(bucket_and_key)
-    packed = fields != plain
-    if packed:
-        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or fields[2] != LZ4:
-            return None
-        end += 4
-    if buffer[end - len(bucket_and_key) : end] != bucket_and_key or len(buffer) < end + 4:
-        return None
-    if xxh3(buffer[:end], check) & LOW_32 != unpack_sum(buffer, end)[0]:
-        return None
-    if packed:
-        (size,) = _U32.unpack_from(buffer, FIXED_BYTES)
-    else:
-        size = _U32.unpack_from(buffer, 4)[0] + 8 - end
-    return size, _U64.unpack_from(buffer, 26)[0]
-
-
 def decompress(stored: bytes | memoryview, raw_bytes: int) -> bytes:
     """LZ4 block to bytes, never allocating more than ``stored`` can hold. ValueError if wrong."""
     if raw_bytes > 255 * len(stored) + 64:
@@ -401,6 +377,20 @@ def packed_fields(tag: int, bucket: bytes) -> bytes:
     return bytes((PUT, tag, LZ4)) + len(bucket).to_bytes(2, "little")
 
 
+def _header_end(buffer: bytes | memoryview, bucket_and_key: bytes, plain: bytes) -> int:
+    """Where the header of the put of this key ends in ``buffer``; 0: that is not what is there, or
+    it has optional fields beside LZ4. ``plain`` is plain_fields of the bucket."""
+    fields = bytes(buffer[19:24])
+    end = FIXED_BYTES + len(bucket_and_key)
+    if fields != plain:
+        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or fields[2] != LZ4:
+            return 0
+        end += 4
+    if buffer[end - len(bucket_and_key) : end] != bucket_and_key or len(buffer) < end + SUMS_BYTES:
+        return 0
+    return end
+
+
 def value_of(
     buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
 ) -> bytes | None:
@@ -411,22 +401,31 @@ def value_of(
     the value beyond ``buffer``. Only the value's checksum is compared: its seed is what the header
     hashes to, so it covers both.
     """
-    fields = bytes(buffer[19:24])
-    end = FIXED_BYTES + len(bucket_and_key)
-    packed = fields != plain
-    if packed:
-        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or fields[2] != LZ4:
-            return None
-        end += 4
-    if buffer[end - len(bucket_and_key) : end] != bucket_and_key or len(buffer) < end + SUMS_BYTES:
+    end = _header_end(buffer, bucket_and_key, plain)
+    if not end:
         return None
     h = xxh3(buffer[:end], check)
     stored = buffer[end + 8 :]
     if xxh3(stored, h) & LOW_32 != unpack_sum(buffer, end + 4)[0]:
         return None
-    if packed:
-        try:
-            return decompress(stored, _U32.unpack_from(buffer, FIXED_BYTES)[0])
-        except ValueError:
-            return None
-    return bytes(stored)
+    if end == FIXED_BYTES + len(bucket_and_key):
+        return bytes(stored)
+    try:
+        return decompress(stored, _U32.unpack_from(buffer, FIXED_BYTES)[0])
+    except ValueError:
+        return None
+
+
+def head_of(
+    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
+) -> tuple[int, int] | None:
+    """The hot head: (bytes of the value as given, write time, ms UTC), the header's checksum
+    verified, or None: as ``value_of``. The value is not looked at."""
+    end = _header_end(buffer, bucket_and_key, plain)
+    if not end or xxh3(buffer[:end], check) & LOW_32 != unpack_sum(buffer, end)[0]:
+        return None
+    if end == FIXED_BYTES + len(bucket_and_key):
+        size = _U32.unpack_from(buffer, 4)[0] + 8 - end
+    else:
+        (size,) = _U32.unpack_from(buffer, FIXED_BYTES)
+    return size, _U64.unpack_from(buffer, 26)[0]
