@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 from octavo.actors.reader import Reader
 from octavo.actors.scan import bounds
@@ -60,6 +60,12 @@ class Reading:
         if self._refused is not None:
             raise Misuse(self._refused)
         return to_key(key, self._name)
+
+    def __reduce__(self) -> NoReturn:
+        raise Misuse(
+            "an open store, its buckets and snapshots do not go to another process, and are not "
+            "copied: give it the path, to open with read_only=True, or publish a snapshot"
+        )
 
     # -- what a live bucket and a snapshot's do differently
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import tracemalloc
 import weakref
 from pathlib import Path
 
@@ -27,18 +28,42 @@ def descriptors() -> int:
     return found
 
 
-def test_openings_and_backups_leave_nothing_open(tmp_path: Path) -> None:
-    path = tmp_path / "resources-store"
-    for number in range(60):
+def files_of(place: Path) -> int:
+    return sum(1 for file in place.rglob("*") if file.is_file())
+
+
+def test_a_thousand_openings_and_a_hundred_backups_leave_nothing(tmp_path: Path) -> None:
+    path, copy = tmp_path / "resources-store", tmp_path / "resources-store-backup"
+
+    def live(number: int) -> None:
         with octavo.open(path, **SMALL) as store:
-            store.put_many((b"%d" % n, b"%d" % number) for n in range(100))
+            store.put_many((b"%d" % n, b"%d" % number) for n in range(20))
             assert store.get(b"7") == b"%d" % number
-            if number % 6 == 0:
-                store.backup(tmp_path / "resources-store-backup")
+            if number % 10 == 0:
+                store.compact()
+                store.backup(copy)
         assert descriptors() == 0, number
+
+    for number in range(100):  # until everything is loaded, and the store is as large as it gets
+        live(number)
+    gc.collect()
+    threads = threading.active_count()
+    tracemalloc.start()
+    try:
+        live(100)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(101, 1001):
+            live(number)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
     assert not [t for t in threading.enumerate() if t.name.startswith("octavo-sync")]
-    files = [file for file in (tmp_path / "resources-store-backup").rglob("*") if file.is_file()]
-    assert len(files) < 60
+    assert threading.active_count() <= threads + 8  # of the pool, which has an upper bound
+    assert grown < 2_000_000, f"{grown} bytes more than before"
+    assert files_of(path) < 80
+    assert files_of(copy) < 80
 
 
 def test_a_closed_store_leaves_nothing_behind(tmp_path: Path) -> None:

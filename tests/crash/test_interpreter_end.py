@@ -93,7 +93,7 @@ def _refused(call: object) -> bool:
 
 def test_of_openers_that_race_one_has_the_store(tmp_path: Path) -> None:
     octavo.open(tmp_path / "s").close()
-    for _ in range(60):
+    for _ in range(480):
         barrier = threading.Barrier(3)
         have: list[octavo.Store] = []
         refused: list[octavo.StoreLocked] = []

@@ -1,4 +1,5 @@
-"""SIGKILL again and again, with compaction, backups and publishing under way.
+"""SIGKILL again and again, with compaction, backups and publishing under way. Thousands, without
+those: test_short_lives.py.
 
 Long form: scripts/campaign kill.
 """
@@ -13,7 +14,7 @@ from killing import Rounds
 from lives import Nursery
 
 SEED = os.environ.get("OCTAVO_SEED", "20261121")
-ROUNDS = 30
+ROUNDS = 12
 
 
 @pytest.mark.parametrize("sync", ["always", "none"])

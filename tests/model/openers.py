@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -68,3 +69,10 @@ def raced(home: Path, seed: object, method: str, processes: int = 5) -> dict[str
         assert store.get(b"count") == b"%d" % have, "two had the store at a time"
         assert store.verify().ok
     return {"openings": have, "refused": refused}
+
+
+if __name__ == "__main__":
+    for number in range(int(sys.argv[3])):
+        here = Path(sys.argv[1]) / str(number)
+        here.mkdir()
+        print(raced(here, number, sys.argv[2], processes=3))

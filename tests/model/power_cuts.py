@@ -99,7 +99,7 @@ class PowerCuts:
         judges: tuple[Judge, ...] = (),
         setup: Workload | None = None,
         modes: tuple[str, ...] = MODES,
-        deep_one_in: int = 20,
+        deep_one_in: int = 8,
         path: str = "/store",
         mends: Callable[[SimDisk], object] | None = None,
         **options: Any,

@@ -1,0 +1,137 @@
+"""Other processes and an open store: whichever way they began, they refuse it or are refused, and
+the store goes on."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import octavo
+
+MODEL = Path(__file__).parent.parent / "model"
+INHERITING = """
+import multiprocessing, pickle, sys
+import octavo
+
+def refused(call):
+    try:
+        call()
+    except (octavo.Closed, octavo.StoreLocked, octavo.Misuse):
+        return True
+    return False
+
+def inherited(store, told):
+    tries = (lambda: store.put("k", "v"), lambda: store.get("1"), lambda: dict(store.items()),
+             store.compact, store.snapshot, store.sync, lambda: octavo.open(store.path))
+    told.send(sum(map(refused, tries)))
+    store.close()
+
+def beside(path, told):
+    with octavo.open(path, read_only=True) as other:
+        seen = len(other)
+    told.send(seen if refused(lambda: octavo.open(path)) else -1)
+
+if __name__ == "__main__":
+    method, path = sys.argv[1:]
+    context = multiprocessing.get_context(method)
+    with octavo.open(path) as store:
+        store.put_many((str(n), "v") for n in range(300))
+        works = [(beside, (path,), 300)]
+        if method == "fork":
+            works.append((inherited, (store,), 7))
+        else:
+            process = context.Process(target=inherited, args=(store, None))
+            assert refused(process.start)
+        for work, arguments, wanted in works:
+            mine, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=work, args=(*arguments, theirs))
+            process.start()
+            theirs.close()
+            got = mine.recv()
+            process.join()
+            assert (got, process.exitcode) == (wanted, 0), (method, work, got, process.exitcode)
+        store.put("k", "of the parent")
+    with octavo.open(path) as store:
+        assert store.get("k") == b"of the parent" and len(store) == 301 and store.verify().ok
+"""
+LEAVING = """
+import os, signal, sys
+import octavo
+store = octavo.open(sys.argv[1])
+store.put("k", "v")
+if not os.fork():
+    os.write(1, b"%d\\n" % os.getpid())
+    signal.pause()
+signal.pause()
+"""
+
+
+def run_to_its_end(words: list[str]) -> None:
+    told = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(MODEL), *sys.path]))}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=told)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_store_does_not_go_along_to_another_process(tmp_path: Path, method: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(INHERITING)
+    run_to_its_end([sys.executable, str(program), method, str(tmp_path / "s")])
+
+
+def test_an_open_store_cannot_be_pickled_or_copied(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store, store.snapshot() as snapshot:
+        things: list[Any] = [store, store.bucket("b"), snapshot, snapshot.bucket("b")]
+        for thing in things:
+            for way in (pickle.dumps, copy.copy):
+                with pytest.raises(octavo.Misuse, match="another process"):
+                    way(thing)
+
+
+def test_a_program_that_is_started_inherits_nothing(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", "v")
+        words = [sys.executable, "-c", "import os; print(os.listdir('/proc/self/fd')); input()"]
+        child = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        place = f"/proc/{child.pid}/fd"
+        links = [os.readlink(f"{place}/{number}") for number in os.listdir(place)]
+        assert not [link for link in links if link.startswith(str(tmp_path))]
+    with octavo.open(tmp_path / "s") as store:  # while it lives
+        assert store.get("k") == b"v"
+    child.communicate(b"\n")
+
+
+def test_a_child_that_outlives_the_owner_does_not_keep_the_store(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", LEAVING, str(tmp_path / "s")]
+    owner = subprocess.Popen(words, stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    child = int(owner.stdout.readline())
+    try:
+        owner.kill()
+        owner.wait()
+        with octavo.open(tmp_path / "s") as store:
+            assert store.get("k") == b"v"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        owner.stdout.close()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_that_race_for_a_store_have_it_one_at_a_time(tmp_path: Path, method: str) -> None:
+    """In a process of its own, which has no threads to fork beside."""
+    races = {"fork": 6, "spawn": 1, "forkserver": 1}[method]
+    words = [sys.executable, str(MODEL / "openers.py"), str(tmp_path), method, json.dumps(races)]
+    run_to_its_end(words)
