@@ -12,7 +12,7 @@ from pykka import ActorRegistry
 
 sys.path.insert(0, str(Path(__file__).parent / "model"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts what it runs in the background so; here and in what tests start a Ctrl-C is one.
+    # A shell starts what it runs in the background so; tests want a Ctrl-C to be one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
