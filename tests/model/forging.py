@@ -442,6 +442,8 @@ def _stranger(home: Path, name: str, rng: random.Random, files: list[str]) -> Ch
             return
         at = at / called
         if as_folder:
+            if at.is_file():  # OCTAVO, where the folder is the store's own
+                at.unlink()
             at.mkdir(exist_ok=True)
         elif not at.is_dir():
             _put(at, content)
