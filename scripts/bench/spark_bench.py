@@ -3,8 +3,9 @@ and what folds cost a store that is being written to.
 
     python scripts/bench/spark_bench.py [--scale 1.0] [--runs 5] [DIRECTORY]
 
-The two take turns, medians are told. Needs octavo[spark] and Java. 4 M rows of 100 B and 400 k of
-1 KiB at scale 1: some 3 GB of disk.
+The two take turns, and beside them a source that yields batches which are there already: what
+Spark itself takes. Medians are told, and CPU time, which a busy machine changes less. Needs
+octavo[spark] and Java. 4 M rows of 100 B and 400 k of 1 KiB at scale 1: some 4 GB of disk.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
 import octavo
 from octavo.pipeline.java import need_java
 
 SHAPES = {"100 B": (4_000_000, 84), "1 KiB": (400_000, 1008)}
+PARTS = 4
 
 
 def pairs(rows: int, size: int) -> Iterator[tuple[bytes, bytes]]:
@@ -58,6 +63,74 @@ def session() -> Any:
     return builder.getOrCreate()
 
 
+def seconds_of_processors() -> float:
+    """What the processes below this one have used, those that ended included."""
+    parents: dict[int, int] = {}
+    used: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                fields = file.read().rpartition(") ")[2].split()
+        except OSError:
+            continue
+        parents[int(name)], used[int(name)] = int(fields[1]), sum(map(int, fields[11:15]))
+
+    def is_below(number: int) -> bool:
+        while number in parents and number != os.getpid():
+            number = parents[number]
+        return number == os.getpid()
+
+    ticks = sum(used[number] for number in used if number != os.getpid() and is_below(number))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Prebuilt(DataSourceReader):
+    """Yields the batches of an Arrow file: what Spark alone costs."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def partitions(self) -> list[Any]:
+        with pa.memory_map(self.path) as file:
+            count = pa.ipc.open_file(file).num_record_batches
+        edges = [count * part // PARTS for part in range(PARTS + 1)]
+        return [InputPartition(each) for each in itertools.pairwise(edges)]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        reader = pa.ipc.open_file(pa.memory_map(self.path))
+        return (reader.get_batch(number) for number in range(*partition.value))
+
+
+class Floor(DataSource):
+    """A data source that has nothing to do."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "floor"
+
+    def schema(self) -> str:
+        return str(self.options["ddl"])
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return Prebuilt(self.options["path"])
+
+
+def floor(spark: Any, parquet: str, columns: list[str]) -> Any:
+    """A frame of these columns of a Parquet file, as batches of 4 MiB that are there already."""
+    import pyarrow.parquet as pq
+
+    kinds = {"key": pa.binary(), "sqn": pa.int64(), "value": pa.binary()}
+    table = pq.read_table(parquet, columns=columns)
+    table = table.cast(pa.schema([(name, kinds[name]) for name in columns])).combine_chunks()
+    rows = min(max(table.num_rows * (4 << 20) // table.nbytes, 1), 1 << 15)
+    path = f"{parquet}-{len(columns)}.arrow"
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table, max_chunksize=rows)
+    types = {"sqn": "bigint"}
+    ddl = ", ".join(f"{name} {types.get(name, 'binary')}" for name in columns)
+    return spark.read.format("floor").option("ddl", ddl).load(path)
+
+
 def read_all(frame: Any) -> Callable[[], None]:
     """Every row of every column, to nowhere."""
     return lambda: frame.write.format("noop").mode("overwrite").save()
@@ -66,12 +139,16 @@ def read_all(frame: Any) -> Callable[[], None]:
 def turns(runs: int, tasks: dict[str, Callable[[], object]]) -> dict[str, float]:
     """Median seconds of each, in turns, after one turn that does not count."""
     took: dict[str, list[float]] = {name: [] for name in tasks}
+    used: dict[str, list[float]] = {name: [] for name in tasks}
     for run in range(runs + 1):
         for name, task in tasks.items():
-            began = time.perf_counter()
+            began, before = time.perf_counter(), seconds_of_processors()
             task()
             if run:
                 took[name].append(time.perf_counter() - began)
+                used[name].append(seconds_of_processors() - before)
+    for name, found in used.items():
+        print(f"  {name:32} {statistics.median(found):7.2f} s of CPU in Spark and its workers")
     return {name: statistics.median(found) for name, found in took.items()}
 
 
@@ -93,6 +170,8 @@ def measured(
     keys = ours.option("columns", "key,sqn").load(path)
     columns.write.mode("overwrite").parquet(parquet)
     theirs = spark.read.parquet(parquet)
+    floor_all = floor(spark, parquet, ["key", "sqn", "value"])
+    floor_keys = floor(spark, parquet, ["key", "sqn"])
     rows_to_write = theirs.select("key", "value")
 
     def load() -> None:
@@ -112,10 +191,13 @@ def measured(
         runs,
         {
             "Parquet: all": read_all(theirs),
+            "floor: all": read_all(floor_all),
             "Octavo: all": read_all(columns),
             "Octavo: all, checksums=false": read_all(unchecked),
+            "floor: key, sqn": read_all(floor_keys),
             "Octavo: key, sqn": read_all(keys),
             "Parquet: groupBy": grouped(theirs),
+            "floor: groupBy": grouped(floor_keys),
             "Octavo: groupBy": grouped(keys),
             "Parquet: write": write_parquet,
             "Octavo: bulk load": load,
@@ -193,6 +275,7 @@ def main() -> None:
         return
     need_java()
     spark = session()
+    spark.dataSource.register(Floor)
     with tempfile.TemporaryDirectory(dir=given.directory) as where:
         for name, (rows, size) in SHAPES.items():
             count = int(rows * given.scale)
