@@ -84,7 +84,7 @@ def seconds_of_processors() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-class Prebuilt(DataSourceReader):
+class Prebuilt(DataSourceReader):  # type: ignore[misc]  # mypy skips PySpark
     """Yields the batches of an Arrow file: what Spark alone costs."""
 
     def __init__(self, path: str) -> None:
@@ -101,7 +101,7 @@ class Prebuilt(DataSourceReader):
         return (reader.get_batch(number) for number in range(*partition.value))
 
 
-class Floor(DataSource):
+class Floor(DataSource):  # type: ignore[misc]
     """A data source that has nothing to do."""
 
     @classmethod
