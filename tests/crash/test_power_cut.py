@@ -17,6 +17,8 @@ from said_loudly import or_say_so
 
 SEED = os.environ.get("OCTAVO_SEED", "20261121")
 ROUNDS = {"ext4": 8, "xfs": 4}
+MOST_ROUNDS = 64
+"""Few lives may all end before a step was answered."""
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +38,11 @@ def test_what_was_synced_survives_a_power_cut(kind: str, sync: str, nursery: Nur
         rounds = Rounds(
             nursery, disk.path / "s", f"{SEED} {kind} {sync}", sync=sync, disk=disk, most_steps=120
         )
-        for _ in range(ROUNDS[kind]):
+        for number in range(1, MOST_ROUNDS + 1):
             rounds.live_and_die()
-        assert rounds.counts["cuts"] == ROUNDS[kind]
+            if number >= ROUNDS[kind] and rounds.counts["steps"]:
+                break
+        assert rounds.counts["cuts"] == number
         assert rounds.counts["steps"] > 0
     finally:
         disk.close()
