@@ -180,7 +180,7 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
         yield done
 
     def row(self, row: Row) -> None:
-        raise NotImplementedError  # pragma: no cover - every kind defines it
+        raise NotImplementedError  # pragma: no cover - Parquet writes whole batches
 
     def __exit__(self, *error: object) -> None:
         pass

@@ -15,6 +15,7 @@ import os
 import stat
 import sys
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -193,7 +194,7 @@ def _refusal(path: bytes, wrong: OSError) -> Rejected:
 
 
 @dataclass
-class _Lines:
+class _Lines(ABC):
     """A file of lines; what all such sources have in common."""
 
     name: str
@@ -202,8 +203,8 @@ class _Lines:
     done_bytes: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[Entry | Rejected]:
-        raise NotImplementedError  # pragma: no cover - both kinds define it
+    @abstractmethod
+    def __iter__(self) -> Iterator[Entry | Rejected]: ...
 
     file: BinaryIO | None = None
     """Where it is told how much has been read; ``stream`` itself where that is not compressed."""

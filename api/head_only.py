@@ -7,6 +7,7 @@ a backup of such a store always has its ledger.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime
 from types import TracebackType
@@ -89,7 +90,7 @@ def _operation(
     return Operation(kind, HEAD_ONLY, bucket, _whole(bucket, key, sub_key), b"", expiry, stored)
 
 
-class HeadReads:
+class HeadReads(ABC):
     """The reading half of a head-only bucket."""
 
     def __init__(self, name: bytes, lookup: bool) -> None:
@@ -97,11 +98,11 @@ class HeadReads:
         self._lookup = lookup
         self._prefix = ledger_key.prefix(HEAD_ONLY, name)
 
-    def _reader(self) -> Reader:
-        raise NotImplementedError  # pragma: no cover - both kinds define it
+    @abstractmethod
+    def _reader(self) -> Reader: ...
 
-    def _head(self, key: bytes) -> Head | None:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def _head(self, key: bytes) -> Head | None: ...
 
     @property
     def name(self) -> bytes:

@@ -67,9 +67,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
         now_ms = wall_clock_ms()
         self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms)
-        reader: Any = PublishedReader(
-            disk, found, wall_clock_ms, max_open_files
-        )
+        reader: Any = PublishedReader(disk, found, wall_clock_ms, max_open_files)
         SnapshotBucket.__init__(self, reader, identity, b"")
         _open.add(self)
 

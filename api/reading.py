@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, TypeVar, overload
 
@@ -36,7 +37,7 @@ D = TypeVar("D")
 REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
-class Reading:
+class Reading(ABC):
     """The reading half of a bucket. Values come out as bytes; keys too, unless ``text``."""
 
     def __init__(
@@ -69,18 +70,18 @@ class Reading:
 
     # -- what a live bucket and a snapshot's do differently
 
+    @abstractmethod
     def _reader(self) -> Reader:
         """A reader that pins what it reads; whoever asked for it closes it."""
-        raise NotImplementedError  # pragma: no cover - both buckets define it
 
-    def _get(self, key: bytes) -> bytes | None:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def _get(self, key: bytes) -> bytes | None: ...
 
-    def _head(self, key: bytes) -> Head | None:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def _head(self, key: bytes) -> Head | None: ...
 
-    def _index_of(self, key: bytes) -> bytes | None:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def _index_of(self, key: bytes) -> bytes | None: ...
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         return [self._get(key) for key in keys]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import HEAD_ONLY
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.manifest.published import Published
 from octavo.pipeline.read_options import ReadOptions
@@ -27,13 +26,13 @@ def start_path(options: ReadOptions) -> str | None:
     Misuse, SnapshotExpired, Corruption."""
     if options.start_snapshot is None:
         return None
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock_ms()
     return published.found(RealDisk(), options.path, options.start_snapshot, now_ms).path
 
 
 def chosen(options: ReadOptions) -> Published:
     """The snapshot to read: that of the option, or one that is pinned now."""
-    disk, now_ms = RealDisk(), time.time_ns() // 1_000_000
+    disk, now_ms = RealDisk(), wall_clock_ms()
     wishes = {
         "snapshot": options.snapshot,
         "sqnAsOf": options.sqn_as_of,

@@ -6,7 +6,6 @@ executors; the states travel between them, rows never do.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -20,6 +19,7 @@ from octavo.files.errors import Misuse
 from octavo.files.find_many import Level
 from octavo.files.live_batches import Batch, buckets_of, heads_of, keys_of
 from octavo.files.stale_entries import without_stale
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.batch_reader import tag_number
@@ -80,9 +80,7 @@ def fold(
         ranges = ranges_of(files, ledger_key.INDEX if what == "index" else number, options)
         parts = [
             each.parts
-            for each in partitions(
-                files, ranges, values=what == "objects", split_bytes=split_bytes
-            )
+            for each in partitions(files, ranges, values=what == "objects", split_bytes=split_bytes)
         ]
         if not parts:
             return zero
@@ -110,7 +108,7 @@ def _context(spark: Any) -> Any:
 def _published(snapshot: Any) -> tuple[str, bool]:
     """(directory of a published snapshot, whether it is to be removed behind the fold)."""
     if isinstance(snapshot, str):
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_clock_ms()
         made = pinning.pin(RealDisk(), local_path(snapshot), int(_LEASE_SECONDS * 1000), now_ms)
         return made.path, True
     if hasattr(snapshot, "store_path"):

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +21,7 @@ from pyspark.sql.types import StructType
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.pipeline.read_options import local_path
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -31,7 +31,7 @@ Row = tuple[Any, ...]
 
 
 def _snapshots(path: str) -> Iterator[Row]:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock_ms()
     for each in published.listed(RealDisk(), path):
         yield (
             each.id, each.name or None, each.sqn, _moment(each.taken_at), _moment(each.expires_at),
@@ -59,7 +59,7 @@ def _levels(path: str) -> Iterator[Row]:
 
 
 def _journal(path: str) -> Iterator[Row]:
-    disk, now_ms = RealDisk(), time.time_ns() // 1_000_000
+    disk, now_ms = RealDisk(), wall_clock_ms()
     pinned = pinning.pin(disk, path, _LEASE_MS, now_ms)
     try:
         files = SnapshotFiles(pinned.path)
@@ -86,13 +86,17 @@ def _moment(ms: int) -> datetime:
 
 TABLES: dict[str, tuple[str, Callable[[str], Iterator[Row]]]] = {
     "snapshots": (
-        ("id string, name string, sqn bigint, taken_at timestamp, expires_at timestamp, "
-        "expired boolean, keys bigint, bytes bigint"),
+        (
+            "id string, name string, sqn bigint, taken_at timestamp, expires_at timestamp, "
+            "expired boolean, keys bigint, bytes bigint"
+        ),
         _snapshots,
     ),
     "files": (
-        ("half string, name string, level int, rows bigint, bytes bigint, min_sqn bigint, "
-        "max_sqn bigint, tombstones bigint, first_key binary, last_key binary"),
+        (
+            "half string, name string, level int, rows bigint, bytes bigint, min_sqn bigint, "
+            "max_sqn bigint, tombstones bigint, first_key binary, last_key binary"
+        ),
         _files,
     ),
     "levels": (
@@ -100,8 +104,10 @@ TABLES: dict[str, tuple[str, Callable[[str], Iterator[Row]]]] = {
         _levels,
     ),
     "journal": (
-        ("name string, base_sqn bigint, last_sqn bigint, records bigint, bytes bigint, "
-        "live_records bigint, live_value_bytes bigint, garbage_percent double"),
+        (
+            "name string, base_sqn bigint, last_sqn bigint, records bigint, bytes bigint, "
+            "live_records bigint, live_value_bytes bigint, garbage_percent double"
+        ),
         _journal,
     ),
 }

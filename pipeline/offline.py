@@ -23,6 +23,7 @@ from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.sparse_offsets import cut
 from octavo.files.sst import Sst
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import level_sizes, recovery, store_identity
 from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -339,7 +340,7 @@ def _merged(
         levels = [_named(entry for entry in entries if entry.level == depth) for depth in depths]
         if depths and depths[0]:
             levels.insert(0, [])
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock_ms()
     if store.ledger is not None:
         now_ms = store.ledger.now_ms(now_ms)
     work = partial(merge_range, disk_of, store.path, f"{stem}m", levels, now_ms)

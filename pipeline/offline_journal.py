@@ -18,6 +18,7 @@ from typing import Any
 from octavo.files import jobs_journal, key_deltas, ledger_key
 from octavo.files.disk import TEMPORARY_SUFFIX, RealDisk
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import store_identity
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.closed_store import ClosedStore, closed_store
@@ -99,7 +100,7 @@ def _eligible(store: ClosedStore) -> list[JournalEntry]:
     """Sealed files that the ledger has all of and no consumer needs, oldest first."""
     if store.ledger is None:
         return []
-    now = partial(int, time.time_ns() // 1_000_000)
+    now = partial(int, wall_clock_ms())
     consumers = Consumers(store.disk, store.path, now, None, store.notes)
     upto = min(store.ledger.persisted_sqn, consumers.lowest(store.ledger.persisted_sqn))
     return [entry for entry in _sealed(store) if entry.last_sqn <= upto]
@@ -154,7 +155,7 @@ def _replaced(
     epoch = store.epoch
     log = store.begin_journal()
     try:
-        ledger, now_ms = store.ledger, time.time_ns() // 1_000_000
+        ledger, now_ms = store.ledger, wall_clock_ms()
         common: dict[str, Any] = {
             "journal": f"{store.path}/journal",
             "ledger": f"{store.path}/ledger",

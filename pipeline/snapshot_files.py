@@ -20,6 +20,7 @@ from octavo.files.journal_values import Offsets, Right
 from octavo.files.journal_windows import RecordSums
 from octavo.files.live_batches import Batch, FileRows, LedgerRun, Source, live_batches
 from octavo.files.sst import Sst
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.ledger_entry import LedgerEntry, refuse_another
@@ -37,7 +38,7 @@ class SnapshotFiles:
         self,
         path: str,
         disk: Disk | None = None,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         """``path``: its directory. Raises SnapshotExpired, Corruption."""
         self.disk = RealDisk() if disk is None else disk

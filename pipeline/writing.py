@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ from octavo.files import staging
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
 from octavo.files.staged_writer import StagedWriter
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.pipeline import commit, duplicates, staged_columns
 
 DUPLICATES = ("last", "first", "error")
@@ -83,9 +83,7 @@ def staged(
     context = TaskContext.get()
     part, task = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     attempt = f"{part:06d}-{task}-{secrets.token_hex(4)}"
-    writer = StagedWriter(
-        RealDisk(), options.path, job, attempt, now_ms=time.time_ns() // 1_000_000
-    )
+    writer = StagedWriter(RealDisk(), options.path, job, attempt, now_ms=wall_clock_ms())
     try:
         if options.order_column or options.duplicates == "first":
             batches = _ordered(batches, options)

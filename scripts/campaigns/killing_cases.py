@@ -36,9 +36,7 @@ def _sync(number: int) -> str:
 
 def power(kind: str, seed: int, number: int) -> dict[str, int]:
     disk = _disk(kind)
-    rounds = Rounds(
-        _nursery(), disk.path / "s", f"{seed} {number}", sync=_sync(number), disk=disk
-    )
+    rounds = Rounds(_nursery(), disk.path / "s", f"{seed} {number}", sync=_sync(number), disk=disk)
     try:
         for _ in range(ROUNDS):
             rounds.live_and_die()

@@ -78,8 +78,7 @@ def _standard(store: octavo.Store) -> dict[str, Any]:
         for name, progress in store._running.inker_clerk.actor.consumers.all().items()
     }
     told["commits"] = [
-        [commit.name, commit.first_sqn, commit.last_sqn]
-        for commit in store._inker.manifest.commits
+        [commit.name, commit.first_sqn, commit.last_sqn] for commit in store._inker.manifest.commits
     ]
     return told
 

@@ -241,4 +241,3 @@ def differences(expected: State, found: State) -> str:
         if expected.get(where) != found.get(where)
     ]
     return f"{len(wrong)} differences: " + "; ".join(wrong[:6])
-
