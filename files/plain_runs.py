@@ -6,7 +6,10 @@ stand one behind another, with no number left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from mmap import mmap
+from struct import Struct
 from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -15,6 +18,11 @@ from octavo.files import record
 
 MOST = 1024
 """Records of a run, so that little is held at a time."""
+
+_EVEN_BYTES = 1 << 18
+_EVEN_LEAST = 16
+"""Records of one length are taken together, so many bytes of them at a time at the most, and so
+many records at the least."""
 
 _LARGEST = (1 << 62) - MOST
 """No first number above is believed."""
@@ -28,7 +36,7 @@ class PlainRun(NamedTuple):
     kind: int
     tag: int
     bucket: bytes
-    starts: list[int]
+    starts: Sequence[int]
     end: int
     """Where the last one ends; each of the others ends where the next one starts."""
     keys: list[bytes]
@@ -43,24 +51,89 @@ class PlainRun(NamedTuple):
 
 def plain_run(buffer: bytes | mmap, at: int, end: int, seed: int) -> PlainRun | None:
     """The run that begins at ``at``, of MOST records at most; None: no whole plain record is
-    there. Nothing from ``end`` on is looked at. Some 0.7 us a small record."""
+    there. Nothing from ``end`` on is looked at. Some 0.7 us a small record, half of that where
+    many are of one length."""
     last = end - record.FIXED_BYTES - record.SUMS_BYTES
     if at > last:
         return None
-    unpack, sums = record.PLAIN.unpack_from, record.unpack_sums
-    length_of_number, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
-    _, _, number, middle, _, _ = unpack(buffer, at)
+    key_length, content, number, middle, key_1, _ = record.PLAIN.unpack_from(buffer, at)
     magic, version, kind, tag, flags, bucket_bytes = record.unpack_middle(middle)
     first = int.from_bytes(number, "big")
     if (
         (magic, version, flags) != (record.MAGIC, record.VERSION, 0)
         or kind not in (record.PUT, record.DELETE)
         or first > _LARGEST
+        or key_length != record.CDB_KEY_LENGTH
     ):
         return None
+    key_at = record.FIXED_BYTES + bucket_bytes
+    bucket = buffer[at + record.FIXED_BYTES : at + key_at]
+    run = PlainRun(first, kind, tag, bucket, (), at, [])
+    apart, head_bytes = 16 + content, key_at + key_1 + 1
+    count = min(MOST, min(end - at, _EVEN_BYTES) // apart)
+    if count >= _EVEN_LEAST and head_bytes + record.SUMS_BYTES <= apart:
+        keys = _evenly_apart(buffer, at, count, apart, head_bytes, key_at, first, seed)
+        if keys is not None:
+            stop = at + count * apart
+            return run._replace(starts=range(at, stop, apart), end=stop, keys=keys)
+    starts, stop, keys = _one_by_one(buffer, at, end, middle, bucket, first, seed)
+    return run._replace(starts=starts, end=stop, keys=keys) if starts else None
+
+
+def _evenly_apart(
+    buffer: bytes | mmap,
+    at: int,
+    count: int,
+    apart: int,
+    head_bytes: int,
+    key_at: int,
+    first: int,
+    seed: int,
+) -> list[bytes] | None:
+    """The keys of so many records from ``at`` on, if they are like the one there but for numbers,
+    times, keys and values, and whole. What bytecode does, it does for all of them at once: a byte
+    of each is a slice with a step."""
+    stop = at + count * apart
+    for place in (at + apart, stop - apart):  # most that are not alike differ here
+        if buffer[place : place + 8] != buffer[at : at + 8]:
+            return None
+    value_bytes = apart - head_bytes - record.SUMS_BYTES
+    parts = _layout(f"{head_bytes}s8s{value_bytes}s", count).unpack_from(buffer, at)
+    heads = parts[0::3]
+    joined = b"".join(heads)
+    numbers = b"".join(record.numbers(first, count))
+    for place in range(8):
+        if joined[8 + place :: head_bytes] != numbers[place::8]:
+            return None
+    for place in (*range(8), *range(16, 26), *range(record.FIXED_BYTES, key_at)):
+        if joined[place::head_bytes] != joined[place : place + 1] * count:
+            return None
+    hashes = tuple(map(xxh3, heads, map(seed.__xor__, range(at, stop, apart))))
+    pack = _layout("Q", count).pack
+    head_sums, value_sums = pack(*hashes), pack(*map(xxh3, parts[2::3], hashes))
+    said = b"".join(parts[1::3])
+    for place in range(4):
+        if said[place::8] != head_sums[place::8] or said[4 + place :: 8] != value_sums[place::8]:
+            return None
+    rest = apart - head_bytes
+    return list(_layout(f"{key_at}x{head_bytes - key_at}s{rest}x", count).unpack_from(buffer, at))
+
+
+@lru_cache(maxsize=16)
+def _layout(of_each: str, count: int) -> Struct:
+    return Struct("<" + of_each * count)
+
+
+def _one_by_one(
+    buffer: bytes | mmap, at: int, end: int, middle: bytes, bucket: bytes, first: int, seed: int
+) -> tuple[list[int], int, list[bytes]]:
+    """(where they begin, where the last one ends, their keys) of the records from ``at`` on that
+    have this middle and bucket, whatever their lengths."""
+    last = end - record.FIXED_BYTES - record.SUMS_BYTES
+    unpack, sums = record.PLAIN.unpack_from, record.unpack_sums
+    length_of_number, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
     fixed = record.FIXED_BYTES
-    key_at = fixed + bucket_bytes
-    bucket = buffer[at + fixed : at + key_at]
+    key_at = fixed + len(bucket)
     starts: list[int] = []
     keys: list[bytes] = []
     for expected in record.numbers(first, MOST):
@@ -86,4 +159,4 @@ def plain_run(buffer: bytes | mmap, at: int, end: int, seed: int) -> PlainRun | 
         starts.append(at)
         keys.append(head[key_at:])
         at = stop
-    return PlainRun(first, kind, tag, bucket, starts, at, keys) if starts else None
+    return starts, at, keys

@@ -154,7 +154,8 @@ def _scanned(
     newest = -1
     # Plain numbers, no tuple a record: what is made by the million, and stays, has the garbage
     # collector look at it again and again.
-    numbers, starts, ends = array("I"), array("I"), array("I")
+    numbers, starts = array("I"), array("I")
+    ends: dict[int, int] = {}  # of what no record of the same run follows
     changes: list[cdb.Scanned | PlainRun] = []
     groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
     sizes: list[int] = []
@@ -166,8 +167,7 @@ def _scanned(
             newest = relative + len(each.starts) - 1
             numbers.extend(range(relative, newest + 1))
             starts.extend(each.starts)
-            ends.extend(each.starts[1:])
-            ends.append(each.end)
+            ends[newest] = each.end
             if base + newest > above:
                 changes.append(each.behind(above - base))
             continue
@@ -179,7 +179,7 @@ def _scanned(
             newest = relative
             numbers.append(relative)
             starts.append(row.at)
-            ends.append(row.end)
+            ends[newest] = row.end
             if base + relative > above:
                 changes.append(row)
             if row.batch is not None:
@@ -208,15 +208,14 @@ def _scanned(
     if broken:
         # Gone for ever; a number that is not there gets an empty range.
         kept = [at for at, number in enumerate(numbers) if number not in broken]
-        numbers, starts, ends = (
-            array("I", [column[at] for at in kept]) for column in (numbers, starts, ends)
-        )
+        numbers, starts = (array("I", [column[at] for at in kept]) for column in (numbers, starts))
         changes = [row for row in changes if row.relative_sqn not in broken]
-    return Tail(name, base, seed, False, _offsets(numbers, starts, ends), changes)
+    end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT  # batches are in no run
+    return Tail(name, base, seed, False, _offsets(numbers, starts, end), changes)
 
 
-def _offsets(numbers: array[int], starts: array[int], ends: array[int]) -> array[int]:
-    """Offsets by relative number, the last record's end behind them; a number that is not there
+def _offsets(numbers: array[int], starts: array[int], end: int) -> array[int]:
+    """Offsets by relative number, the last record's ``end`` behind them; a number that is not there
     gets an empty range."""
     if len(numbers) and numbers[-1] == len(numbers) - 1:
         offsets = starts[:]  # dense, as ever but after damage
@@ -225,5 +224,5 @@ def _offsets(numbers: array[int], starts: array[int], ends: array[int]) -> array
         for relative, at in zip(numbers, starts, strict=True):
             # A hole begins where the record behind it does, so the one before may end early.
             offsets.extend([at] * (relative + 1 - len(offsets)))
-    offsets.append(ends[-1] if ends else cdb.RECORDS_AT)
+    offsets.append(end)
     return offsets
