@@ -39,6 +39,7 @@ class JobRunner:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._job: str | None = None
+        self._abandoned = ""
         self.history = JobHistory()
 
     def run(self, job: str, *blobs: bytes, **arguments: Any) -> dict[str, Any]:
@@ -46,6 +47,7 @@ class JobRunner:
         with self._lock:
             if self._closed:
                 raise errors.Closed("the store is closing: no further background job starts")
+            self._refuse_abandoned(job)
             process = None if self._in_process else self._started()
             if process is not None:
                 with self.history.timed(job, arguments) as run:
@@ -58,10 +60,16 @@ class JobRunner:
         return run.result
 
     def abandon(self, job: str) -> None:
-        """If ``job`` is being run, end it: its asker gets WorkerDied. For a quick close."""
+        """Let no such job begin (Closed). If one is being run, end it: its asker gets WorkerDied.
+        For a quick close."""
+        self._abandoned = job  # before the look at what is being run: see _ask
         process = self._process
         if self._job == job and process is not None:
             process.kill()
+
+    def _refuse_abandoned(self, job: str) -> None:
+        if job == self._abandoned:
+            raise errors.Closed(f"the store is closing: {job!r} is left to its next opening")
 
     def close(self) -> None:
         """End the process. Waits for the job at hand."""
@@ -127,6 +135,7 @@ class JobRunner:
         try:
             if self._closed:  # since run() looked
                 raise errors.Closed("the store is closing")
+            self._refuse_abandoned(job)
             worker.send(process.stdin, {"job": job, "arguments": arguments}, blobs)
             answer, _ = worker.receive(process.stdout)
         except (worker.Disconnected, OSError) as gone:
