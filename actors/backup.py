@@ -177,7 +177,7 @@ def _destination(disk: Disk, who: Identity, source: str, path: str) -> tuple[str
                 f"path={path!r} holds another store, or the backup of one; name a new directory"
             )
         return path, False
-    if disk.exists(path) and (strangers := disk.listdir(path)):
+    if disk.exists(path) and (strangers := identities.listed(disk, path)):
         raise Misuse(
             f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
             "a new one, or a backup of this store"

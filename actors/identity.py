@@ -44,7 +44,7 @@ def identify(path: str, options: Options, disk: Disk) -> Identity:
         if not options.create:
             raise Misuse(f"path={path!r} holds no store, and create=False")
         if disk.exists(path):
-            strangers = [name for name in disk.listdir(path) if not _ours(name)]
+            strangers = [name for name in listed(disk, path) if not _ours(name)]
             if strangers:
                 raise Misuse(
                     f"path={path!r} is a directory with other things in it "
@@ -74,6 +74,14 @@ def identify(path: str, options: Options, disk: Disk) -> Identity:
         )
     _checked_tags(found, options)
     return found
+
+
+def listed(disk: Disk, path: str) -> list[str]:
+    """Names in a directory that is to be a store's. Raises Misuse where it is a file, OSError."""
+    try:
+        return disk.listdir(path)
+    except NotADirectoryError:
+        raise Misuse(f"path={path!r} is a file, and a store is a directory") from None
 
 
 def _checked_tags(found: Identity, options: Options) -> Tags:

@@ -110,7 +110,11 @@ def options(given: dict[str, Any]) -> Options:
     known = [field.name for field in fields(Options)]
     for name in given:
         if name not in known:
-            raise Misuse(f"unknown option {name!r}; known are: {', '.join(known)}")
+            from difflib import get_close_matches  # 10 ms that no opening is to take
+
+            near = get_close_matches(name, [*known, "read_only"], 1)
+            meant = f" did you mean {near[0]!r}?" if near else ""
+            raise Misuse(f"unknown option {name!r};{meant} known are: {', '.join(known)}")
     return Options(**given)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from octavo.actors.identity import Identity, read, write
 from octavo.files import cdb, ledger_key, record
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
-from octavo.files.errors import Corruption, Misuse
+from octavo.files.errors import Corruption
 from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sst import Sst
@@ -71,11 +71,9 @@ def repair_files(
 ) -> Repaired:
     """Repair the files of a closed store; the lock is the caller's. What can be told only from
     all of them together, the next opening does. ``accept_missing``: journal files that are gone
-    are forgotten. O(bytes). Raises Misuse, StorageFull, OSError."""
+    are forgotten. O(bytes). Raises StorageFull, OSError."""
     done = Repaired()
     journal = f"{path}/journal"
-    if not disk.exists(journal):
-        raise Misuse(f"path={path!r} holds no store")
     refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
     names = [n for n in disk.listdir(journal) if n.endswith(recovery.SEALED)]
     names = [name for name in names if recovery.identity(name)]

@@ -55,7 +55,7 @@ def restore_on(
     """See octavo.restore."""
     if not disk.exists(f"{backup}/{identities.IDENTITY}"):
         raise Misuse(f"backup={backup!r} holds no backup and no store")
-    if disk.exists(path) and (strangers := disk.listdir(path)):
+    if disk.exists(path) and (strangers := identities.listed(disk, path)):
         raise Misuse(
             f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
             "a new one"

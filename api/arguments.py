@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,6 +42,17 @@ def to_bytes(name: str, value: object) -> bytes:
     raise Misuse(
         f"{name} is a {type(value).__name__}; allowed are bytes, bytearray, memoryview and str"
     )
+
+
+def to_path(name: str, path: object) -> str:
+    """A directory's absolute path. Raises Misuse."""
+    try:
+        where = os.fsdecode(os.fspath(path))  # type: ignore[call-overload]
+    except TypeError:
+        raise Misuse(f"{name}={path!r}: allowed are str and path-like objects") from None
+    if not where or "\0" in where:
+        raise Misuse(f"{name}={where!r} names no directory")
+    return os.path.abspath(where)
 
 
 def to_key(key: object, bucket: bytes) -> bytes:

@@ -151,6 +151,8 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
         return sqn
 
+    _put_with.__qualname__ = "Bucket.put"  # as whom the interpreter's errors name it
+
     def delete(self, key: Key, *, sync: bool | None = None, if_sqn: int | None = None) -> int:
         """Delete a key, present or not; the sqn of the deletion. Otherwise as ``put``."""
         self._running.identity.tags.functions_of(self._type)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from octavo.cli_notation import put_field, to_text
-from octavo.cli_options import json_option, open_store, to_bytes
+from octavo.cli_options import json_option, open_for_reading, to_bytes
 from octavo.cli_output import Output, complain, moment, plural
 
 if TYPE_CHECKING:
     from octavo.actors.view import Head
+    from octavo.files.merkle import By
 
 _LEASE_SECONDS = 24 * 3600.0
 
@@ -21,39 +22,47 @@ _LEASE_SECONDS = 24 * 3600.0
 @click.argument("b", type=click.Path(path_type=str))
 @click.option("--bucket", "-b", "name", metavar="NAME", help="Only this bucket.")
 @click.option(
-    "--by", type=click.Choice(["sqn", "head", "value"]), default="sqn", show_default=True,
-    help="What tells versions apart.",
+    "--by", type=click.Choice(["sqn", "head", "value"]),
+    help="What tells versions apart; without it, sqn in a store and its backups, else value.",
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N keys.")
 @json_option
 @click.pass_context
 def diff(
-    ctx: click.Context, a: str, b: str, name: str | None, by: str, limit: int | None, as_json: bool
+    ctx: click.Context,
+    a: str,
+    b: str,
+    name: str | None,
+    by: By | None,
+    limit: int | None,
+    as_json: bool,
 ) -> None:
     """Find the keys in which two stores differ.
 
-    A and B are directories of stores. Trees of hashes say which parts differ, and only those
-    are read. Prints a key a line, tab-separated: `-` if only A has it, `+` if only B has it, `~`
-    if both have it, then bucket, key, and what A and B have: sqn, bytes, moment of writing.
-    Ends with 1 if they differ.
+    A and B are directories of stores; one that is open elsewhere is read as it is now. Trees of
+    hashes say which parts differ, and only those are read. Prints a key a line, tab-separated:
+    `-` if only A has it, `+` if only B has it, `~` if both have it, then bucket, key, and what A
+    and B have: sqn, bytes, moment of writing. Ends with 1 if they differ.
 
     \b
-    --by sqn    for copies of one store, such as a backup
+    --by sqn    for copies of one store, such as a backup, of which one at most was written since
     --by head   for stores written apart: compares sizes, metadata and expiry
     --by value  compares values too, and reads all of them
     """
-    from octavo.comparing import compare
+    from octavo.comparing import compare, told_by
 
     bucket = None if name is None else to_bytes("--bucket", name)
     done = 0
     with (
         Output() as out,
-        open_store(a) as left,
-        open_store(b) as right,
+        open_for_reading(a) as left,
+        open_for_reading(b) as right,
         left.snapshot(_LEASE_SECONDS) as x,
         right.snapshot(_LEASE_SECONDS) as y,
     ):
-        for one in compare(x, y, by=by, bucket=bucket):  # type: ignore[arg-type]
+        if by is None and (by := told_by(x, y)) == "value":
+            complain("these are not copies of one store: all values are compared; see --by")
+        for one in compare(x, y, by=by, bucket=bucket):
             if done == limit:
                 break
             done += 1

@@ -113,6 +113,8 @@ def _source(
             Directory(library, _NOT_SOURCE, store),
         )
         return
+    if not os.path.exists(path):
+        raise click.UsageError(f"SOURCE {path!r} does not exist")
     kind = kind or format_of(path)
     if kind not in TEXT_FORMATS:
         raise click.UsageError(f"cannot tell what {path!r} is; say it with --format")

@@ -12,6 +12,7 @@ import click
 
 from octavo.cli_notation import from_hex, from_text
 from octavo.files.errors import Misuse
+from octavo.manifest.store_identity import IDENTITY
 
 if TYPE_CHECKING:
     from octavo.store import Store
@@ -44,7 +45,7 @@ def open_store(path: str, *, create: bool = False) -> Store:
     """The store at ``path``. Raises Misuse where there is none and ``create`` is False."""
     import octavo
 
-    if not create and not os.path.isdir(path):
+    if not create and not os.path.lexists(os.path.join(path, IDENTITY)):
         raise Misuse(f"there is no store at {path}; `put` and `load` make one")
     return octavo.open(path, create=create)
 

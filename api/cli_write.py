@@ -236,11 +236,11 @@ def load(
 
 def _kind_of(source: str, given: str | None) -> str:
     """What a source is, checked as far as that goes without reading it."""
+    if source != STDIN and not os.path.exists(source):
+        raise click.UsageError(f"SOURCE {source!r} does not exist")
     kind = given or (None if source == STDIN else format_of(source))
     if kind is None:
         raise click.UsageError(f"cannot tell what {source!r} is; say it with --format")
-    if source != STDIN and not os.path.exists(source):
-        raise click.UsageError(f"SOURCE {source!r} does not exist")
     if kind == "directory":
         if source == STDIN or not os.path.isdir(source):
             raise click.UsageError(f"SOURCE {source!r} is no directory")

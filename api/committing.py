@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors import inbox_watch
 from octavo.actors.ingest import Ingested
+from octavo.arguments import to_path
 from octavo.files import errors, inbox
 from octavo.files.disk import RealDisk
 from octavo.files.errors import AskTimeout, OctavoError, StorageFailed, StoreLocked
@@ -78,7 +79,7 @@ def _by_owner(
     """Open the store and ``do`` it, or have its owner do what is asked."""
     from octavo.store import open as open_store
 
-    where = os.path.abspath(os.fsdecode(os.fspath(path)))
+    where = to_path("path", path)
     disk = RealDisk()
     stem = f"{wall_clock_ms():012x}-{secrets.randbits(64):016x}"
     deadline = time.monotonic() + timeout_seconds

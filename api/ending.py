@@ -7,6 +7,7 @@ import os
 from octavo.actors.linking import emptied
 from octavo.actors.reserve import RESERVE
 from octavo.actors.unbroken import locked
+from octavo.arguments import to_path
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse
 from octavo.manifest.consumers import CONSUMERS
@@ -22,7 +23,7 @@ def destroy(path: str | os.PathLike[str]) -> None:
     a destruction that was cut short is finished by another. O(files). Raises Misuse where there
     is no store, StoreLocked where it is open, OSError.
     """
-    destroy_on(RealDisk(), os.path.abspath(os.fsdecode(os.fspath(path))))
+    destroy_on(RealDisk(), to_path("path", path))
 
 
 def destroy_on(disk: Disk, path: str) -> None:

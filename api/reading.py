@@ -275,6 +275,9 @@ class Reading(ABC):
     def __iter__(self) -> Iterator[Any]:
         return self.keys()
 
+    def __reversed__(self) -> Iterator[Any]:
+        return self.keys(reverse=True)
+
     def __len__(self) -> int:
         """How many keys there are. O(keys): nothing is counted while writing."""
         if self._refused is not None:

@@ -11,10 +11,11 @@ from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.repair import Lost, Progress, Repaired, repair_files
 from octavo.actors.startup import Running
 from octavo.actors.unbroken import locked
+from octavo.arguments import to_path
 from octavo.files import ledger_key
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
-from octavo.files.errors import OctavoError
+from octavo.files.errors import Misuse, OctavoError
 from octavo.files.live_batches import buckets_of, heads_of, keys_of
 from octavo.manifest.level_sizes import REBUILD
 from octavo.verify import Report, verify
@@ -57,14 +58,15 @@ def repair(
 
     Raises Misuse where there is no store, StoreLocked, StorageFull, UnsupportedFormat, OSError.
     """
-    full = os.path.abspath(os.fsdecode(os.fspath(path)))
-    return repair_on(RealDisk(), full, progress, accept_missing)
+    return repair_on(RealDisk(), to_path("path", path), progress, accept_missing)
 
 
 def repair_on(
     disk: Disk, path: str, progress: Progress | None = None, accept_missing: bool = False
 ) -> Repair:
     """As ``repair``, on a given disk."""
+    if not disk.exists(f"{path}/journal"):  # before a lock is left where no store is
+        raise Misuse(f"path={path!r} holds no store")
     lock = locked(disk, f"{path}/LOCK")
     try:
         files = repair_files(disk, path, progress, accept_missing)

@@ -6,6 +6,7 @@ import os
 from datetime import datetime
 
 from octavo.actors.restoring import Restored, restore_on
+from octavo.arguments import to_path
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
 
@@ -45,8 +46,8 @@ def restore(
         moment = time
     return restore_on(
         RealDisk(),
-        os.path.abspath(os.fsdecode(os.fspath(backup))),
-        os.path.abspath(os.fsdecode(os.fspath(path))),
+        to_path("backup", backup),
+        to_path("path", path),
         sqn=sqn,
         time_ms=moment,
         copy=copy,

@@ -188,6 +188,21 @@ class Scan(chain[T]):
         place = self._place
         return None if place.done else encode(range_of(place.bound), place.key())
 
+    def __contains__(self, wanted: object) -> bool:
+        """Whether it gives ``wanted``: reads on until it does. ``key in bucket`` is one lookup.
+
+        Raises Misuse for a str where bytes come out, and the other way round: never equal.
+        """
+        for found in self:
+            if found == wanted:
+                return True
+            if isinstance(wanted, str | bytes) and type(found) is not type(wanted):
+                raise Misuse(
+                    f"this scan gives {type(found).__name__}, and is asked for a "
+                    f"{type(wanted).__name__}; `key in bucket` takes both"
+                )
+        return False
+
     def close(self) -> None:
         """Let go of what the scan reads from; it gives nothing more. Idempotent."""
         self._place.close()

@@ -175,6 +175,10 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
             raise Misuse(self._refused)
         return stream(self._shared, bound, to_columns(columns), batch_rows)
 
+    def __repr__(self) -> str:
+        reader = self._shared
+        return f"<octavo.{type(self).__name__} {self._name!r} at sqn {reader.sqn}>"
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """All columns as a PyCapsule of an Arrow stream; or those of ``requested_schema``, cast
         to its types. See ``to_arrow``. Raises Misuse."""
@@ -236,7 +240,8 @@ class Snapshot(SnapshotBucket):
 
         ``segments``: a power of two from 256 to 1,048,576. ``by`` says what tells versions apart:
 
-        - ``"sqn"``: sequence numbers. For copies of one store: backups, followers. Exact.
+        - ``"sqn"``: sequence numbers. For copies of one store, such as backups. Exact, unless
+          several were written since they were parted: two versions may have one sqn then.
         - ``"head"``: size, metadata and expiry. For stores that were written apart, where sqns
           and moments of writing never agree; values of one size and metadata look the same, so
           keep a version or a digest in the metadata.

@@ -24,7 +24,7 @@ from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.reserve import with_reserve
 from octavo.actors.startup import Running
 from octavo.actors.tags import STANDARD
-from octavo.arguments import Key, to_bucket, to_flag
+from octavo.arguments import Key, to_bucket, to_flag, to_path
 from octavo.batch import Batch
 from octavo.bucket import Bucket
 from octavo.changes import Change
@@ -62,29 +62,25 @@ def open(
 ) -> Store | ReadOnlyStore:
     """Open the store in the directory ``path``, making it if it is not there.
 
-    One opener at a time, in any process; the rest get StoreLocked. Options: see
-    ``octavo.actors.options.Options`` or the README's table. Opening takes as long as what the
-    ledger does not hold yet takes to replay, whatever the size of the store.
+    One opener at a time, in any process; the rest get StoreLocked. Options, with their defaults
+    and bounds: ``help(octavo.actors.options.Options)``, or docs/options.md. Opening takes as long
+    as what the ledger does not hold yet takes to replay, whatever the size of the store.
 
     With ``read_only`` the store may be open elsewhere, and is left as it is but for a directory
     of hard links below it, which goes at ``close``: what comes back is a Snapshot of its newest
     durable state, ReadOnlyStore. Takes as long as reading the journal file being written.
 
-    Raises StoreLocked, Misuse (a bad path or option), UnsupportedFormat, Corruption; read-only
-    also Busy, where the store changed again and again meanwhile.
+    Raises StoreLocked, Misuse (a bad path or option), UnsupportedFormat, Corruption, or the
+    OSError of a directory that cannot be used; read-only also Busy, where the store changed again
+    and again meanwhile.
     """
-    try:
-        where = os.fsdecode(os.fspath(path))
-    except TypeError:
-        raise Misuse(f"path={path!r}: allowed are str and path-like objects") from None
-    if not where or "\0" in where:
-        raise Misuse(f"path={where!r} names no directory")
+    where = to_path("path", path)
     if to_flag("read_only", read_only):
         from octavo.read_only import opened
 
-        return opened(RealDisk(), os.path.abspath(where), options)
+        return opened(RealDisk(), where, options)
     chosen = checked_options(options)
-    running = startup.start(os.path.abspath(where), chosen, RealDisk())
+    running = startup.start(where, chosen, RealDisk())
     try:
         return Store(running)
     except BaseException:  # Ctrl-C: what nobody has, nobody could close
@@ -208,6 +204,12 @@ class Store(Bucket):
         self._refuse_if_closed()
         return Consumer(self._running, name, since)
 
+    def consumers(self) -> dict[str, int]:
+        """The durable consumers by name, each with the newest sqn it has acknowledged."""
+        self._refuse_if_closed()
+        known = self._running.inker_clerk.actor.consumers.all()
+        return {name: progress.position for name, progress in known.items()}
+
     # ------------------------------------------------------------ the whole
 
     def sync(self) -> None:
@@ -323,10 +325,9 @@ class Store(Bucket):
         where it is open; StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
-        where = os.path.abspath(os.fsdecode(os.fspath(path)))
         return backup(
             self._running,
-            where,
+            to_path("path", path),
             ledger=to_flag("ledger", ledger) or self._running.identity.head_only,
             copy=to_flag("copy", copy),
             progress=progress,

@@ -5,11 +5,18 @@ They live in the lowest room because every room raises them; ``octavo`` re-expor
 
 from __future__ import annotations
 
+import copyreg
 import errno
+from typing import Any
 
 
 class OctavoError(Exception):
     """Base of every error that Octavo raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew from its message and fields: where a pool's process could not send the error of
+        # a task to the asker, the asker would wait for ever.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 # -- the caller asked for something that cannot be

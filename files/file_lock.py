@@ -70,7 +70,10 @@ def lock_file(path: str) -> FileLock:
         except BlockingIOError:
             holder = _holder(fd)
             os.close(fd)
-            raise StoreLocked(f"{path} is locked by {holder}") from None
+            raise StoreLocked(
+                f"{path} is locked by {holder}: close the store there, or only read it, with "
+                "octavo.open(path, read_only=True)"
+            ) from None
         except OSError:
             os.close(fd)
             raise

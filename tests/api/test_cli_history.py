@@ -167,6 +167,23 @@ def test_diff_prints_what_only_one_has_and_what_differs(two: tuple[Path, Path]) 
     assert "differ in 1 key or more" in octavo("diff", *two, "--limit", "1", code=1).stderr
 
 
+def test_diff_of_stores_that_were_made_apart_compares_values(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        octavo("put", tmp_path / name, "k", name)
+    found = octavo("diff", tmp_path / "a", tmp_path / "b", code=1)
+    assert found.stdout[:2] == "~\t"
+    assert "not copies of one store" in found.stderr
+    octavo("backup", tmp_path / "a", tmp_path / "c")
+    assert octavo("diff", tmp_path / "a", tmp_path / "c").stderr == ""
+
+
+def test_diff_reads_a_store_that_is_open(two: tuple[Path, Path]) -> None:
+    with library.open(two[0]) as store:
+        store.delete("only in a")
+        found = octavo("diff", *two, "--by", "head", code=1)
+    assert [line.split("\t")[0] for line in found.stdout.splitlines()] == ["+", "~"]
+
+
 def test_diff_as_json_holds_the_heads(two: tuple[Path, Path]) -> None:
     lines = octavo("diff", *two, "--by", "head", "--json", code=1).stdout.splitlines()
     last = json.loads(lines[2])

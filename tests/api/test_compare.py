@@ -203,6 +203,40 @@ def test_a_comparison_refuses_what_means_nothing(
         octavo.compare(store, "path")  # type: ignore[arg-type]
 
 
+def test_stores_that_were_made_apart_are_compared_by_value_unless_told_otherwise(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "a") as a, opened(tmp_path / "b") as b:
+        a.put(b"k", b"1")
+        b.put(b"k", b"2")  # of the same sequence number
+        assert [one.key for one in octavo.compare(a, b)] == [b"k"]
+        with a.snapshot() as x, b.snapshot() as y:
+            assert [one.key for one in octavo.compare(x, y)] == [b"k"]
+        assert list(octavo.compare(a, b, by="sqn")) == []
+
+
+def test_a_restored_store_that_went_its_own_way_is_compared_by_value(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "a") as a:
+        a.put(b"k", b"1")
+        a.backup(tmp_path / "backup")
+        octavo.restore(tmp_path / "backup", tmp_path / "b")
+        with octavo.open(tmp_path / "b") as b:
+            a.put(b"k", b"2")
+            b.put(b"k", b"3")
+            assert a.last_sqn == b.last_sqn
+            assert [one.key for one in octavo.compare(a, b)] == [b"k"]
+
+
+def test_a_backup_is_compared_by_sequence_numbers(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "a") as a:
+        a.put(b"k", b"1")
+        a.backup(tmp_path / "backup")
+        a.put(b"k", b"1")  # the same value, another version
+        with octavo.open(tmp_path / "backup", read_only=True) as backup:
+            assert [one.key for one in octavo.compare(a, backup)] == [b"k"]
+            assert list(octavo.compare(a, backup, by="value")) == []
+
+
 def test_a_snapshot_that_expired_makes_no_tree(tmp_path: Path) -> None:
     seconds = [0.0]
     with opened(tmp_path / "s", monotonic=lambda: seconds[0]) as store:

@@ -165,3 +165,16 @@ def test_a_damaged_file_of_consumers_is_told(tmp_path: Path) -> None:
     file.write_bytes(text)
     with opened(tmp_path / "s", **SMALL_FILES) as store:
         assert store.consumer("mail").position == 0
+
+
+def test_the_store_lists_its_consumers(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        assert store.consumers() == {}
+        store.put(b"k", b"v")
+        store.consumer("mail")
+        store.consumer("audit", since=0)
+        assert store.consumers() == {"mail": 1, "audit": 0}
+        store.consumer("mail").drop()
+        assert list(store.consumers()) == ["audit"]
+    with pytest.raises(octavo.Closed):
+        store.consumers()

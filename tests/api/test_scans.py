@@ -466,3 +466,21 @@ def test_many_scans_of_one_journal_file_hold_one_map_of_it(tmp_path: Path) -> No
         del scans, scan
         gc.collect()
         assert descriptors() <= before + 1  # the file has it, for who comes next
+
+
+def test_a_scan_is_never_asked_for_what_it_cannot_give(store: octavo.Store) -> None:
+    store.put("k", "v")
+    assert b"k" in store.keys()  # noqa: SIM118 - the scan is asked, not the store
+    assert b"other" not in store.keys()  # noqa: SIM118
+    assert (b"k", b"v") in store.items()
+    with pytest.raises(octavo.Misuse, match="gives bytes, and is asked for a str"):
+        "k" in store.keys()  # noqa: B015, SIM118
+    with pytest.raises(octavo.Misuse, match="gives str, and is asked for a bytes"):
+        b"k" in store.bucket("", text=True).keys()  # noqa: B015, SIM118
+
+
+def test_a_bucket_reversed_is_its_keys_from_the_last(store: octavo.Store) -> None:
+    store.put_many((key, b"v") for key in "abc")
+    assert list(reversed(store)) == [b"c", b"b", b"a"]
+    with store.snapshot() as snap:
+        assert list(reversed(snap)) == [b"c", b"b", b"a"]

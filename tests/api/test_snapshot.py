@@ -645,3 +645,11 @@ def test_it_copies_no_table(store: octavo.Store) -> None:
     with store.snapshot() as one, store.snapshot() as two:
         assert one._shared.view is view
         assert two._shared.view is view
+
+
+def test_a_snapshot_says_what_it_is_of(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put(b"k", b"v")
+        with store.snapshot() as snap:
+            assert repr(snap) == "<octavo.Snapshot b'' at sqn 1>"
+            assert repr(snap.bucket("b")) == "<octavo.SnapshotBucket b'b' at sqn 1>"

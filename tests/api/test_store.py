@@ -331,10 +331,17 @@ def test_misuse_names_the_argument_and_changes_nothing(store, call, names: str) 
     assert store.last_sqn == 0
 
 
+def test_an_option_of_put_that_is_not_there_is_told_of_put(store) -> None:
+    with pytest.raises(TypeError, match=r"^Bucket.put\(\) got an unexpected .* 'tll'"):
+        store.put(b"k", b"v", tll=3)
+
+
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"nope": 1}, "unknown option 'nope'"),
+        ({"nope": 1}, "unknown option 'nope'; known are: create"),
+        ({"sinc": "always"}, "did you mean 'sync'?"),
+        ({"readonly": True}, "did you mean 'read_only'?"),
         ({"sync": "sometimes"}, "sync='sometimes'"),
         ({"sync": 0}, "sync=0"),
         ({"roll_size_bytes": 5}, "roll_size_bytes=5"),

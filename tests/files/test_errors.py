@@ -1,0 +1,28 @@
+"""Errors as they cross from one process to another."""
+
+from __future__ import annotations
+
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import pytest
+
+from octavo.files import errors
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.Conflict("if_sqn=1 does not hold", expected=1, found=2),
+        errors.Corruption("journal/x", 7, "checksum", expected=3, found=4),
+        errors.StoreLocked("s/LOCK is locked"),
+        errors.Misuse(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_another_process_is_the_same_here(error: errors.OctavoError) -> None:
+    error.add_note("of a task")
+    found: Any = ForkingPickler.loads(ForkingPickler.dumps(error))
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert vars(found) == vars(error)
