@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.guide import Step
 from octavo.actors.measures import CACHE, MEMORY, REST
 from octavo.actors.penciller import Penciller
+from octavo.actors.plain_reads import PlainReads
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
 from octavo.actors.view import Head, View
@@ -20,11 +20,9 @@ from octavo.files.errors import Corruption
 T = TypeVar("T")
 _LOW_32 = 0xFFFFFFFF
 _made = tuple.__new__
-_sum_at = record.unpack_sum
-_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
-class LiveReads:
+class LiveReads(PlainReads):
     """The Bookie's reading half. Needs only what others replace as a whole, never change."""
 
     view: View
@@ -95,88 +93,6 @@ class LiveReads:
                     cache.discard(ledger_key)
         finally:
             cache.lock.release()
-
-    def _get_from_memory(
-        self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
-    ) -> bytes | None:
-        bases, files = view.journal
-        last = sqn >= bases[-1]  # most recent changes are in the active file
-        file = files[-1] if last else files[bisect_right(bases, sqn) - 1]
-        try:
-            value = file.value(sqn - file.base, bucket_and_key, plain)
-        except (FileNotFoundError, Corruption):  # compacted or rolled since the view was taken
-            return self._get_with_care(ledger_key)
-        if value is None:
-            return self._get_with_care(ledger_key)
-        self._keep(view, ledger_key, sqn, value)
-        return value
-
-    def get_from_ledger(
-        self,
-        view: View,
-        steps: tuple[Step, ...],
-        h32: int,
-        ledger_key: bytes,
-        bucket_and_key: bytes,
-        plain: bytes,
-    ) -> bytes | None:
-        """The value of a key that is neither in the view's memory nor in the cache, but may be in
-        these steps of its guide. ``h32``: low half of the ledger key's xxh3-64. Sst.probe,
-        JournalFile.raw and record.value_of are written out: no call between here and the files."""
-        try:
-            for firsts, file, base, entries in steps:
-                if firsts is not None:
-                    place = entries[bisect_right(firsts, ledger_key) - 1]
-                    file, base = place.file, place.sqn_base
-                sst = file.sst
-                if sst is None or sst.swift is None:
-                    sst = file.reader()
-                    row = sst.probe(h32)
-                    if row < 0:
-                        continue
-                    flags, sqns = sst.flags, sst.sqns
-                else:
-                    table, homes, row_bits, low_bits, row_mask, flags, sqns = sst.swift
-                    at = h32 * homes >> 32
-                    slot = table[at]
-                    wanted = h32 & low_bits
-                    while slot and slot >> row_bits != wanted:
-                        at += 1
-                        slot = table[at]
-                    if not slot:
-                        continue
-                    row = (slot & row_mask) - 1
-                if flags is not None and flags[row]:
-                    return self._get_with_care(ledger_key)
-                sqn = sqns[row] + base
-                bases, files = view.journal
-                journal = files[bisect_right(bases, sqn) - 1]
-                relative = sqn - journal.base
-                mapped, offsets = journal.reading
-                if mapped is None or relative < 0:
-                    value = journal.value(relative, bucket_and_key, plain)
-                else:
-                    at = offsets[relative]
-                    end = offsets[relative + 1]
-                    value_at = at + _PLAIN_BYTES + len(bucket_and_key)
-                    head = mapped[at : value_at - 8]
-                    if head[19:24] != plain or head[34:] != bucket_and_key or end < value_at:
-                        value = record.value_of(
-                            mapped[at:end], journal.seed ^ at, bucket_and_key, plain
-                        )
-                    else:
-                        h = xxh3(head, journal.seed ^ at)
-                        value = mapped[value_at:end]
-                        # Seeded by what the header hashes to, so this is the sum of both.
-                        if xxh3(value, h) & _LOW_32 != _sum_at(mapped, value_at - 4)[0]:
-                            value = None
-                if value is None:
-                    return self._get_with_care(ledger_key)
-                self._keep(view, ledger_key, 0, value)
-                return value
-        except (FileNotFoundError, Corruption, IndexError):
-            return self._get_with_care(ledger_key)
-        return None
 
     def _get_with_care(self, ledger_key: bytes) -> bytes | None:
         """The long way: every case, every error named."""

@@ -107,6 +107,9 @@ class PublishedReader(Reader):
                 self._disk, self._found.path, now_ms + self._lease_ms, now_ms
             )
 
+    def _keep(self, *_: object) -> None:
+        """There is no cache."""
+
     def renew(self, lease_seconds: float | None = None) -> None:
         """The lease begins anew. Raises SnapshotExpired if it had ended."""
         self.check()

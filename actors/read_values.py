@@ -85,7 +85,7 @@ def each_value(
             if mapped is None or sqn < low:
                 value = _read(reader, bucket, key, sqn, plain)
             else:
-                # LiveReads.get_from_ledger has the same lines: no call from here to the file.
+                # PlainReads.get_from_ledger has the same lines: no call from here to the file.
                 relative = sqn - low
                 at = offsets[relative]
                 end = offsets[relative + 1]

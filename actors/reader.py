@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from xxhash import xxh3_64_intdigest as xxh3
+
 from octavo.actors import scan
 from octavo.actors.batches import BatchWindow, batches
 from octavo.actors.bookie import Bookie
 from octavo.actors.penciller import Penciller
-from octavo.actors.view import Head
+from octavo.actors.plain_reads import PlainReads
+from octavo.actors.view import Head, View
 from octavo.files import ledger_key
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
 from octavo.files.live_batches import WINDOW_ROWS, Batch, Segments
 
 LEASE_SECONDS = 900.0
+_LOW_32 = 0xFFFFFFFF
 STEP = 256
 """Rows that a scan gives between two looks at its lease."""
 _LONG = 1024
@@ -22,7 +26,7 @@ _LONG = 1024
 _BATCH_ROWS = 1 << 13
 
 
-class Reader:
+class Reader(PlainReads):
     """Everything at or below ``sqn``, as of its making. Reads in the caller's thread.
 
     Holds a lease: until it ends, no file that is needed goes. Released by close(), by garbage
@@ -68,6 +72,35 @@ class Reader:
         with self.reading():
             found = self.view.get(key, self.sqn, self.now_ms)
         return None if found is None else found[0]
+
+    def value(self, ledger_key: bytes, bucket_and_key: bytes, plain: bytes) -> bytes | None:
+        """As ``get``; a plain put comes from the read cache or by the way of a get of the newest
+        state. ``plain``: see record.plain_fields."""
+        self.check()
+        value = self.cached().get(ledger_key)
+        # It is the newest, and was before these looks at whether that is what this reader sees.
+        known = value is not None and self.is_newest()
+        view = self.view
+        entry = view.recent.rows.get(ledger_key)
+        if entry is not None:
+            if not 0 < entry <= self.sqn:
+                return self.get(ledger_key)
+            if not known:
+                value = self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
+        elif not known:
+            if any(ledger_key in table.rows for table in view.frozen):
+                return self.get(ledger_key)
+            h32 = xxh3(ledger_key) & _LOW_32
+            slots, shift, tails = view.guide.way
+            steps = tails[slots[h32 >> shift]]
+            value = self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
+        return value
+
+    def _get_with_care(self, ledger_key: bytes) -> bytes | None:
+        return self.get(ledger_key)
+
+    def _keep(self, view: View, ledger_key: bytes, entry: int, value: bytes) -> None:
+        self._bookie._keep(view, ledger_key, entry, value)
 
     def index_of(self, key: bytes) -> bytes | None:
         """Packed index entries of a live ledger key's version, or None."""

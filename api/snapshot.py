@@ -19,6 +19,7 @@ from octavo.arguments import Key, to_bound, to_bucket, to_bytes, to_flag, to_lea
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
+from octavo.files.record import plain_fields
 from octavo.filters import to_limit, to_since
 from octavo.head_only import SnapshotHeadBucket
 from octavo.published import PUBLISHED_SECONDS, PublishedSnapshot, to_name
@@ -67,13 +68,14 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
             self._refuse(REFUSED)
         self._shared = reader
         self._identity = identity
+        self._plain = plain_fields(self._tag, name)
 
     def _reader(self) -> Reader:
         self._shared.check()
         return self._shared
 
     def _get(self, key: bytes) -> bytes | None:
-        return self._shared.get(self._prefix + key)
+        return self._shared.value(self._prefix + key, self._name + key, self._plain)
 
     def _head(self, key: bytes) -> Head | None:
         return self._shared.head(self._prefix + key)

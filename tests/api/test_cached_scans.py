@@ -91,3 +91,39 @@ def test_a_scan_gives_what_was_there_when_it_began(
         assert dict([*given, *scan]) == BEFORE
         assert dict(snap.items()) == BEFORE
         assert dict(store.items()) == {key: store.get(key) for key in store}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "and read again"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        put_each, put_together, put_with_a_limit, put_in_a_batch, delete_each, push_and_put,
+        flush_and_put,
+    ],
+)  # fmt: skip
+def test_a_get_of_a_snapshot_gives_what_was_there_when_it_began(
+    tmp_path: Path, write: Callable[[octavo.Store], None], *, again: bool
+) -> None:
+    with cached(tmp_path / "s") as store, store.snapshot() as snap, store.snapshot() as other:
+        assert {key: snap.get(key) for key in BEFORE} == BEFORE
+        write(store)
+        if again:
+            for key in LATER:
+                store.get(key)
+        assert {key: snap.get(key) for key in BEFORE} == BEFORE
+        assert other.get(b"none") is None
+        store._bookie.cache.clear()
+        assert {key: other.get(key) for key in BEFORE} == BEFORE
+        newest = {key: store.get(key) for key in BEFORE}  # nothing that a snapshot read is in here
+        assert newest == {**BEFORE, **dict.fromkeys(LATER)} | dict(store.items())
+
+
+def test_a_get_of_a_snapshot_knows_what_expires_and_what_is_deleted(tmp_path: Path) -> None:
+    with cached(tmp_path / "s") as store:
+        store.put(b"k00", b"for an hour", ttl=3600)
+        store.delete(b"k01")
+        for flushed in (False, True):
+            if flushed:
+                flush(store)
+            with store.snapshot() as snap:
+                assert [snap.get(b"k00"), snap.get(b"k01")] == [b"for an hour", None]
