@@ -96,7 +96,7 @@ def stretches(files: SnapshotFiles, split_bytes: int) -> list[Stretch]:
 
 
 def _cuts(files: SnapshotFiles, number: int, parts: int) -> list[tuple[int, int]]:
-    """The sqns of a file as ranges of about the same bytes each."""
+    """The sqns of a file as ranges of about the same bytes each; fewer where it has fewer records."""
     entry = files.found.journal.entries[number]
     if parts == 1:
         return [(entry.base_sqn, entry.last_sqn)]
@@ -106,6 +106,7 @@ def _cuts(files: SnapshotFiles, number: int, parts: int) -> list[tuple[int, int]
     step = max(count // 4096, 1)
     at = np.arange(0, count, step, dtype=np.int64)
     places = np.array([int(offsets[where]) for where in at.tolist()], dtype=np.int64)
+    parts = min(parts, len(at))  # the manifest says how many bytes it has, and may say anything
     wanted = np.linspace(places[0], int(offsets[count]), parts, endpoint=False)[1:]
     edges = np.unique(at[np.minimum(np.searchsorted(places, wanted), len(at) - 1)])
     edges = edges[edges > 0]

@@ -8,9 +8,11 @@ from __future__ import annotations
 from visits import visited
 
 BATCH = 250
+FILES = 4_000
 
 
 def case(seed: int, number: int) -> dict[str, int]:
-    """A batch of forged stores."""
+    """A batch of forged stores, and one of single files."""
     visited("hostile", seed, number * BATCH, BATCH, extra_mib=256)
-    return {"forged stores": BATCH}
+    visited("files", seed, number * FILES, FILES, extra_mib=256)
+    return {"forged stores": BATCH, "hostile files": FILES}

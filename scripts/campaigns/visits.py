@@ -1,4 +1,5 @@
-"""Runs tests/model/visiting.py: a batch of damaged or forged stores in a process of its own."""
+"""A batch of damaged or forged stores, or of single files, in a process of its own: runs
+tests/model/visiting.py or single_files.py."""
 
 from __future__ import annotations
 
@@ -32,8 +33,9 @@ def visited(kind: str, seed: int, first: int, count: int, *, extra_mib: int) -> 
         told = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
         told |= {"PYTHONDONTWRITEBYTECODE": "1"}
         arguments = [str(home), kind, str(seed), str(first), str(count), str(extra_mib)]
+        program = "single_files.py" if kind == "files" else "visiting.py"
         done = subprocess.run(
-            [sys.executable, str(MODEL / "visiting.py"), *arguments],
+            [sys.executable, str(MODEL / program), *arguments],
             env=told, capture_output=True, text=True, check=False, cwd=ROOT,
         )  # fmt: skip
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

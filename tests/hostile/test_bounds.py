@@ -26,6 +26,8 @@ from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.packing import Packer, Unpacker
+from octavo.pipeline.journal_order import stretches
+from octavo.pipeline.snapshot_files import SnapshotFiles
 
 SEED = 0x1234_5678_9ABC_DEF0
 BILLION = 1_000_000_000
@@ -391,3 +393,17 @@ def test_a_file_above_its_limit_is_not_read(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     with pytest.raises(Corruption, match="file too large"):
         RealDisk().read(str(tmp_path / "sparse"), 1 << 20)
+
+
+def test_a_published_file_of_a_huge_size_is_not_cut_into_as_many_tasks(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        for number in range(20):
+            store.put(b"%d" % number, b"value")
+        store._inker.roll()
+        path = store.snapshot().publish("p").path
+    found = published.read(RealDisk(), path)
+    entries = tuple(replace(entry, bytes=(1 << 63) - 1) for entry in found.journal.entries)
+    told = published.encode(replace(found, journal=replace(found.journal, entries=entries)))
+    (Path(path) / "manifest").unlink()
+    (Path(path) / "manifest").write_bytes(told)
+    assert len(stretches(SnapshotFiles(path), 0)) <= 20

@@ -1,5 +1,6 @@
 """Some hundreds of stores and backups of a forger, visited by a process that watches itself; see
-tests/model/visiting.py. Thousands: scripts/campaign hostile."""
+tests/model/visiting.py. And single files of every kind, read by what reads such files; see
+tests/model/single_files.py. More of both: scripts/campaign hostile."""
 
 from __future__ import annotations
 
@@ -25,6 +26,11 @@ SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 def test_forged_stores_are_bounded_and_stay_inside() -> None:
     print(f"OCTAVO_SEED={SEED}")
     visited("hostile", SEED, 0, 200, extra_mib=256)
+
+
+def test_hostile_files_are_told_or_harmless_and_cost_little() -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    visited("files", SEED, 0, 20_000, extra_mib=256)
 
 
 def test_specimens_are_the_same_each_time(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from specimens import files_of
 from xxhash import xxh3_64_hexdigest
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import cdb, record
+from octavo.files import cdb, live_bits, record
 from octavo.files.errors import OctavoError
 from octavo.files.sst_layout import HEADER_BYTES, WINDOW_BYTES
 from octavo.manifest import log_file, published
@@ -59,13 +59,18 @@ def spliced(home: Path, name: str, rng: random.Random) -> Change:
     """Sectors zeroed, cut, doubled, exchanged, or taken from elsewhere."""
     files = [file for file in files_of(home / name) if (home / name / file).stat().st_size]
     file, other = rng.choice(files), rng.choice(files)
-    whole = (home / name / file).read_bytes()
+    whole, away = (home / name / file).read_bytes(), (home / name / other).read_bytes()
+    what, content = damaged(whole, away, other, rng)
+    return f"{file}: {what}", lambda place: put(place / file, content)
+
+
+def damaged(whole: bytes, away: bytes, other: str, rng: random.Random) -> tuple[str, bytes]:
+    """(what was done, the content of a file damaged), by bytes of its own and of another's."""
     low = rng.randrange(len(whole))
     size = rng.choice((1, 4, 64, SECTOR, SECTOR, 4096))
     if rng.random() < 0.5:
         low, size = low // SECTOR * SECTOR, -(-size // SECTOR) * SECTOR
     high = min(low + size, len(whole))
-    away = (home / name / other).read_bytes()
     from_at = rng.randrange(len(away))
     piece = away[from_at : from_at + high - low]
     made = {
@@ -81,11 +86,10 @@ def spliced(home: Path, name: str, rng: random.Random) -> Change:
         f"all of it {other}": away,
     }
     how = rng.choice(list(made))
-    content = made[how]
-    return f"bytes {low} to {high} of {file}: {how}", lambda place: _put(place / file, content)
+    return f"bytes {low} to {high}: {how}", made[how]
 
 
-def _put(file: Path, content: bytes) -> None:
+def put(file: Path, content: bytes) -> None:
     file.unlink(missing_ok=True)
     file.write_bytes(content)
 
@@ -103,7 +107,7 @@ def forged(home: Path, name: str, rng: random.Random) -> Change:
     # Kinds of files, not files: there are many copies of journal files in snapshots.
     kinds: dict[str, list[str]] = {}
     for file in files:
-        kinds.setdefault(_kind(file), []).append(file)
+        kinds.setdefault(kind_of(file), []).append(file)
     kinds.pop("", None)
     kind = rng.choice(sorted(kinds))
     file = rng.choice(kinds[kind])
@@ -112,10 +116,11 @@ def forged(home: Path, name: str, rng: random.Random) -> Change:
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         content = FORGERS[kind](content, Path(file).name, rng)
     what = "unchanged" if content == whole else "forged"
-    return f"{file} {what}", lambda place: _put(place / file, content)
+    return f"{file} {what}", lambda place: put(place / file, content)
 
 
-def _kind(file: str) -> str:
+def kind_of(file: str) -> str:
+    """Which of FORGERS knows this file; empty: none."""
     name = file.rpartition("/")[2]
     if "manifest/" in file:
         return "log"
@@ -127,7 +132,9 @@ def _kind(file: str) -> str:
         return "ledger"
     if name.endswith(".offsets"):
         return "offsets"
-    return "" if name == "LOCK" else "json"
+    if name == live_bits.NAME:
+        return "live"
+    return "" if name in ("LOCK", "RESERVE") else "json"
 
 
 def forged_json(whole: bytes, name: str, rng: random.Random) -> bytes:
@@ -356,6 +363,26 @@ def forged_offsets(whole: bytes, name: str, rng: random.Random) -> bytes:
     return bytes(table) + xxh3(bytes(table)).to_bytes(8, "little")
 
 
+def forged_live(whole: bytes, name: str, rng: random.Random) -> bytes:
+    """Which sequence numbers are live: the header, the page numbers, or the pages."""
+    image = bytearray(whole)
+    if rng.random() < 0.2:
+        del image[rng.randrange(len(image)) :]
+        image += rng.randbytes(rng.choice((0, 1, 8, 9000)))
+    if image:
+        ends = (min(16, len(image)), min(40, len(image)), len(image))
+        _field(image, rng.randrange(rng.choice(ends)), rng)
+    pages = int.from_bytes(image[12:16], "little")
+    first = 24 + 16 * pages
+    if pages < 100 and first <= len(image):
+        for page in range(pages):
+            at = first + 8192 * page
+            total = xxh3(bytes(image[at : at + 8192]))
+            image[24 + 8 * (pages + page) : 32 + 8 * (pages + page)] = total.to_bytes(8, "little")
+        image[16:24] = xxh3(bytes(image[24:first])).to_bytes(8, "little")
+    return bytes(image)
+
+
 FORGERS: dict[str, Callable[[bytes, str, random.Random], bytes]] = {
     "json": forged_json,
     "log": forged_log,
@@ -363,20 +390,24 @@ FORGERS: dict[str, Callable[[bytes, str, random.Random], bytes]] = {
     "ledger": forged_ledger_file,
     "journal": forged_journal,
     "offsets": forged_offsets,
+    "live": forged_live,
 }
 
 
 # ---------------------------------------------------------------- what is no file of ours
 
 
+NO_FILES = (
+    "gone", "directory", "fifo", "socket", "sparse", "empty", "link out", "dangling link",
+    "link to a directory", "link to itself", "link to a device",
+)  # fmt: skip
+
+
 def _no_file(rng: random.Random, file: str) -> Change:
     """Something else under the name of a file or of a directory."""
     if rng.random() < 0.4 and "/" in file:
         file = file.rpartition("/")[0]
-    how = rng.choice(
-        ("gone", "directory", "fifo", "socket", "sparse", "empty", "link out", "dangling link",
-         "link to a directory", "link to itself", "link to a device")
-    )  # fmt: skip
+    how = rng.choice(NO_FILES)
 
     def make(place: Path) -> None:
         at = place / file
@@ -384,39 +415,43 @@ def _no_file(rng: random.Random, file: str) -> Change:
             at.rename(place.parent / "moved away")
         else:
             at.unlink()
-        outside = place.parent.parent
-        if how == "directory":
-            at.mkdir()
-            (at / "x").write_text("x")
-        elif how == "fifo":
-            os.mkfifo(at)
-        elif how == "socket":
-            here = os.getcwd()
-            os.chdir(at.parent)  # the names of sockets are short
-            try:
-                with socket.socket(socket.AF_UNIX) as made:
-                    made.bind(at.name[:100])
-            finally:
-                os.chdir(here)
-        elif how == "sparse":
-            with open(at, "wb") as made_file:
-                made_file.truncate(1 << 34)
-        elif how == "empty":
-            at.touch()
-        elif how == "link out":
-            at.symlink_to(os.path.relpath(outside / "secret", at.parent))
-        elif how == "link to a directory":
-            (outside / "elsewhere").mkdir(exist_ok=True)
-            (outside / "elsewhere" / "manifest").touch()
-            at.symlink_to(outside / "elsewhere")
-        elif how == "dangling link":
-            at.symlink_to(outside / "nothing here")
-        elif how == "link to itself":
-            at.symlink_to(at.name)
-        elif how == "link to a device":
-            at.symlink_to("/dev/zero")
+        put_no_file(at, how, place.parent.parent)
 
     return f"{file}: {how}", make
+
+
+def put_no_file(at: Path, how: str, outside: Path) -> None:
+    """Where nothing is, put one of NO_FILES; links lead to ``outside``."""
+    if how == "directory":
+        at.mkdir()
+        (at / "x").write_text("x")
+    elif how == "fifo":
+        os.mkfifo(at)
+    elif how == "socket":
+        here = os.getcwd()
+        os.chdir(at.parent)  # the names of sockets are short
+        try:
+            with socket.socket(socket.AF_UNIX) as made:
+                made.bind(at.name[:100])
+        finally:
+            os.chdir(here)
+    elif how == "sparse":
+        with open(at, "wb") as made_file:
+            made_file.truncate(1 << 34)
+    elif how == "empty":
+        at.touch()
+    elif how == "link out":
+        at.symlink_to(os.path.relpath(outside / "secret", at.parent))
+    elif how == "link to a directory":
+        (outside / "elsewhere").mkdir(exist_ok=True)
+        (outside / "elsewhere" / "manifest").touch()
+        at.symlink_to(outside / "elsewhere")
+    elif how == "dangling link":
+        at.symlink_to(outside / "nothing here")
+    elif how == "link to itself":
+        at.symlink_to(at.name)
+    elif how == "link to a device":
+        at.symlink_to("/dev/zero")
 
 
 def _stranger(home: Path, name: str, rng: random.Random, files: list[str]) -> Change:
@@ -446,7 +481,7 @@ def _stranger(home: Path, name: str, rng: random.Random, files: list[str]) -> Ch
                 at.unlink()
             at.mkdir(exist_ok=True)
         elif not at.is_dir():
-            _put(at, content)
+            put(at, content)
 
     kind = "a directory" if as_folder else source
     return f"{folder}/{called} is there too: {kind}", make

@@ -236,9 +236,15 @@ class Rounds:
             self._backups = {found}
 
     def forget(self) -> None:
-        """Remove the store, so that the file system does not fill up, and begin another life."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        shutil.rmtree(f"{self.path}.backup", ignore_errors=True)
+        """Remove the store, so that the file system does not fill up, and begin another life. For
+        good: a power cut must not bring it back to the next one."""
+        for what in ("", ".backup", ".backup.partial"):
+            shutil.rmtree(f"{self.path}{what}", ignore_errors=True)
+        fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _spin(seconds: float) -> None:

@@ -16,11 +16,14 @@ from contextlib import contextmanager
 from pykka import ActorRegistry
 
 import octavo
-from octavo.actors import runtime, startup
+from octavo.actors import reserve, runtime, startup
 from octavo.actors.options import Options
 from octavo.files.disk import Disk
 
 MOST_WORK = 100_000
+RESERVE_BYTES = 512
+"""Of the low-space reserve: one of its true size would be most of what images are made of, and
+torn in so many ways that no image would be met again."""
 
 
 class HeldPool:
@@ -47,14 +50,15 @@ def one_thread(seed: object) -> Iterator[HeldPool]:
     entered again within itself, for another machine.
     """
     pool, rng = HeldPool(), random.Random(f"names of {seed}")
-    before = runtime.POOL, secrets.randbits, os.sched_yield
+    before = runtime.POOL, secrets.randbits, os.sched_yield, reserve.RESERVE_BYTES
     running = ActorRegistry.get_all()
     runtime.POOL, secrets.randbits = pool, rng.getrandbits  # type: ignore[assignment]
     os.sched_yield = lambda: None
+    reserve.RESERVE_BYTES = RESERVE_BYTES
     try:
         yield pool
     finally:
-        runtime.POOL, secrets.randbits, os.sched_yield = before  # type: ignore[misc]
+        runtime.POOL, secrets.randbits, os.sched_yield, reserve.RESERVE_BYTES = before  # type: ignore[misc]
         kept = set(map(id, running))
         for ref in ActorRegistry.get_all():
             if id(ref) not in kept:

@@ -23,7 +23,7 @@ from xxhash import xxh3_128_digest
 
 import octavo
 
-CHOICES = {"nothing": 1, "all": 1, "random_subset": 3, "torn": 3, "names_reordered": 3}
+CHOICES = {"nothing": 1, "all": 1, "random_subset": 7, "torn": 7, "names_reordered": 7}
 """How many images are made of each kind at a crash point."""
 VERIFY_ONE_IN = 8
 REST_ONE_IN = 4
@@ -99,7 +99,7 @@ class PowerCuts:
         judges: tuple[Judge, ...] = (),
         setup: Workload | None = None,
         modes: tuple[str, ...] = MODES,
-        deep_one_in: int = 8,
+        deep_one_in: int = 18,
         path: str = "/store",
         mends: Callable[[SimDisk], object] | None = None,
         **options: Any,

@@ -24,6 +24,7 @@ from pathlib import Path
 from whole_store import flush, killed, opened
 
 import octavo
+from octavo.actors import reserve
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
 from octavo.files.disk import RealDisk
@@ -34,6 +35,8 @@ NAMES = ("closed", "killed", "backup", "head_only")
 BUCKETS = (b"", b"docs")
 MADE_MS = 1_790_000_000_000
 FAR_MS = 4_000_000_000_000
+RESERVE_BYTES = 512
+"""Of the low-space reserve: of one of its true size almost every bit that is damaged would be."""
 Where = tuple[str, bytes, bytes]
 """(type, bucket, key); in a head-only store the sub-key stands in the place of the type."""
 
@@ -126,12 +129,14 @@ def _staged(store: octavo.Store, known: Versions | None, job: str) -> None:
 def repeatable(seed: int) -> Iterator[None]:
     """What is random in a store's files is the same each time."""
     rng, bits, token = random.Random(seed), secrets.randbits, secrets.token_hex
+    size, reserve.RESERVE_BYTES = reserve.RESERVE_BYTES, RESERVE_BYTES
     secrets.randbits = rng.getrandbits
     secrets.token_hex = lambda nbytes=32: rng.randbytes(nbytes or 32).hex()
     try:
         yield
     finally:
         secrets.randbits, secrets.token_hex = bits, token
+        reserve.RESERVE_BYTES = size
 
 
 class Specimens:

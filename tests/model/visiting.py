@@ -38,12 +38,12 @@ from typing import Any
 import forging
 import numpy  # noqa: F401 - what is loaded later would count as memory and as files
 import pyarrow  # noqa: F401 - as well
-from specimens import BUCKETS, NAMES, Versions, files_of, loaded, options
+from specimens import BUCKETS, NAMES, RESERVE_BYTES, Versions, files_of, loaded, options
 from whole_store import SMALL
 
 import octavo
 from octavo.actors import identity as identities
-from octavo.actors import startup
+from octavo.actors import reserve, startup
 from octavo.actors.ingest import ingest
 from octavo.actors.options import Options
 from octavo.actors.published_reader import PublishedReader
@@ -454,6 +454,7 @@ def main() -> None:
     home, kind, seed, first, count = sys.argv[1:6]
     extra = int(sys.argv[6]) if len(sys.argv) > 6 else 256
     logging.disable(logging.CRITICAL)
+    reserve.RESERVE_BYTES = RESERVE_BYTES
     visitor = Visitor(Path(home), Watch())
     # One of each first: what is imported lazily is neither damage nor memory of a case.
     with tempfile.TemporaryDirectory(dir=Path(home).parent) as work:
