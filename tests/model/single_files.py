@@ -6,7 +6,7 @@ As visiting.py, but for each number one file of a specimen is replaced, read alo
 the library has, and put back: some 100 times as many for the time. KIND is "files". A quarter are
 damaged without knowledge, or all of another file: those must give what the whole one gives, or be
 told. Half are a forger's, with right checksums: those may say what they like. The rest are no
-files. None may cost 256 MiB, a second of processor, or a look at what is outside of the store.
+files. None may cost 256 MiB, 5 s of processor, or a look at what is outside of the store.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from octavo.pipeline.feed_files import JournalLook, records
 from octavo.pipeline.read_options import DDL, parsed
 from octavo.snapshot import SnapshotBucket
 
-MOST_SECONDS = 1.0
+MOST_SECONDS = 5.0
 DISK = RealDisk()
 WHOLE_SNAPSHOTS = 0.2
 """With so many of its files a snapshot is read as a whole, which takes longer."""
