@@ -96,7 +96,7 @@ def stretches(files: SnapshotFiles, split_bytes: int) -> list[Stretch]:
 
 
 def _cuts(files: SnapshotFiles, number: int, parts: int) -> list[tuple[int, int]]:
-    """The sqns of a file as ranges of about the same bytes each; fewer where it has fewer records."""
+    """The sqns of a file as ranges of about the same bytes each; at most 8192."""
     entry = files.found.journal.entries[number]
     if parts == 1:
         return [(entry.base_sqn, entry.last_sqn)]
