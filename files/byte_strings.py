@@ -120,6 +120,27 @@ def in_order(source: Bytes, starts: Ints, lengths: Ints) -> Bytes | None:
     return windows(source, length)[starts].view(np.uint8)
 
 
+def prefixed(prefix: bytes, strings: ByteColumn) -> ByteColumn:
+    """``prefix`` (1 byte or more) and each string, end to end in an array of their own."""
+    lengths = lengths_of(strings.offsets)
+    ends = offsets_of(lengths + len(prefix))
+    blob = np.empty(int(ends[-1]), dtype=np.uint8)
+    windows(blob, len(prefix))[ends[:-1]] = np.frombuffer(prefix, dtype=f"V{len(prefix)}")
+    copy(strings.blob, strings.offsets[:-1], lengths, blob, ends[:-1] + len(prefix))
+    return ByteColumn(blob, ends)
+
+
+def evenly(blob: Bytes, at: int, apart: int, length: int, count: int) -> npt.NDArray[np.void]:
+    """Element i is ``blob[at + i * apart :][:length]``; ``length`` >= 1. No copy."""
+    return np.ndarray((count,), f"V{length}", blob, at, (apart,))
+
+
+def of_one_length(strings: ByteColumn) -> int:
+    """The length of all strings; -1 where they differ, or there is none."""
+    lengths = lengths_of(strings.offsets)
+    return int(lengths[0]) if len(lengths) and bool((lengths == lengths[0]).all()) else -1
+
+
 def common_prefix_length(blob: Bytes, starts: Ints, lengths: Ints) -> int:
     """Bytes at the beginning that all strings share. O(strings x that number)."""
     count = len(starts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import lengths_of
+from octavo.files.byte_strings import lengths_of, of_one_length
 from octavo.files.rows import ByteColumn
-from octavo.files.xxh3_columns import xxh3_of
+from octavo.files.xxh3_columns import xxh3_apart, xxh3_of
 
 LOW_32 = 0xFFFFFFFF
 
@@ -18,9 +18,11 @@ def hash_of(ledger_key: bytes) -> int:
 
 
 def hash_column(keys: ByteColumn) -> npt.NDArray[np.uint32]:
-    """``hash_of`` of each string. Some 0.1 us a row, 0.25 where few are of one length."""
-    count = len(keys.offsets) - 1
-    found = xxh3_of(
-        keys.blob, keys.offsets[:-1], lengths_of(keys.offsets), np.zeros(count, np.uint64)
-    )
+    """``hash_of`` of each string. Some 0.05 us a row, 0.25 where few are of one length."""
+    lengths, length = lengths_of(keys.offsets), of_one_length(keys)
+    seeds = np.zeros(len(lengths), np.uint64)
+    if length >= 0:
+        found = xxh3_apart(keys.blob, int(keys.offsets[0]), length, length, seeds)
+    else:
+        found = xxh3_of(keys.blob, keys.offsets[:-1], lengths, seeds)
     return (found & np.uint64(LOW_32)).astype(np.uint32)

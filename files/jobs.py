@@ -201,7 +201,7 @@ def write_sorted(
         disk,
         ledger,
         _names(stem),
-        merge.sort_rows(rows),
+        rows,
         max_rows=max_rows,
         max_bytes=max_bytes,
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from octavo.files import ledger_key, sst_layout
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, gather, lengths_of, offsets_of, windows
+from octavo.files.byte_strings import Bytes, Ints, lengths_of, offsets_of, windows
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.files.key_order import key_order
@@ -57,51 +57,31 @@ class Merged(NamedTuple):
     none was."""
 
 
-def sort_rows(rows: Rows) -> Rows:
-    """The newest version of each key, by ledger key. O(n log n), or O(n) for a few sorted runs."""
-    starts, lengths = rows.keys.offsets[:-1], lengths_of(rows.keys.offsets)
-    order, firsts = key_order(rows.keys.blob, starts, lengths)
-    kept = newest(order, firsts, rows.sqns)
-    metas = rows.metas
-    return Rows(
-        keys=gather(rows.keys.blob, starts[kept], lengths[kept]),
-        hashes=rows.hashes[kept],
-        sqns=rows.sqns[kept],
-        flags=rows.flags[kept],
-        sizes=rows.sizes[kept],
-        times=rows.times[kept],
-        expiries=None if rows.expiries is None else rows.expiries[kept],
-        metas=(
-            None
-            if metas is None
-            else gather(metas.blob, metas.offsets[:-1][kept], lengths_of(metas.offsets)[kept])
-        ),
-    )
-
-
 def write_rows(
     disk: Disk,
     directory: str,
     next_name: Callable[[], str],
-    rows: Rows,
+    rows: Rows | Columns,
     *,
     max_rows: int,
     max_bytes: int,
 ) -> list[Summary]:
-    """Write rows, sorted as by ``sort_rows``, as files of at most so many rows and bytes.
+    """Write the newest version of each key of rows, which come in any order and stay as they are,
+    by ledger key, as files of at most so many rows and bytes.
 
     Files are made about equally large; a row larger than ``max_bytes`` gets a file of its own.
-    Every file and then the directory is synced. Raises Misuse where the rows are not in order,
-    OSError; then the files made so far are removed, as far as that works.
+    Every file and then the directory is synced. O(n log n), or O(n) for a few sorted runs. Raises
+    Misuse, ValueError (a key is no ledger key), OSError; then the files made so far are removed,
+    as far as that works.
     """
     if not len(rows):
         return []
-    lengths = lengths_of(rows.keys.offsets)
-    order, firsts = key_order(rows.keys.blob, rows.keys.offsets[:-1], lengths)
-    if len(firsts) != len(rows) or not bool((order == np.arange(len(rows))).all()):
-        raise Misuse("rows: not in key order, or a key twice; sort_rows first")
-    columns = _without_prefixes(rows)
-    return _write(disk, directory, next_name, columns, order, max_rows, max_bytes)
+    keys = rows.keys if isinstance(rows, Columns) else _of_column(rows.keys)
+    groups = rows.groups if isinstance(rows, Columns) else None
+    order, firsts = key_order(keys.blob, keys.starts, keys.lengths, groups)
+    kept = newest(order, firsts, rows.sqns)
+    columns = rows if isinstance(rows, Columns) else _without_prefixes(rows, kept)
+    return _write(disk, directory, next_name, columns, kept, max_rows, max_bytes)
 
 
 def merge(
@@ -291,13 +271,17 @@ def _strings(parts: Sequence[Strings]) -> Strings:
     )
 
 
-def _without_prefixes(rows: Rows) -> Columns:
-    """Rows in key order, their keys cut into prefix (tag and bucket) and user key."""
-    blob, starts = rows.keys.blob, rows.keys.offsets[:-1]
-    lengths = lengths_of(rows.keys.offsets)
-    prefix_lengths, prefixes, groups = _prefixes(blob, starts, lengths)
+def _without_prefixes(rows: Rows, kept: Ints) -> Columns:
+    """Rows, their keys cut into prefix (tag and bucket) and user key; ``kept`` has those that
+    count, in key order, of others the keys are not said."""
+    whole = _of_column(rows.keys)
+    sizes, prefixes, groups = _prefixes(whole.blob, whole.starts[kept], whole.lengths[kept])
+    if groups is not None:
+        of_kept = sizes, groups
+        sizes, groups = (np.zeros(len(rows), dtype=np.int64) for _ in of_kept)
+        sizes[kept], groups[kept] = of_kept
     return Columns(
-        keys=Strings(blob, starts + prefix_lengths, lengths - prefix_lengths),
+        keys=Strings(whole.blob, whole.starts + sizes, whole.lengths - sizes),
         prefixes=prefixes,
         groups=groups,
         hashes=rows.hashes,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from octavo.files import cdb, cdb_seal, journal_rows, ledger_key, merge, record, staging
-from octavo.files.arrays import np
-from octavo.files.byte_strings import Ints, copy, gather, lengths_of, offsets_of, windows
+from octavo.files.arrays import np, npt
+from octavo.files.byte_strings import Bytes, Ints, lengths_of, offsets_of, prefixed
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
 from octavo.files.hashing import hash_column
@@ -21,6 +21,7 @@ from octavo.files.journal_windows import WindowSums
 from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
 from octavo.files.record_batch import Place, encoded_puts, record_sizes
 from octavo.files.rows import ByteColumn, Rows
+from octavo.files.sst_writer import Columns, Strings
 from octavo.files.staging import Attempt, StagedJournal, StagedLedger
 
 FILE_BYTES = 256 << 20
@@ -70,10 +71,7 @@ class StagedWriter:
         self._file_bytes = min(file_bytes, cdb.MAX_FILE_BYTES >> 1)
         self._file_records = file_records
         self._file: AppendFile | None = None
-        self._prefix: bytes | None = None  # of all keys, while all records are plain puts
-        self._bucket = b""
-        self._keys: list[ByteColumn] = []
-        self._sizes: list[Ints] = []
+        self._plain: _PlainPuts | None = None  # while all records are that
         self._made: list[str] = []
         self._journals: list[StagedJournal] = []
         disk.mkdir(self._folder)
@@ -110,12 +108,11 @@ class StagedWriter:
             ends = at + filled[done:high] - before
             self._offsets.frombytes(ends.astype(np.uint32).tobytes())
             if number == 0:
-                self._prefix, self._bucket = ledger_key.prefix(self._tag, bucket), bucket
-            if self._prefix is not None and bucket == self._bucket:
-                self._keys.append(gather(keys.blob, some.offsets[:-1], key_bytes[done:high]))
-                self._sizes.append(value_bytes[done:high])
+                self._plain = _PlainPuts(self._tag, bucket)
+            if self._plain is not None and self._plain.bucket == bucket:
+                self._plain.add(some, value_bytes[done:high])
             else:
-                self._prefix = None
+                self._plain = None
             done, before = high, int(filled[high - 1])
             self._look()
 
@@ -126,7 +123,7 @@ class StagedWriter:
         if len(row.value or b"") > MAX_VALUE_BYTES:
             raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
         self._begin()
-        self._prefix = None
+        self._plain = None
         encoded = record.encode(
             len(self._offsets) - 1,
             self._seed ^ self._offsets[-1],
@@ -160,8 +157,7 @@ class StagedWriter:
         header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
         self._parts: list[bytes | memoryview] = [cdb.beginning(header)]
         self._windows = WindowSums(self._seed)
-        self._prefix = None
-        self._keys, self._sizes = [], []
+        self._plain = None
         self._written = 0
 
     def _look(self) -> None:
@@ -195,8 +191,10 @@ class StagedWriter:
         file.close()
         self._file = None
         path = f"{self._folder}/{self._name}"
-        rows = self._plain_rows()
-        if rows is None:
+        rows: Rows | Columns
+        if self._plain is not None:
+            rows = self._plain.columns(self._now_ms)
+        else:
             view = memoryview(self._disk.map(path))
             rows = journal_rows.rows_of(view, table, 0, self._seed, 0, path)
         stem = self._name.removesuffix(".cdb")
@@ -204,7 +202,7 @@ class StagedWriter:
             self._disk,
             self._folder,
             self._ledger_name(stem),
-            merge.sort_rows(rows),
+            rows,
             max_rows=LEDGER_ROWS,
             max_bytes=LEDGER_BYTES,
         )
@@ -217,28 +215,6 @@ class StagedWriter:
                 digest=int.from_bytes(back[-8:], "little"),
                 ledgers=tuple(map(_told, found)),
             )
-        )
-
-    def _plain_rows(self) -> Rows | None:
-        """The ledger's rows of a file of plain puts in one bucket, from what was given; None:
-        they are to be read from the file."""
-        prefix, count = self._prefix, len(self._offsets) - 1
-        if prefix is None:
-            return None
-        lengths = np.concatenate([lengths_of(part.offsets) for part in self._keys])
-        given = np.concatenate([part.blob for part in self._keys])
-        ends = offsets_of(lengths + len(prefix))
-        blob = np.empty(int(ends[-1]), dtype=np.uint8)
-        windows(blob, len(prefix))[ends[:-1]] = np.frombuffer(prefix, dtype=f"V{len(prefix)}")
-        copy(given, offsets_of(lengths)[:-1], lengths, blob, ends[:-1] + len(prefix))
-        keys = ByteColumn(blob, ends)
-        return Rows(
-            keys=keys,
-            hashes=hash_column(keys),
-            sqns=np.arange(count, dtype=np.uint64),
-            flags=np.zeros(count, dtype=np.uint8),
-            sizes=np.concatenate(self._sizes).astype(np.uint32),
-            times=np.full(count, self._now_ms, dtype=np.uint64),
         )
 
     def _ledger_name(self, stem: str) -> _Names:
@@ -270,6 +246,40 @@ class StagedWriter:
 def _column(strings: Sequence[bytes]) -> ByteColumn:
     lengths = np.fromiter(map(len, strings), np.int64, len(strings))
     return ByteColumn(np.frombuffer(b"".join(strings), dtype=np.uint8), offsets_of(lengths))
+
+
+class _PlainPuts:
+    """What the ledger is to know of a file whose records are all plain puts of one bucket."""
+
+    def __init__(self, tag: int, bucket: bytes) -> None:
+        self.bucket = bucket
+        self._prefix = ledger_key.prefix(tag, bucket)
+        self._keys: list[Bytes] = []
+        self._lengths: list[Ints] = []
+        self._hashes: list[npt.NDArray[np.uint32]] = []
+        self._sizes: list[Ints] = []
+
+    def add(self, keys: ByteColumn, sizes: Ints) -> None:
+        """The next records: their keys, which are copied, and the bytes of their values."""
+        self._keys.append(keys.blob[keys.offsets[0] : keys.offsets[-1]].copy())
+        self._lengths.append(lengths_of(keys.offsets))
+        self._hashes.append(hash_column(prefixed(self._prefix, keys)))
+        self._sizes.append(sizes)
+
+    def columns(self, now_ms: int) -> Columns:
+        """The ledger's rows, in the order of the records."""
+        lengths = np.concatenate(self._lengths)
+        count = len(lengths)
+        return Columns(
+            keys=Strings(np.concatenate(self._keys), offsets_of(lengths)[:-1], lengths),
+            prefixes=[self._prefix],
+            groups=None,
+            hashes=np.concatenate(self._hashes),
+            sqns=np.arange(count, dtype=np.uint64),
+            flags=np.zeros(count, dtype=np.uint8),
+            sizes=np.concatenate(self._sizes).astype(np.uint32),
+            times=np.full(count, now_ms, dtype=np.uint64),
+        )
 
 
 class _Names:

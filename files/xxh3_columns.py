@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.arrays import np, npt
+from octavo.files.arrays import np
 from octavo.files.byte_strings import Bytes, Ints, Words, by_length, windows
 
 _LENGTHS = range(17, 129)
@@ -63,20 +63,62 @@ def _one_by_one(blob: Bytes, starts: Ints, lengths: Ints, seeds: Words) -> Words
     return np.array(found, dtype=np.uint64)
 
 
+def xxh3_apart(blob: Bytes, at: int, apart: int, length: int, seeds: Words) -> Words:
+    """xxh3-64 of strings of one length, each with its seed: the first begins at ``at`` and each
+    other one ``apart`` bytes behind the one before. Half the cost of ``xxh3_of``. Raises
+    IndexError where a string is not inside the blob."""
+    count = len(seeds)
+    if at < 0 or (count and at + (count - 1) * apart + length > len(blob)):
+        raise IndexError("strings outside of their blob")
+    if length not in _LENGTHS or count < _AT_LEAST:
+        starts = at + apart * np.arange(count, dtype=np.int64)
+        return xxh3_of(blob, starts, np.full(count, length, dtype=np.int64), seeds)
+    out = np.empty(count, dtype=np.uint64)
+    room = _room(count)
+    for low in range(0, count, _BLOCK):
+        some = slice(low, low + _BLOCK)
+        _block(blob, at + low * apart, apart, length, seeds[some], out[some], room)
+    return out
+
+
 def _of_one_length(blob: Bytes, starts: Ints, length: int, seeds: Words) -> Words:
     out = np.empty(len(starts), dtype=np.uint64)
+    room = _room(len(starts))
     strings = windows(blob, length)
     for low in range(0, len(starts), _BLOCK):
-        some, seed = strings[starts[low : low + _BLOCK]], seeds[low : low + _BLOCK]
-        found = np.full(len(some), length * _PRIME & _WORD, dtype=np.uint64)
-        for place, secret in _pieces(length):
-            first = _words(some, place, length) ^ (seed + _word(secret))
-            second = _words(some, place + 8, length) ^ (_word(secret + 8) - seed)
-            found += _folded(first, second)
-        found ^= found >> np.uint64(37)
-        found *= np.uint64(_SPREAD)
-        out[low : low + _BLOCK] = found ^ (found >> np.uint64(32))
+        some = slice(low, low + _BLOCK)
+        here = strings[starts[some]].view(np.uint8)
+        _block(here, 0, length, length, seeds[some], out[some], room)
     return out
+
+
+def _room(count: int) -> list[Words]:
+    """What a block is worked out in."""
+    return list(np.empty((7, min(count, _BLOCK)), dtype=np.uint64))
+
+
+def _block(
+    blob: Bytes, at: int, apart: int, length: int, seeds: Words, out: Words, room: list[Words]
+) -> None:
+    """The hashes of some strings of one length, evenly apart, into ``out``."""
+    count = len(seeds)
+    a, b, *rest = (each[:count] for each in room)
+
+    def words(place: int) -> Words:
+        return np.ndarray((count,), "<u8", blob, at + place, (apart,))
+
+    out[:] = np.uint64(length * _PRIME & _WORD)
+    for place, secret in _pieces(length):
+        np.add(seeds, _word(secret), out=a)
+        np.bitwise_xor(a, words(place), out=a)
+        np.subtract(_word(secret + 8), seeds, out=b)
+        np.bitwise_xor(b, words(place + 8), out=b)
+        _fold(a, b, rest, out)
+    np.right_shift(out, np.uint64(37), out=a)
+    np.bitwise_xor(out, a, out=out)
+    np.multiply(out, np.uint64(_SPREAD), out=out)
+    np.right_shift(out, np.uint64(32), out=a)
+    np.bitwise_xor(out, a, out=out)
 
 
 def _pieces(length: int) -> Iterator[tuple[int, int]]:
@@ -87,24 +129,33 @@ def _pieces(length: int) -> Iterator[tuple[int, int]]:
         yield length - 16 * (number + 1), 32 * number + 16
 
 
-def _words(strings: npt.NDArray[np.void], place: int, length: int) -> Words:
-    return np.ndarray((len(strings),), "<u8", strings.data, place, (length,))
-
-
 def _word(at: int) -> np.uint64:
     return np.uint64(int.from_bytes(_SECRET[at : at + 8], "little"))
 
 
-def _folded(a: Words, b: Words) -> Words:
-    """The halves of each product of 128 bits, one xor the other."""
+def _fold(a: Words, b: Words, room: list[Words], out: Words) -> None:
+    """Add to ``out`` the halves of each product of 128 bits, one xor the other; ``a`` is changed.
+
+    Each step writes where there is room already, which is a third of the cost.
+    """
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a_low, a_high, b_low, b_high = a & low, a >> half, b & low, b >> half
-    middle = a_high * b_low
-    middle += (a_low * b_low) >> half
-    a_low *= b_high
-    a_low += middle & low
-    a_high *= b_high
-    a_high += middle >> half
-    a_high += a_low >> half
-    a_high ^= a * b
-    return a_high
+    a_low, a_high, b_low, b_high, carry = room
+    np.bitwise_and(a, low, out=a_low)
+    np.right_shift(a, half, out=a_high)
+    np.bitwise_and(b, low, out=b_low)
+    np.right_shift(b, half, out=b_high)
+    np.multiply(a_low, b_low, out=carry)
+    np.right_shift(carry, half, out=carry)
+    middle = np.multiply(a_high, b_low, out=b_low)
+    np.add(middle, carry, out=middle)
+    np.multiply(a_low, b_high, out=a_low)
+    np.bitwise_and(middle, low, out=carry)
+    np.add(a_low, carry, out=a_low)
+    np.multiply(a_high, b_high, out=a_high)
+    np.right_shift(middle, half, out=middle)
+    np.add(a_high, middle, out=a_high)
+    np.right_shift(a_low, half, out=a_low)
+    np.add(a_high, a_low, out=a_high)
+    np.multiply(a, b, out=a)
+    np.bitwise_xor(a, a_high, out=a)
+    np.add(out, a, out=out)

@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> str:
 
 def written(directory: Path, rows: list[Row]) -> str:
     (file,) = merge.write_rows(
-        RealDisk(), str(directory), names(), merge.sort_rows(columns(rows)),
+        RealDisk(), str(directory), names(), columns(rows),
         max_rows=1 << 18, max_bytes=1 << 30,
     )  # fmt: skip
     return str(directory / file.name)
@@ -104,7 +104,7 @@ def test_damage_is_found_before_the_first_view() -> None:
     disk = SimDisk()
     disk.mkdir(DIRECTORY)
     (file,) = merge.write_rows(
-        disk, DIRECTORY, names(), merge.sort_rows(columns(ROWS)), max_rows=999, max_bytes=1 << 30
+        disk, DIRECTORY, names(), columns(ROWS), max_rows=999, max_bytes=1 << 30
     )
     image = bytearray(disk.map(f"{DIRECTORY}/{file.name}"))
     image[-1] ^= 1

@@ -40,7 +40,7 @@ def files_of(path: Path, stem: str, rows: Rows, max_rows: int = 1 << 20) -> list
         disk,
         str(path),
         lambda: f"{stem}-{next(numbers)}.sst",
-        merge.sort_rows(rows),
+        rows,
         max_rows=max_rows,
         max_bytes=1 << 30,
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_rows import DIRECTORY, Row, columns, key, names, opened, plain, read, write
+from ledger_rows import DIRECTORY, Row, columns, key, names, opened, read, write
 from simdisk import SimDisk
 
 from octavo.files import merge
@@ -117,11 +117,12 @@ def test_merge_is_a_dict_of_the_newest_versions(
 
 @exact
 @given(history)
-def test_sort_rows_keeps_the_newest_version_in_key_order(files: list[list[Row]]) -> None:
+def test_writing_keeps_the_newest_version_in_key_order(files: list[list[Row]]) -> None:
     rows = [row for file in files for row in file]
     random.Random(1).shuffle(rows)
     rows = [row._replace(sqn=at + 1) for at, row in enumerate(rows)]
-    assert plain(merge.sort_rows(columns(rows))) == newest(rows)
+    disk = disk_with_directory()
+    assert rows_of(disk, write(disk, rows, names(), max_rows=7)) == newest(rows)
 
 
 def test_a_row_expires_at_its_moment_and_not_before(disk: SimDisk) -> None:
@@ -237,13 +238,6 @@ def test_the_same_input_makes_the_same_bytes() -> None:
 # ---------------------------------------------------------------- bad input, bad disks
 
 
-def test_rows_out_of_order_or_twice_are_refused(disk: SimDisk) -> None:
-    for numbers in ([2, 1], [1, 1]):
-        rows = columns([Row(key(b"%d" % n), at + 1) for at, n in enumerate(numbers)])
-        with pytest.raises(Misuse, match="order"):
-            merge.write_rows(disk, DIRECTORY, names(), rows, max_rows=10, max_bytes=BIG)
-
-
 def test_a_key_without_a_prefix_is_refused(disk: SimDisk) -> None:
     for broken in ([b"o"], [b"oabc", key(b"z", b"z")], [key(b"a"), b"zzz"]):
         rows = columns([Row(k, at + 1) for at, k in enumerate(sorted(broken))])
@@ -313,9 +307,9 @@ def test_inputs_are_not_changed(disk: SimDisk) -> None:
     assert bytes(disk.map(f"{DIRECTORY}/{file.name}")) == before
 
 
-def test_rows_given_to_sort_are_not_changed() -> None:
+def test_rows_that_are_written_are_not_changed(disk: SimDisk) -> None:
     rows = columns([Row(key(b"b"), 1), Row(key(b"a"), 2)])
-    merge.sort_rows(rows)
+    merge.write_rows(disk, DIRECTORY, names(), rows, max_rows=10, max_bytes=BIG)
     assert rows.sqns.tolist() == [1, 2]
     assert rows.keys.blob.tobytes() == key(b"b") + key(b"a")
     assert rows.sqns.dtype == np.uint64

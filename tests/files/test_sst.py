@@ -173,7 +173,7 @@ def test_a_row_takes_at_most_36_bytes_beside_its_key() -> None:
 @pytest.mark.parametrize("h32", [0, 1, 2**31, 2**32 - 1])
 @pytest.mark.parametrize("whole", [False, True])
 def test_rows_with_one_hash_are_all_found(disk: SimDisk, h32: int, whole: bool) -> None:
-    rows = merge.sort_rows(columns(numbered(50)))
+    rows = columns(numbered(50))
     rows.hashes = np.full(50, h32, dtype=np.uint32)
     (summary,) = merge.write_rows(disk, DIRECTORY, names(), rows, max_rows=100, max_bytes=1 << 20)
     sst = opened(disk, summary.name)

@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from octavo.files import xxh3_columns
 from octavo.files.byte_strings import Bytes, Ints, Words
-from octavo.files.xxh3_columns import xxh3_of
+from octavo.files.xxh3_columns import xxh3_apart, xxh3_of
 
 
 @pytest.fixture
@@ -74,3 +74,21 @@ def test_strings_outside_of_their_blob_are_refused(length: int) -> None:
     lengths = np.full(100, length, dtype=np.int64)
     with pytest.raises(IndexError):
         xxh3_of(np.zeros(length, np.uint8), starts, lengths, np.zeros(100, np.uint64))
+
+
+@pytest.mark.parametrize("length", [0, 1, 16, 17, 31, 32, 33, 64, 84, 127, 128, 129, 1008])
+@pytest.mark.parametrize("count", [0, 1, 511, 512, 9000])
+def test_strings_evenly_apart_are_hashed_alike(rng: random.Random, length: int, count: int) -> None:
+    apart, at = rng.choice((length, length + 1, length + 60)), rng.randrange(9)
+    blob = np.frombuffer(rng.randbytes(at + max(count - 1, 0) * apart + length), dtype=np.uint8)
+    seeds = np.frombuffer(rng.randbytes(8 * count), dtype=np.uint64)
+    starts = at + apart * np.arange(count)
+    wanted = by_the_library(blob, starts, np.full(count, length), seeds)
+    assert xxh3_apart(blob, at, apart, length, seeds).tolist() == wanted
+
+
+def test_strings_evenly_apart_stay_inside_their_blob(rng: random.Random) -> None:
+    blob, seeds = np.frombuffer(rng.randbytes(999), dtype=np.uint8), np.zeros(50, np.uint64)
+    for at, apart, length in ((1, 20, 19), (0, 20, 20), (-1, 10, 9)):
+        with pytest.raises(IndexError):
+            xxh3_apart(blob, at, apart, length, seeds)

@@ -111,9 +111,8 @@ def write(
     max_bytes: int = 64 << 20,
 ) -> list[merge.Summary]:
     """Sorted, newest versions only, into files of DIRECTORY."""
-    ordered = merge.sort_rows(columns(rows))
     return merge.write_rows(
-        disk, DIRECTORY, next_name, ordered, max_rows=max_rows, max_bytes=max_bytes
+        disk, DIRECTORY, next_name, columns(rows), max_rows=max_rows, max_bytes=max_bytes
     )
 
 
