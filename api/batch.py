@@ -19,10 +19,11 @@ from octavo.arguments import (
     to_key,
     to_put,
     to_sync,
+    to_value,
 )
 from octavo.files import ledger_key
 from octavo.files.errors import Closed, Misuse
-from octavo.files.record import DELETE
+from octavo.files.record import DELETE, PUT
 from octavo.index_edit import IndexEdit
 
 MAX_OPERATIONS = 1 << 20
@@ -39,6 +40,7 @@ class Batch:
 
     def __init__(self, running: Running, *, sync: bool | None = None) -> None:
         self._running = running
+        self._standard = running.identity.tags.number(STANDARD)
         self._sync = to_sync(sync) or running.options.sync == "always"
         self._operations: list[Operation] = []
         self._ledger_keys: list[bytes] = []
@@ -64,6 +66,10 @@ class Batch:
     ) -> None:
         """As Bucket.put; b"" is the default bucket. Raises Misuse."""
         name = to_bucket(bucket)
+        if tag == STANDARD and metadata == b"" and ttl is expires_at is index is None:
+            operation = Operation(PUT, self._standard, name, to_key(key, name), to_value(value))
+            self._add(operation, if_sqn)
+            return
         now_ms = self._running.bookie.actor.now_ms()
         operation, edit = to_put(
             self._running.identity.tags,
@@ -86,7 +92,8 @@ class Batch:
     ) -> None:
         if self._done:
             raise Closed("the batch was already written or discarded")
-        self._bytes += sum(map(len, operation[3:5])) + sum(map(len, operation[6:]))
+        _, number, name, key, value, _, packed, entries = operation
+        self._bytes += len(key) + len(value) + len(packed) + len(entries)
         if len(self._operations) >= MAX_OPERATIONS or self._bytes > MAX_BYTES:
             raise Misuse(
                 f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"
@@ -96,7 +103,7 @@ class Batch:
         if if_sqn is not None:
             self._conditions.append((len(self._operations), to_condition(if_sqn)))
         self._operations.append(operation)
-        self._ledger_keys.append(ledger_key.prefix(operation[1], operation[2]) + operation[3])
+        self._ledger_keys.append(ledger_key.prefix(number, name) + key)
 
     def __len__(self) -> int:
         return len(self._operations)
