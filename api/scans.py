@@ -44,10 +44,14 @@ _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
 _LOW_32 = 0xFFFFFFFF
 _SHORT = 128
-"""Rows that an item scan reads one by one; from then on STEP rows together, of so many bytes:"""
+"""Rows that an item scan reads one by one; from then on up to STEP rows together, of so many
+bytes:"""
 _STRETCH_BYTES = 512 << 10
+_AHEAD = 4
+"""That is one for so many that were given, so that a scan that is broken off has read few more."""
 _LOCATED_ROWS, _LOCATED_BYTES = 1 << 13, 16 << 20
-"""Of a batch so many rows, or bytes of values, are looked at together."""
+"""Of a batch so many rows, or bytes of values, are looked at together, and no more than were
+given so far."""
 _FIRST = 16
 """The first time so many."""
 
@@ -322,7 +326,7 @@ class Items:
             values_in_turn = each_value(reader, self._name, few, sqns[:low], self._tag)
             yield self._each(few, values_in_turn, place)
         while low < len(keys):
-            high = low + max(min(_STRETCH_BYTES // self._mean, STEP), 1)
+            high = low + max(min(_STRETCH_BYTES // self._mean, STEP, self._given // _AHEAD), 1)
             stretch = keys[low:high]
             if self._opened is None:
                 self._opened = OpenJournal().open
@@ -339,7 +343,10 @@ class Items:
         if self._located is None:
             self._located = BatchValues(reader)
         first = 0
-        for part in parts_of(window.batch, _LOCATED_ROWS, _LOCATED_BYTES, by_values=True):
+        while first < len(window.keys):
+            rest = window.batch._replace(rows=window.batch.rows[first:])
+            rows = min(max(self._given, _SHORT), _LOCATED_ROWS)
+            part = next(parts_of(rest, rows, _LOCATED_BYTES, by_values=True))
             located = self._located.locate(part)
             filled = np.cumsum(located.sizes()).tolist()
             low, end = 0, len(located)

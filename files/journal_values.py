@@ -11,10 +11,11 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, gather, windows
+from octavo.files.byte_strings import Bytes, Ints, Words, gather, windows
 from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.sparse_offsets import SparseOffsets
 from octavo.files.sst_writer import Strings
+from octavo.files.xxh3_columns import xxh3_of
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 Offsets: TypeAlias = "npt.NDArray[np.uint32] | Sequence[int]"
@@ -31,6 +32,8 @@ FIXED_FIELDS = [
 ]  # fmt: skip
 """The fixed part of a record, as record.py has it."""
 _SMALL_BYTES = 4096
+_MANY = 2048
+"""From so many records on checksums by array kernels are cheaper."""
 _MOST_WORDS = 16
 """Keys of up to so many words of 8 bytes are compared all at once."""
 _AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
@@ -320,6 +323,24 @@ def checksums_right(
 ) -> Mask:
     """Which of these records, whose framing fits, have the checksums that they say."""
     raw = np.frombuffer(mapped, dtype=np.uint8)
+    if len(starts) >= _MANY:
+        hashes = xxh3_of(
+            raw, starts, head_ends - starts, starts.astype(np.uint64) ^ np.uint64(seed)
+        )
+        values_at = head_ends + SUMS_BYTES
+        sums = np.stack([hashes, xxh3_of(raw, values_at, ends - values_at, hashes)], axis=1)
+    else:
+        sums = _sums_one_by_one(mapped, starts, head_ends, ends, seed)
+    sums &= np.uint64(LOW_32)
+    right: Mask = sums[:, 0] == _u32(raw, head_ends)
+    right &= sums[:, 1] == _u32(raw, head_ends + 4)
+    return right
+
+
+def _sums_one_by_one(
+    mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, seed: int
+) -> Words:
+    """What the header and the value of each record hash to."""
     # Small values are cheaper as bytes of their own, one after the other in the
     # same piece of memory.
     large = int((ends - starts).sum()) > _SMALL_BYTES * len(starts)
@@ -331,7 +352,4 @@ def checksums_right(
         h = xxh3(cut[start:head_end], seed ^ start)
         add(h)
         add(xxh3(cut[head_end + SUMS_BYTES : end], h))
-    sums = np.array(found, dtype=np.uint64).reshape(-1, 2) & np.uint64(LOW_32)
-    right: Mask = sums[:, 0] == _u32(raw, head_ends)
-    right &= sums[:, 1] == _u32(raw, head_ends + 4)
-    return right
+    return np.array(found, dtype=np.uint64).reshape(-1, 2)

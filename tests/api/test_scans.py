@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import gc
+import itertools
 import os
 import random
 import re
@@ -19,6 +20,8 @@ from whole_store import SEED, flush, opened
 
 import octavo
 from octavo import scans
+from octavo.actors.batch_values import BatchValues, Located
+from octavo.files.live_batches import Batch
 
 
 class Version(NamedTuple):
@@ -484,3 +487,29 @@ def test_a_bucket_reversed_is_its_keys_from_the_last(store: octavo.Store) -> Non
     assert list(reversed(store)) == [b"c", b"b", b"a"]
     with store.snapshot() as snap:
         assert list(reversed(snap)) == [b"c", b"b", b"a"]
+
+
+@pytest.mark.parametrize("taken", [130, 200, 900, 1100, 1900])
+def test_a_scan_that_is_broken_off_has_read_few_values_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    read: list[int] = []
+    real, locate = scans.read_values, BatchValues.locate
+
+    def counted(reader: Any, name: bytes, keys: list[bytes], *rest: Any) -> list[bytes]:
+        read.append(len(keys))
+        return real(reader, name, keys, *rest)
+
+    def located(self: BatchValues, batch: Batch) -> Located:
+        read.append(len(batch.rows))
+        return locate(self, batch)
+
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%06d" % at, b"v%d" % at) for at in range(4000))
+        flush(store)
+        monkeypatch.setattr(scans, "read_values", counted)
+        monkeypatch.setattr(BatchValues, "locate", located)
+        found = list(itertools.islice(store.items(), taken))
+        assert found == [(b"%06d" % at, b"v%d" % at) for at in range(taken)]
+        assert scans._SHORT + sum(read) <= 2 * taken
+        assert len(list(store.items())) == 4000

@@ -12,7 +12,7 @@ from whole_store import SEED
 
 from octavo.files import record
 from octavo.files.byte_strings import lengths_of
-from octavo.files.journal_values import Places, places_of, puts_of, spans
+from octavo.files.journal_values import Places, checksums_right, places_of, puts_of, spans
 from octavo.files.sparse_offsets import SparseOffsets
 from octavo.files.sst_writer import Strings
 
@@ -176,3 +176,27 @@ def test_a_sparse_table_gives_what_a_plain_one_gives(rng: random.Random) -> None
             not there and start == limit == 0
         )
         assert there == (limit > start)
+
+
+def test_checksums_by_kernels_are_those_one_by_one() -> None:
+    rng = random.Random(SEED)
+    count = 3000
+    image, starts, head_ends = bytearray(b"front"), [], []
+    for at in range(count):
+        value = rng.randbytes(100 if at % 3 else rng.randrange(300))
+        starts.append(len(image))
+        image += record.encode(
+            at, FILE_SEED ^ len(image), record.PUT, TAG, b"b", b"%04d" % at, value, 1
+        )
+        head_ends.append(len(image) - len(value) - record.SUMS_BYTES)
+    ends = [*starts[1:], len(image)]
+    wrong = set(rng.sample(range(count), 40))
+    for at in wrong:
+        image[rng.randrange(starts[at], ends[at])] ^= 1 << rng.randrange(8)
+    places = [np.array(part, dtype=np.int64) for part in (starts, head_ends, ends)]
+    expected = [at not in wrong for at in range(count)]
+    assert checksums_right(bytes(image), *places, FILE_SEED).tolist() == expected, f"seed {SEED}"
+    for low in range(0, count, 500):
+        few = [part[low : low + 500] for part in places]
+        found = checksums_right(bytes(image), *few, FILE_SEED).tolist()
+        assert found == expected[low : low + 500], f"seed {SEED}"
