@@ -66,7 +66,8 @@ class Batch:
     ) -> None:
         """As Bucket.put; b"" is the default bucket. Raises Misuse."""
         name = to_bucket(bucket)
-        if tag == STANDARD and metadata == b"" and ttl is expires_at is index is None:
+        plain = ttl is expires_at is None and index is None and metadata == b""
+        if plain and tag == STANDARD:
             operation = Operation(PUT, self._standard, name, to_key(key, name), to_value(value))
             self._add(operation, if_sqn)
             return

@@ -59,6 +59,8 @@ BATCH = 8
 LZ4 = 16
 SUB_KEY = 32
 KNOWN_FLAGS = 63
+_FIELDS_OF_LIVE = METADATA | INDEX | BATCH | LZ4
+"""What a put may have that is live as long as none of its key follows."""
 
 FIXED = Struct("<II8s2sBBBBHHQ")
 FIXED_BYTES = 34
@@ -377,18 +379,31 @@ def packed_fields(tag: int, bucket: bytes) -> bytes:
     return bytes((PUT, tag, LZ4)) + len(bucket).to_bytes(2, "little")
 
 
-def _header_end(buffer: bytes | memoryview, bucket_and_key: bytes, plain: bytes) -> int:
-    """Where the header of the put of this key ends in ``buffer``; 0: that is not what is there, or
-    it has optional fields beside LZ4. ``plain`` is plain_fields of the bucket."""
+def _header_end(buffer: bytes | memoryview, bucket_and_key: bytes, plain: bytes) -> tuple[int, int]:
+    """(where the header of the put of this key ends in ``buffer``, where it tells the length of
+    the value before compression, 0: it does not). (0, 0): that is not what is there, or the put
+    expires. ``plain`` is plain_fields of the bucket."""
     fields = bytes(buffer[19:24])
-    end = FIXED_BYTES + len(bucket_and_key)
+    at, more, raw_at = FIXED_BYTES, 0, 0
     if fields != plain:
-        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or fields[2] != LZ4:
-            return 0
-        end += 4
-    if buffer[end - len(bucket_and_key) : end] != bucket_and_key or len(buffer) < end + SUMS_BYTES:
-        return 0
-    return end
+        if len(buffer) < FIXED_BYTES + SUMS_BYTES:  # else there is room for two lengths
+            return 0, 0
+        flags = fields[2]
+        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or flags & ~_FIELDS_OF_LIVE:
+            return 0, 0
+        for flag in (METADATA, INDEX):
+            if flags & flag:
+                more += _U32.unpack_from(buffer, at)[0]
+                at += 4
+        if flags & BATCH:
+            at += 8
+        if flags & LZ4:
+            raw_at = at
+            at += 4
+    end = at + len(bucket_and_key)
+    if buffer[at:end] != bucket_and_key or len(buffer) < end + more + SUMS_BYTES:
+        return 0, 0
+    return end + more, raw_at
 
 
 def value_of(
@@ -396,22 +411,22 @@ def value_of(
 ) -> bytes | None:
     """The hot read: the value of the put of this key in ``buffer``, or None.
 
-    ``plain`` is plain_fields of the bucket. None means "take the long way" (another key, optional
-    fields, or damage): the caller decodes the record in full and learns which. Exactly one copy of
+    ``plain`` is plain_fields of the bucket. None means "take the long way" (another key, one that
+    expires, or damage): the caller decodes the record in full and learns which. Exactly one copy of
     the value beyond ``buffer``. Only the value's checksum is compared: its seed is what the header
     hashes to, so it covers both.
     """
-    end = _header_end(buffer, bucket_and_key, plain)
+    end, raw_at = _header_end(buffer, bucket_and_key, plain)
     if not end:
         return None
     h = xxh3(buffer[:end], check)
     stored = buffer[end + 8 :]
     if xxh3(stored, h) & LOW_32 != unpack_sum(buffer, end + 4)[0]:
         return None
-    if end == FIXED_BYTES + len(bucket_and_key):
+    if not raw_at:
         return bytes(stored)
     try:
-        return decompress(stored, _U32.unpack_from(buffer, FIXED_BYTES)[0])
+        return decompress(stored, _U32.unpack_from(buffer, raw_at)[0])
     except ValueError:
         return None
 
@@ -420,12 +435,14 @@ def head_of(
     buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
 ) -> tuple[int, int] | None:
     """The hot head: (bytes of the value as given, write time, ms UTC), the header's checksum
-    verified, or None: as ``value_of``. The value is not looked at."""
-    end = _header_end(buffer, bucket_and_key, plain)
+    verified, or None: as ``value_of``, and where there is metadata. The value is not looked at."""
+    end, raw_at = _header_end(buffer, bucket_and_key, plain)
     if not end or xxh3(buffer[:end], check) & LOW_32 != unpack_sum(buffer, end)[0]:
         return None
-    if end == FIXED_BYTES + len(bucket_and_key):
-        size = _U32.unpack_from(buffer, 4)[0] + 8 - end
+    if buffer[21] & METADATA:
+        return None
+    if raw_at:
+        (size,) = _U32.unpack_from(buffer, raw_at)
     else:
-        (size,) = _U32.unpack_from(buffer, FIXED_BYTES)
+        size = _U32.unpack_from(buffer, 4)[0] + 8 - end
     return size, _U64.unpack_from(buffer, 26)[0]

@@ -114,3 +114,29 @@ def test_no_reader_fills_the_cache_in_the_midst_of_a_put(tmp_path: Path) -> None
         assert entries_of(store) == set()
         bookie._keep(view, ledger_key, entry, b"second")
         assert entries_of(store) == {b"second"}
+
+
+def test_what_has_metadata_or_an_index_or_came_in_a_batch_is_cached_as_any_other(
+    tmp_path: Path,
+) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        store.put(b"metadata", b"1", metadata=b"m")
+        store.put(b"index", b"2", index={"field": 5})
+        with store.batch() as batch:
+            batch.put(b"", b"batch", b"3")
+            batch.put(b"", b"more of it", b"4", metadata=b"m")
+        store.put(b"for an hour", b"5", ttl=3600)
+        store.compact()  # rolls
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        for _ in range(2):
+            assert [store.get(key) for key in (b"metadata", b"index", b"batch", b"more of it")] == [
+                b"1", b"2", b"3", b"4",
+            ]  # fmt: skip
+            assert store.get(b"for an hour") == b"5"
+            assert entries_of(store) == {b"1", b"2", b"3", b"4"}
+        assert store.head(b"metadata").metadata == b"m"
+        store.put(b"metadata", b"6", metadata=b"other")
+        assert (store.get(b"metadata"), store.head(b"metadata").metadata) == (b"6", b"other")
+        store.put(b"index", b"7", ttl=3600)
+        assert store.get(b"index") == b"7"
+        assert entries_of(store) == {b"3", b"4", b"6"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import lz4.block
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,8 +98,6 @@ def test_a_key_of_64_kib_round_trips() -> None:
 def test_the_hot_read_gives_the_value_of_a_plain_and_of_a_compressed_put() -> None:
     plain = record.encode(0, CHECK, record.PUT, 0x6F, b"bk", b"key", b"value", 1)
     assert record.value_of(plain, CHECK, b"bkkey", record.plain_fields(0x6F, b"bk")) == b"value"
-    import lz4.block
-
     raw = b"abc" * 1000
     packed = record.encode(
         0,
@@ -148,3 +149,40 @@ def test_a_newer_version_or_kind_is_refused_by_name(at: int, value: int) -> None
     forged = bytes(head) + record.pack_sums(h & record.LOW_32, xxh3(b"", h) & record.LOW_32)
     with pytest.raises(UnsupportedFormat, match=r"version|kind"):
         record.decode(forged, CHECK, 0, "f", 0)
+
+
+@pytest.mark.parametrize("value", [b"", b"value" * 200])
+@pytest.mark.parametrize("metadata", [b"", b"meta"])
+@pytest.mark.parametrize("index", [b"", b"terms"])
+@pytest.mark.parametrize("batch", [None, (0, 2)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_hot_reads_know_the_fields_of_what_does_not_expire(
+    value: bytes, metadata: bytes, index: bytes, batch: tuple[int, int] | None, packed: bool
+) -> None:
+    stored = lz4.block.compress(value, store_size=False) if packed else value
+    more: dict[str, Any] = {"metadata": metadata, "index": index, "batch": batch}
+    if packed:
+        more["raw_bytes"] = len(value)
+    asked = (CHECK, b"bkkey", record.plain_fields(0x6F, b"bk"))
+
+    def encoded(**others: Any) -> bytes:
+        return record.encode(
+            0, CHECK, record.PUT, 0x6F, b"bk", b"key", stored, 77, **(more | others)
+        )
+
+    whole = encoded()
+    assert record.value_of(whole, *asked) == value
+    assert record.head_of(whole, *asked) == (None if metadata else (len(value), 77))
+    for others in ({"expiry_ms": 5}, {"sub_key": b"s"}):
+        assert record.value_of(encoded(**others), *asked) is None
+        assert record.head_of(encoded(**others), *asked) is None
+    for cut in range(len(whole)):
+        assert record.value_of(whole[:cut], *asked) is None
+    head_end = len(whole) - len(stored) - record.SUMS_BYTES
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x10
+        if not head_end <= at < head_end + 4:  # no value depends on the header's own sum
+            assert record.value_of(bytes(damaged), *asked) is None
+        if at < head_end + 4:
+            assert record.head_of(bytes(damaged), *asked) is None
