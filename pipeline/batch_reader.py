@@ -28,6 +28,7 @@ from octavo.pipeline.change_rows import change_batches
 from octavo.pipeline.file_order import RowsOfFiles, rows_of_files, unmerged
 from octavo.pipeline.journal_order import Stretch, has_bits, stretch_batches, stretches
 from octavo.pipeline.partitions import KeyRange, partitions, ranges_of
+from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import CHANGE_DDL, DDL, ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
@@ -128,6 +129,7 @@ class SnapshotReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a partition as Arrow record batches. In an executor."""
+        settle()
         files, before = self._opened()
         schema, checksums = self._arrow(), self._options.checksums
         if isinstance(partition, Stretch):

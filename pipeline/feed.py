@@ -24,6 +24,7 @@ from octavo.files.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse
 from octavo.pipeline import commit
 from octavo.pipeline.feed_files import JournalLook, JournalPart, records
+from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import CHANGE_DDL
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in CHANGE_DDL.items())
@@ -197,6 +198,7 @@ class FeedReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The changes of a partition. In an executor."""
+        settle()
         return batches(self._options, partition, self._schema)
 
 
@@ -251,6 +253,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The changes of a partition. In an executor."""
+        settle()
         return batches(self._options, partition, self._schema)
 
     def commit(self, end: dict[str, int]) -> None:

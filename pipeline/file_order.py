@@ -16,7 +16,7 @@ from octavo.files import live_bits
 from octavo.files.bounds import Bounds
 from octavo.files.live_batches import WINDOW_ROWS, Batch
 from octavo.files.live_bits import LiveBits
-from octavo.pipeline.partitions import split_of
+from octavo.pipeline.partitions import even_parts, split_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 
@@ -33,7 +33,7 @@ class RowsOfFiles(InputPartition):
 
 def rows_of_files(files: SnapshotFiles, bound: Bounds, split_bytes: int) -> list[RowsOfFiles]:
     """The rows of a range of keys, those that are not live among them, in parts of about so many
-    bytes (0: a fourth of all, from 32 to 128 MiB)."""
+    bytes (0: a fourth of all, from 32 to 256 MiB)."""
     found = []
     for level, entries in enumerate(files.found.ledger.levels):
         for number, entry in enumerate(entries):
@@ -42,21 +42,23 @@ def rows_of_files(files: SnapshotFiles, bound: Bounds, split_bytes: int) -> list
                 low = sst.lower_bound(bound.low)
                 high = sst.rows if bound.high is None else sst.lower_bound(bound.high)
             if low < high:
-                found.append((level, number, low, high, sst.bytes / sst.rows))
-    split = split_bytes or split_of(sum((high - low) * size for _, _, low, high, size in found))
-    out: list[RowsOfFiles] = []
-    parts: list[tuple[int, int, int, int]] = []
-    filled = 0.0
-    for level, number, low, high, size in found:
-        while low < high:
-            upto = min(high, low + max(int((split - filled) / size), 1))
-            parts.append((level, number, low, upto))
-            filled += (upto - low) * size
-            low = upto
-            if filled + size > split:
-                out.append(RowsOfFiles(parts))
-                parts, filled = [], 0.0
-    return [*out, RowsOfFiles(parts)] if parts else out
+                found.append((level, number, low, high, sst.bytes * (high - low) / sst.rows))
+    sizes = [size for *_, size in found]
+    out = []
+    for part in even_parts(sizes, split_bytes or split_of(sum(sizes))):
+        cut = [_rows(*found[which][:4], begin, end) for which, begin, end in part]
+        taken = [piece for piece in cut if piece[2] < piece[3]]
+        if taken:
+            out.append(RowsOfFiles(taken))
+    return out
+
+
+def _rows(
+    level: int, number: int, low: int, high: int, begin: float, end: float
+) -> tuple[int, int, int, int]:
+    """The rows of a piece of [low, high), of which it is [begin, end), from 0 to 1."""
+    count = high - low
+    return level, number, low + round(begin * count), low + round(end * count)
 
 
 def unmerged(files: SnapshotFiles, partition: RowsOfFiles) -> Iterator[Batch]:

@@ -24,6 +24,7 @@ from octavo.manifest import pinning, published
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.batch_reader import tag_number
 from octavo.pipeline.partitions import partitions, ranges_of
+from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import ReadOptions, local_path
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
@@ -133,6 +134,7 @@ def _task(
     parts: list[Bounds],
 ) -> S:
     """The state of one task."""
+    settle()
     files = SnapshotFiles(path)
     state = zero
     for bound in parts:

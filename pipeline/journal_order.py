@@ -7,6 +7,7 @@ everything else itself, and no value is sought by key.
 from __future__ import annotations
 
 import secrets
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from mmap import mmap
@@ -24,7 +25,7 @@ from octavo.files.journal_values import Offsets, spans
 from octavo.files.live_bits import LiveBits
 from octavo.files.record_columns import RecordColumns, columns_of
 from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
-from octavo.pipeline.partitions import split_of
+from octavo.pipeline.partitions import even_parts, split_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
 
@@ -67,55 +68,42 @@ def has_bits(files: SnapshotFiles) -> bool:
 
 
 def stretches(files: SnapshotFiles, split_bytes: int) -> list[Stretch]:
-    """The journal cut into stretches of about so many bytes of live records (0: a fourth of all,
-    from 32 to 128 MiB), several files together where they are small."""
+    """The journal cut into stretches of the same size, about so many bytes of live records (0: a
+    fourth of all, from 32 to 256 MiB)."""
     bits = bits_of(files)
     weights = []
     for entry in files.found.journal.entries:
         with files.reading():
             live = bits.count(entry.base_sqn, entry.last_sqn)
             weights.append(entry.bytes * min(live / max(entry.count, 1), 1.0) if live else 0.0)
-    split = split_bytes or split_of(sum(weights))
-    out: list[Stretch] = []
-    taken: list[tuple[int, int, int]] = []
-    filled = 0.0
-    for number, weight in enumerate(weights):
-        if not weight:
-            continue
-        cuts = _cuts(files, number, max(round(weight / split), 1))
-        for first, last in cuts:
-            size = weight / len(cuts)
-            if taken and filled + size > 1.25 * split:
-                out.append(Stretch(taken))
-                taken, filled = [], 0.0
-            taken.append((number, first, last))
-            filled += size
-    if taken:
-        out.append(Stretch(taken))
+    out = []
+    for part in even_parts(weights, split_bytes or split_of(sum(weights))):
+        cut = [(number, *_sqns(files, number, low, high)) for number, low, high in part]
+        taken = [piece for piece in cut if piece[1] <= piece[2]]
+        if taken:
+            out.append(Stretch(taken))
     return out
 
 
-def _cuts(files: SnapshotFiles, number: int, parts: int) -> list[tuple[int, int]]:
-    """The sqns of a file as ranges of about the same bytes each; at most 8192."""
+def _sqns(files: SnapshotFiles, number: int, low: float, high: float) -> tuple[int, int]:
+    """First and last sqn of a piece of a file, of whose bytes it is [low, high), from 0 to 1. Where
+    one piece ends the next one begins."""
     entry = files.found.journal.entries[number]
-    if parts == 1:
-        return [(entry.base_sqn, entry.last_sqn)]
+    count = entry.last_sqn - entry.base_sqn + 1
+    if (low, high) == (0.0, 1.0):
+        return entry.base_sqn, entry.last_sqn
     with files.reading():
         _, offsets = files.open_journal(entry)
-    count = entry.last_sqn - entry.base_sqn + 1
-    step = max(count // 4096, 1)
-    at = np.arange(0, count, step, dtype=np.int64)
-    places = np.array([int(offsets[where]) for where in at.tolist()], dtype=np.int64)
-    parts = min(parts, len(at))  # the manifest says how many bytes it has, and may say anything
-    wanted = np.linspace(places[0], int(offsets[count]), parts, endpoint=False)[1:]
-    edges = np.unique(at[np.minimum(np.searchsorted(places, wanted), len(at) - 1)])
-    edges = edges[edges > 0]
-    firsts = [0, *edges.tolist()]
-    lasts = [*(edges - 1).tolist(), count - 1]
-    return [
-        (entry.base_sqn + low, entry.base_sqn + high)
-        for low, high in zip(firsts, lasts, strict=True)
-    ]
+    begin, end = int(offsets[0]), int(offsets[count])
+
+    def first(share: float) -> int:
+        place = begin + share * (end - begin)
+        return bisect_left(range(count), place, key=lambda at: int(offsets[at]))
+
+    return (
+        entry.base_sqn + (first(low) if low > 0.0 else 0),
+        entry.base_sqn + (first(high) if high < 1.0 else count) - 1,
+    )
 
 
 # ---------------------------------------------------------------- rows

@@ -6,9 +6,11 @@ so many bytes of keys and values; the cuts are taken from all samples together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from pyspark.sql.datasource import InputPartition
@@ -23,6 +25,8 @@ SAMPLES = 64
 """Keys of a sample for each share of a task."""
 _ROW_BYTES = 24
 """What a row costs beside its key, metadata and value."""
+_MOST_PARTS = 1 << 14
+"""Of files: what a manifest says of their sizes may be anything."""
 
 
 @dataclass
@@ -123,8 +127,37 @@ def _fitting(samples: Samples, ranges: list[Bounds]) -> int:
 
 
 def split_of(total: float) -> int:
-    """Bytes of a task where there are so many in all."""
-    return min(max(int(total / 4) + 1, 32 << 20), 128 << 20)
+    """Bytes of a task where there are so many in all. A task costs Spark what some MB do."""
+    return min(max(int(total / 4) + 1, 32 << 20), 256 << 20)
+
+
+Piece: TypeAlias = "tuple[int, float, float]"
+
+
+def even_parts(sizes: Sequence[float], split_bytes: float) -> Iterator[list[Piece]]:
+    """Files of these sizes cut into parts of the same size, about ``split_bytes``: of each part
+    the pieces (number of the file, where they begin and end in it, from 0.0 to 1.0)."""
+    total = sum(sizes)
+    count = min(max(round(total / split_bytes), 1), _MOST_PARTS)
+    share = total / count
+    slack = share / 16  # less than that is not cut off: a part has a little more, or less
+    goals = iter([*(share * number for number in range(1, count)), math.inf])
+    part: list[Piece] = []
+    done, goal = 0.0, next(goals)
+    for number, size in enumerate(sizes):
+        low = 0.0
+        while low < size:
+            high = min(size, low + goal - done)
+            if size - high <= slack:
+                high = size
+            part.append((number, low / size, high / size))
+            done += high - low
+            low = high
+            if goal - done <= slack:
+                yield part
+                part, goal = [], next(goals)
+    if part:
+        yield part
 
 
 def _cut(

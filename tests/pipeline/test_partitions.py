@@ -1,0 +1,52 @@
+"""How files are cut into the parts of tasks."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from whole_store import SEED
+
+from octavo.pipeline.partitions import even_parts, split_of
+
+MB = 1 << 20
+
+
+def bytes_of(sizes: list[float], part: list[tuple[int, float, float]]) -> float:
+    return sum((high - low) * sizes[number] for number, low, high in part)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_parts_are_even_and_hold_each_byte_once(number: int) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    rng = random.Random(SEED + number)
+    sizes = [rng.choice((0.0, 1.0, rng.uniform(0, 100))) * MB for _ in range(rng.randint(1, 40))]
+    split = rng.choice((1.0, 10.0, 64.0, 1000.0)) * MB
+    parts = list(even_parts(sizes, split))
+    share = sum(sizes) / max(round(sum(sizes) / split), 1)
+    for part in parts:
+        assert 0.85 * share <= bytes_of(sizes, part) <= 1.15 * share
+    pieces = [piece for part in parts for piece in part]
+    assert pieces == sorted(pieces)
+    for which, size in enumerate(sizes):
+        edges = [edge for number, *ends in pieces if number == which for edge in ends]
+        assert edges[1:-1:2] == edges[2:-1:2]  # each begins where the one before it ends
+        assert edges[:1] + edges[-1:] == ([0.0, 1.0] if size else [])
+
+
+def test_what_is_left_over_of_a_file_is_no_task_of_its_own() -> None:
+    assert list(even_parts([100.001 * MB], 50 * MB)) == [[(0, 0.0, 0.5)], [(0, 0.5, 1.0)]]
+    assert list(even_parts([50.5 * MB, 49.5 * MB], 50 * MB)) == [[(0, 0.0, 1.0)], [(1, 0.0, 1.0)]]
+
+
+def test_nothing_is_no_part() -> None:
+    assert list(even_parts([], MB)) == list(even_parts([0.0, 0.0], MB)) == []
+
+
+def test_a_read_of_a_few_hundred_mb_is_four_tasks() -> None:
+    for total in (200 * MB, 640 * MB, 1000 * MB):
+        assert len(list(even_parts([total / 10] * 10, split_of(total)))) == 4
+
+
+def test_a_size_that_cannot_be_makes_no_more_tasks_than_a_driver_can_hold() -> None:
+    assert len(list(even_parts([5.0, 2.0**64], 1))) <= 1 << 14

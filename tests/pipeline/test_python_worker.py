@@ -1,0 +1,18 @@
+"""Spark's Python workers."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from octavo.pipeline.python_worker import settle
+
+
+def settled(_: int) -> int:
+    settle()
+    return gc.get_freeze_count()
+
+
+def test_what_a_worker_has_loaded_is_not_collected_task_after_task(spark: Any) -> None:
+    assert settled(0) == 0  # this is no worker
+    assert spark.sparkContext.parallelize([0], 1).map(lambda _: settled(0)).first() > 10_000
