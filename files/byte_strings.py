@@ -176,7 +176,13 @@ def first_words(blob: Bytes, starts: Ints, lengths: Ints, skip: int) -> Words:
         if skip >= length:
             return np.zeros(len(starts), dtype=np.uint64)
         back = min(skip, length - 8)  # where less is left, the bytes before are shifted out
-        whole: Words = windows(blob, 8)[starts + back].view(">u8").astype(np.uint64)
+        inside = int(starts[0]) >= 0 and int(starts[-1]) + length <= len(blob)
+        apart = int(starts[1] - starts[0]) if len(starts) > 1 else length
+        if inside and apart > 0 and bool((starts[1:] - starts[:-1] == apart).all()):
+            here = evenly(blob, int(starts[0]) + back, apart, 8, len(starts))
+        else:
+            here = windows(blob, 8)[starts + back]
+        whole: Words = here.view(">u8").astype(np.uint64)
         whole <<= np.uint64(8 * (skip - back))
         return whole
     if len(blob) < 8:

@@ -22,10 +22,13 @@ _ROW_BITS = 32
 
 def _cdb_hashes(relative: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     """CDB's hash of each number written as 8 bytes big-endian."""
-    h = np.full(len(relative), 5381, dtype=np.uint32)
-    for shift in range(56, -8, -8):
-        byte = ((relative >> np.uint64(shift)) & np.uint64(255)).astype(np.uint32)
-        h = ((h << np.uint32(5)) + h) ^ byte
+    high = int(relative.max(initial=0))
+    alike = max((64 - high.bit_length()) // 8, 0)  # first bytes that are 0 in all of them
+    h = np.full(len(relative), 5381 * 33**alike & 0xFFFFFFFF, dtype=np.uint32)
+    for shift in range(56 - 8 * alike, -8, -8):
+        byte = (relative >> np.uint64(shift)).astype(np.uint8)
+        np.multiply(h, np.uint32(33), out=h)
+        np.bitwise_xor(h, byte, out=h)
     return h
 
 

@@ -10,6 +10,7 @@ import contextlib
 import os.path
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from octavo.files import ledger_key, sst_layout
@@ -373,10 +374,15 @@ def _cuts(columns: Columns, kept: Ints, max_rows: int, max_bytes: int) -> list[t
     """Ranges [low, high) of ``kept``, one for each file, about equally large."""
     if not len(kept):
         return []
-    sizes = columns.keys.lengths[kept] + _ROW_BYTES
+    limit = min(max_bytes, MAX_BLOB_BYTES)
+    count, lengths = len(kept), columns.keys.lengths
+    if columns.metas is None and (int(lengths.max()) + _ROW_BYTES) * max_rows <= limit:
+        files = -(-count // max_rows)  # rows alone decide
+        edges = [-(-count * number // files) for number in range(files + 1)]
+        return list(pairwise(edges))
+    sizes = lengths[kept] + _ROW_BYTES
     if columns.metas is not None:
         sizes = sizes + columns.metas.lengths[kept] + 4
-    limit = min(max_bytes, MAX_BLOB_BYTES)
     # What share of a file each row may claim: of its rows or its bytes, whichever is more.
     filled = np.cumsum(np.maximum(sizes / limit, 1 / max_rows))
     cuts = []

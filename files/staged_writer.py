@@ -30,8 +30,12 @@ FILE_RECORDS = 1 << 20
 LEDGER_ROWS = 1 << 18
 LEDGER_BYTES = 64 << 20
 MAX_VALUE_BYTES = 1 << 30
-_FLUSH_BYTES = 4 << 20
+_FLUSH_BYTES = 1 << 20
+"""So much is written at once, while the processor's caches have it."""
+_PIECE_BYTES = 2 << 20
+"""Some rows are encoded together: no more than so many bytes of them, but for the last,"""
 _PIECE_ROWS = 1 << 15
+"""and rows."""
 
 
 class StagedRow(NamedTuple):
@@ -83,7 +87,7 @@ class StagedWriter:
         self.put_columns(bucket, _column(keys), _column(values))
 
     def put_columns(self, bucket: bytes, keys: ByteColumn, values: ByteColumn) -> None:
-        """The same; some 1 us a row. Offsets need not begin at 0."""
+        """The same; some 0.4 us a row. Offsets need not begin at 0."""
         key_bytes, value_bytes = lengths_of(keys.offsets), lengths_of(values.offsets)
         if not len(key_bytes):
             return
@@ -97,7 +101,7 @@ class StagedWriter:
             self._begin()
             number, at = len(self._offsets) - 1, self._offsets[-1]
             # Up to the record that fills the file or the piece, and that one, too.
-            full = before + min(self._file_bytes - at, _FLUSH_BYTES)
+            full = before + min(self._file_bytes - at, _PIECE_BYTES)
             high = int(np.searchsorted(filled, full)) + 1
             high = min(high, done + max(self._file_records - number, 1), done + _PIECE_ROWS)
             high = min(high, len(filled))
@@ -169,7 +173,7 @@ class StagedWriter:
 
     def _flush(self) -> None:
         if self._file is not None and self._parts:
-            joined = b"".join(self._parts)
+            joined = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             self._windows.add(joined)
             self._file.write_all(joined)
         self._parts.clear()

@@ -94,6 +94,25 @@ def test_first_words_of_one_length_are_those_of_any(length: int) -> None:
         assert [word.to_bytes(8, "big") for word in found.tolist()] == wanted
 
 
+@pytest.mark.parametrize(
+    "starts", [[0, 9, 18, 27], [3, 20, 37, 54], [40, 2, 33, 3], [9, 9, 9], [60, 40, 20, 0]]
+)
+def test_first_words_of_strings_anywhere(starts: list[int]) -> None:
+    blob = np.frombuffer(random.Random(9).randbytes(70), dtype=np.uint8)
+    for length, skip in ((8, 0), (9, 1), (10, 7), (10, 10)):
+        found = first_words(blob, np.array(starts), np.full(len(starts), length), skip)
+        wanted = [blob[at : at + length].tobytes()[skip : skip + 8] for at in starts]
+        assert [word.to_bytes(8, "big") for word in found.tolist()] == [
+            one.ljust(8, b"\0") for one in wanted
+        ]
+
+
+@pytest.mark.parametrize("starts", [[50, 61], [61], [61, 50]])
+def test_first_words_of_strings_outside_of_their_blob_are_refused(starts: list[int]) -> None:
+    with pytest.raises(IndexError):
+        first_words(np.zeros(68, np.uint8), np.array(starts), np.full(len(starts), 8), 0)
+
+
 @pytest.mark.parametrize("lengths", [[20], [0], [0, 1], [3, 4, 5], range(40), [70000, 1]])
 def test_as_list_is_the_strings_whatever_their_lengths(lengths: list[int]) -> None:
     chance = random.Random(7)

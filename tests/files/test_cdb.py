@@ -181,6 +181,18 @@ def test_a_key_whose_cdb_hash_is_zero_is_stored_and_found() -> None:
     assert len(tables) == 8 * 4
 
 
+@pytest.mark.parametrize("highest", [0, 1, 255, 256, 65_535, 1 << 20, 1 << 40, (1 << 64) - 1])
+def test_numbers_are_hashed_as_eight_bytes_however_many_are_zero(highest: int) -> None:
+    numbers = [highest, 0, highest // 2, highest // 300]
+    wanted = []
+    for number in numbers:
+        h = 5381
+        for byte in number.to_bytes(8, "big"):
+            h = (h * 33 & 0xFFFFFFFF) ^ byte
+        wanted.append(h)
+    assert cdb_seal._cdb_hashes(np.array(numbers, dtype=np.uint64)).tolist() == wanted
+
+
 def test_a_newer_file_version_is_refused_by_name() -> None:
     from xxhash import xxh3_64_intdigest as xxh3
 
