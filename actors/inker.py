@@ -86,7 +86,7 @@ class Inker(TurnActor):
         self.measures = Measures(jobs=runner.history)
         self.compressor = Compressor()
         self._sealing = False
-        self._not_sealed: Exception | None = None
+        self._not_sealed: OctavoError | OSError | None = None
         self._last = 0
 
     def begin(self, view: JournalView, following: int) -> None:
@@ -320,7 +320,7 @@ class Inker(TurnActor):
         self.seal_next()
 
     @unbroken
-    def sealing_failed(self, file: JournalFile, error: Exception) -> None:
+    def sealing_failed(self, file: JournalFile, error: OctavoError | OSError) -> None:
         """Nothing is lost: the file stays readable as it is, and is tried again at a roll."""
         self._sealing = False
         self._not_sealed = error
@@ -334,7 +334,7 @@ class Inker(TurnActor):
         told = storage_error(why, path) if isinstance(why, OSError) else why
         if isinstance(told, StorageFull):
             return told
-        return self.failed or StorageFailed(f"{path} could not be sealed: see the log")
+        return self.failed or told or StorageFailed(f"{path} could not be sealed: see the log")
 
     # ------------------------------------------------------------ durability, outside any turn
 

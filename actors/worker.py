@@ -140,7 +140,9 @@ class JobRunner:
             answer, _ = worker.receive(process.stdout)
         except (worker.Disconnected, OSError) as gone:
             self._drop()
-            raise WorkerDied(f"the worker process died during {job!r}") from gone
+            raise WorkerDied(
+                f"the worker process died during {job!r}; the next one is another: try again"
+            ) from gone
         except BaseException:
             # Interrupted in the middle of a message: what the pipe holds now answers nothing.
             process.kill()

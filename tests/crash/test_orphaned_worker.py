@@ -1,4 +1,5 @@
-"""A worker of a killed owner: the next owner begins when it has left, not before."""
+"""A worker of a killed owner: the next owner begins when it has left, not before. A worker that is
+killed itself: what it was for says so, and can be tried again."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import octavo
+from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files import file_lock, worker
 
 # The worker stops itself in the middle of a job, as a slow disk would stop it.
@@ -98,3 +101,31 @@ def test_a_worker_leaves_in_the_middle_of_a_job_when_its_input_closes() -> None:
     assert process.wait(timeout=60) == 0
     process.stdout.close()
     process.stderr.close()
+
+
+@pytest.mark.parametrize("what", ["backup", "publish"])
+def test_a_worker_that_dies_as_it_seals_is_told_and_the_store_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    with octavo.open(tmp_path / "s", compact_every_seconds=None) as store:
+        store.put("k", b"v")
+
+        def call() -> object:
+            if what == "backup":
+                return store.backup(tmp_path / "b")
+            return store.snapshot().publish("p")
+
+        with monkeypatch.context() as patched:
+            ask = JobRunner._ask
+
+            def asked(self: JobRunner, process: subprocess.Popen[bytes], *rest: Any) -> Any:
+                process.kill()
+                process.wait()
+                return ask(self, process, *rest)
+
+            patched.setattr(JobRunner, "_ask", asked)
+            with pytest.raises(WorkerDied, match="try again"):
+                call()
+            store.put("l", b"w")
+        call()
+        assert store.verify().ok
