@@ -34,8 +34,7 @@ from octavo.files.errors import (
     Closed,
     Corruption,
     Misuse,
-    StorageFull,
-    storage_error,
+    room_for,
 )
 from octavo.manifest import change_log
 from octavo.manifest.adoption import UPDATING
@@ -91,13 +90,8 @@ def backup(
     progress: Progress | None = None,
 ) -> BackedUp:
     """See Store.backup. Not in a turn."""
-    try:
+    with room_for(f"backup at {path}"):
         return _backed_up(running, path, ledger, copy, progress)
-    except OSError as error:
-        told = storage_error(error, f"no backup at {path}")
-        if isinstance(told, StorageFull):
-            raise told from error
-        raise
 
 
 def _backed_up(

@@ -13,7 +13,7 @@ from octavo.actors.linking import Linked, bring, emptied
 from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
 from octavo.files.disk import Disk
-from octavo.files.errors import HistoryCompacted, Misuse
+from octavo.files.errors import HistoryCompacted, Misuse, room_for
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
 from octavo.manifest import change_log, recovery
@@ -80,7 +80,8 @@ def restore_on(
             raise Misuse(f"{backup} is head-only: only its last state can be restored")
         if ledger.persisted_sqn > upto:
             ledger = ledger.emptied()
-        done = _made(disk, backup, path + PARTIAL, who, manifest, ledger, files, upto, copy)
+        with room_for(f"store restored at {path}"):
+            done = _made(disk, backup, path + PARTIAL, who, manifest, ledger, files, upto, copy)
         if disk.exists(path):
             disk.rmdir(path)
         disk.rename(path + PARTIAL, path)

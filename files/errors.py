@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copyreg
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -112,3 +114,15 @@ def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
     if error.errno in OUT_OF_DESCRIPTORS:
         return StorageFull(f"{what}: {error}; close some files, or raise the limit")
     return StorageFailed(f"{what}: {error}; close the store and reopen it")
+
+
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """Within it an OSError for want of room is StorageFull: there is no ``what``."""
+    try:
+        yield
+    except OSError as error:
+        told = storage_error(error, f"no {what}")
+        if isinstance(told, StorageFull):
+            raise told from error
+        raise

@@ -46,27 +46,35 @@ class AppendFile(ABC):
 
     def write_all(self, buf: Buffer) -> None:
         """Write all of ``buf`` at the end. On OSError the file may hold a part of it."""
-        taken = self.write(buf)
-        if type(buf) is bytes and taken == len(buf):
-            return
-        total = memoryview(buf).nbytes
-        if taken == total:
-            return  # and no cast: an array of no items cannot be cast
-        view = memoryview(buf).cast("B")
-        while taken < total:
-            taken += self._some(self.write(view[taken:]))
+        try:
+            taken = self.write(buf)
+            if type(buf) is bytes and taken == len(buf):
+                return
+            total = memoryview(buf).nbytes
+            if taken == total:
+                return  # and no cast: an array of no items cannot be cast
+            view = memoryview(buf).cast("B")
+            while taken < total:
+                taken += self._some(self.write(view[taken:]))
+        except OSError as error:
+            error.filename = self.path  # a descriptor has no name
+            raise
 
     def pwrite_all(self, buf: Buffer, offset: int) -> None:
         """Write all of ``buf`` at ``offset``. On OSError the file may hold a part of it."""
-        taken = self.pwrite(buf, offset)
-        if type(buf) is bytes and taken == len(buf):
-            return
-        total = memoryview(buf).nbytes
-        if taken == total:
-            return
-        view = memoryview(buf).cast("B")
-        while taken < total:
-            taken += self._some(self.pwrite(view[taken:], offset + taken))
+        try:
+            taken = self.pwrite(buf, offset)
+            if type(buf) is bytes and taken == len(buf):
+                return
+            total = memoryview(buf).nbytes
+            if taken == total:
+                return
+            view = memoryview(buf).cast("B")
+            while taken < total:
+                taken += self._some(self.pwrite(view[taken:], offset + taken))
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def _some(self, taken: int) -> int:
         if taken <= 0:  # or the loops above would never end

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cli_runs import document, output
+from one_thread import one_thread, opened
 from simdisk import SimDisk
 from simfaults import SimCrash
 
@@ -119,6 +121,24 @@ def test_a_restore_that_is_cut_short_leaves_nothing_or_all(mode: str, sqn: int |
         shutdown.stop(running)
         crashes += 3
     assert crashes > 20
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_restore_that_finds_no_room_says_so_and_where(nth: int) -> None:
+    disk = SimDisk()
+    with one_thread(nth) as pool:
+        store = opened(disk, "/b", clock_ms=lambda: 1)
+        for number in range(300):  # a file that is sealed, and one to be cut
+            store.put(b"%d" % number, b"value")
+        pool.go_on()
+        store.close()
+    wanted = {"sqn": 280, "time_ms": None, "copy": False}
+    disk.fail("write", nth, errno.ENOSPC, lasting=True)
+    with pytest.raises(octavo.StorageFull, match=r"/r\.partial/"):
+        restore_on(disk, "/b", "/r", **wanted)  # type: ignore[arg-type]
+    disk.heal()
+    assert not disk.exists("/r")
+    assert restore_on(disk, "/b", "/r", **wanted).sqn == 280  # type: ignore[arg-type]
 
 
 def test_indexes_are_those_of_the_point_in_time(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_another_process_is_named(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(StoreLocked, match=f"process {holder.pid}$"):
+    with pytest.raises(StoreLocked, match=f"process {holder.pid}: close the store there"):
         DISK.lock(str(tmp_path / "lock"))
 
 
