@@ -22,10 +22,10 @@ from pyspark.sql.types import StructType
 from octavo.files import record
 from octavo.files.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse
-from octavo.pipeline import commit
+from octavo.pipeline import commit, read_options
 from octavo.pipeline.feed_files import JournalLook, JournalPart, records
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import CHANGE_DDL
+from octavo.pipeline.read_options import CHANGE_DDL, local_path, refuse_unknown
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in CHANGE_DDL.items())
 COLUMNS = tuple(CHANGE_DDL)
@@ -56,18 +56,17 @@ class FeedOptions:
 
 def is_feed(options: Mapping[str, str]) -> bool:
     """Whether a ``load`` asks for changes, not for the state. Raises Misuse."""
-    return _flag({name.lower(): value for name, value in options.items()}, "readChangeFeed", False)
+    given = {name.lower(): value for name, value in options.items()}
+    return _flag(given, read_options.FEED, False)
 
 
 def feed_options(options: Mapping[str, str]) -> FeedOptions:
     """The options, checked. Raises Misuse."""
+    refuse_unknown(options, read_options.FEED_OPTIONS)
     given = {name.lower(): value for name, value in options.items()}
-    path = given.get("path", "").removeprefix("file://").removeprefix("file:")
-    if not path.startswith("/"):
-        raise Misuse(f"path={path!r}: name the store's directory, absolute, as in .load(path)")
     first = _number(given, "startingSqn", 0)
     return FeedOptions(
-        path.rstrip("/"),
+        local_path(given.get("path", "")),
         first - 1 if first else None,
         _number(given, "endingSqn", 0) or None,
         _number(given, "maxRecordsPerTrigger", 0),

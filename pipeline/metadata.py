@@ -23,7 +23,7 @@ from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
-from octavo.pipeline.read_options import local_path
+from octavo.pipeline.read_options import local_path, refuse_unknown
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 _LEASE_MS = 3_600_000
@@ -123,6 +123,7 @@ class DefaultSource(DataSource):
         return "octavo-metadata"
 
     def _table(self) -> str:
+        refuse_unknown(self.options, ("path", "table"))
         table = str({k.lower(): v for k, v in self.options.items()}.get("table", "snapshots"))
         if table not in TABLES:
             raise Misuse(f"table={table!r}: there are {', '.join(TABLES)}")
@@ -134,9 +135,7 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads it in one task."""
-        path = {k.lower(): v for k, v in self.options.items()}.get("path")
-        if not path:
-            raise Misuse('no path: .load("/path/of/the/store")')
+        path = {k.lower(): v for k, v in self.options.items()}.get("path", "")
         return _MetadataReader(self._table(), local_path(path))
 
 

@@ -84,10 +84,7 @@ def merge(path: str, spark: Any = None) -> OfflineReport:
 
 def store_path(path: str) -> str:
     """Absolute, of a path or a URI of this machine. Raises Misuse."""
-    found = os.fspath(path)
-    return local_path(
-        found if found.startswith("file:") or "://" in found else os.path.abspath(found)
-    )
+    return local_path(os.fspath(path))
 
 
 # ---------------------------------------------------------------- who runs the tasks

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
 from octavo.files.errors import Misuse
 from octavo.pipeline.arrow_rows import COLUMNS
 
+FEED = "readChangeFeed"
+OPTIONS = (
+    "path", "bucket", "bucketHex", "keyStart", "keyStartHex", "keyEnd", "keyEndHex", "prefix",
+    "prefixHex", "columns", "snapshot", "sqnAsOf", "timestampAsOf", "startSnapshot", "endSnapshot",
+    "tag", "splitBytes", "leaseSeconds", "checksums", "pushdown", FEED,
+)  # fmt: skip
+"""What a ``load`` may say."""
+FEED_OPTIONS = (
+    "path", FEED, "startingSqn", "endingSqn", "maxRecordsPerTrigger", "maxBytesPerTrigger",
+    "failOnDataLoss", "consumerId", "splitBytes",
+)  # fmt: skip
+"""The same of changes."""
+_SPARKS = ("__", "asyncprogress")
+"""How options begin that Spark has for itself; others have a dot."""
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DDL = {
     "bucket": "binary",
@@ -82,9 +98,11 @@ class ReadOptions:
 
 def parsed(options: Mapping[str, str]) -> ReadOptions:
     """The options of a ``load``, whatever the case of their names. Raises Misuse."""
+    for name in FEED_OPTIONS:
+        if name not in OPTIONS and name.lower() in map(str.lower, options):
+            raise Misuse(f'option {name!r} is of changes: with .option("{FEED}", True)')
+    refuse_unknown(options, OPTIONS)
     given = {name.lower(): value for name, value in options.items()}
-    if not given.get("path"):
-        raise Misuse('no path: .load("/path/of/the/store")')
     if "endsnapshot" in given and ("startsnapshot" not in given or "snapshot" in given):
         raise Misuse("endSnapshot goes with startSnapshot; a snapshot to read is snapshot")
     there = CHANGE_DDL if "startsnapshot" in given else DDL
@@ -96,7 +114,7 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
     if len(set(columns)) != len(columns):
         raise Misuse(f"columns={given['columns']!r}: each once")
     return ReadOptions(
-        path=local_path(given["path"]),
+        path=local_path(given.get("path", "")),
         snapshot=given.get("snapshot", given.get("endsnapshot")),
         start_snapshot=given.get("startsnapshot"),
         sqn_as_of=_number(given, "sqnAsOf"),
@@ -114,8 +132,22 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
+def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
+    """Raise Misuse for an option that would do nothing, but for Spark's own."""
+    names = {name.lower(): name for name in known}
+    for name in options:
+        if name.lower() in names or name.lower().startswith(_SPARKS) or "." in name:
+            continue
+        near = get_close_matches(name.lower(), names, 1)
+        meant = f" did you mean {names[near[0]]!r}?" if near else ""
+        raise Misuse(f"unknown option {name!r};{meant} allowed are {', '.join(known)}")
+
+
 def local_path(path: str) -> str:
-    """The directory of a path or a ``file:`` URI. Raises Misuse for another scheme."""
+    """The absolute directory of a path or a ``file:`` URI; a relative one is of the working
+    directory of Spark's driver. Raises Misuse for none, and for another scheme."""
+    if not path:
+        raise Misuse("no path: .load(path), or .save(path), with the store's directory")
     if path.startswith("file:"):
         parts = urlsplit(path)
         if parts.netloc not in ("", "localhost"):
@@ -123,9 +155,7 @@ def local_path(path: str) -> str:
         path = unquote(parts.path)
     elif "://" in path:
         raise Misuse(f"path={path!r}: allowed are directories that every executor sees, and file:")
-    if not path.startswith("/"):
-        raise Misuse(f"path={path!r}: allowed are absolute paths; executors work elsewhere")
-    return path.rstrip("/") or "/"
+    return os.path.abspath(path)
 
 
 def _bytes(given: Mapping[str, str], name: str) -> bytes | None:

@@ -6,7 +6,6 @@ at once. What an attempt that failed, or that lost a race, leaves is swept by ag
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +26,12 @@ from octavo.files.errors import Misuse
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.pipeline import commit, duplicates, staged_columns
+from octavo.pipeline.read_options import local_path, refuse_unknown
 
 DUPLICATES = ("last", "first", "error")
+_KNOWN = (
+    "path", "bucket", "jobId", "duplicates", "orderColumn", "checkpointLocation", "queryName",
+)  # fmt: skip
 OPTIONS = ("jobid", "duplicates", "ordercolumn", "checkpointlocation")
 """What only who writes says, in lower case."""
 
@@ -46,10 +49,8 @@ class WriteOptions:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options, checked. Raises Misuse."""
+    refuse_unknown(given, _KNOWN)
     options = {name.lower(): value for name, value in given.items()}
-    path = options.get("path", "").removeprefix("file://").removeprefix("file:")
-    if not path:
-        raise Misuse("path: name the store's directory, as in .save(path)")
     kept = options.get("duplicates", "last")
     if kept not in DUPLICATES:
         raise Misuse(f"duplicates={kept!r}: allowed are {', '.join(DUPLICATES)}")
@@ -58,7 +59,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         raise Misuse(f"orderColumn says which is last: not with duplicates={kept!r}")
     job = options.get("jobid") or secrets.token_hex(16)
     return WriteOptions(
-        os.path.abspath(path),
+        local_path(options.get("path", "")),
         staging.checked_name("jobId", job),
         kept,
         order_column,

@@ -13,7 +13,9 @@ from whole_store import SEED, flush, opened
 
 import octavo
 from octavo.manifest import published
+from octavo.pipeline.feed import feed_options
 from octavo.pipeline.read_options import parsed
+from octavo.pipeline.writing import write_options
 
 
 @pytest.fixture(autouse=True)
@@ -193,7 +195,9 @@ def test_pushdown_narrows_what_is_read(spark: Any, store: octavo.Store) -> None:
     ("options", "why"),
     [
         ({}, "no path"),
-        ({"path": "relative"}, "absolute"),
+        ({"path": "/x", "perfix": "a"}, "unknown option 'perfix'; did you mean 'prefix'?"),
+        ({"path": "/x", "whatever": "a"}, "unknown option 'whatever'; allowed are path, bucket"),
+        ({"path": "/x", "startingsqn": "5"}, "'startingSqn' is of changes"),
         ({"path": "s3://x"}, "file:"),
         ({"path": "/x", "columns": "key,nothing"}, "'nothing'"),
         ({"path": "/x", "columns": "key,key"}, "each once"),
@@ -213,6 +217,35 @@ def test_options_are_checked(options: dict[str, str], why: str) -> None:
 def test_paths_may_be_uris() -> None:
     assert parsed({"path": "file:///a%20b/c/"}).path == "/a b/c"
     assert parsed({"path": "/a%20b"}).path == "/a%20b"
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda given: parsed(given).path,
+        lambda given: feed_options(given).path,
+        lambda given: write_options(given).path,
+    ],
+    ids=["read", "feed", "write"],
+)
+def test_whoever_reads_or_writes_takes_the_same_paths(
+    of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert of({"path": "s"}) == str(tmp_path / "s")
+    assert of({"path": "file:///a%20b/c/"}) == "/a b/c"
+    assert of({"path": "/a/"}) == "/a"
+    for wrong in ("", "s3a://bucket/s", "file://host/s"):
+        with pytest.raises(octavo.Misuse, match="path"):
+            of({"path": wrong})
+    with pytest.raises(octavo.Misuse, match="unknown option 'pahts'; did you mean 'path'"):
+        of({"path": "s", "pahts": "a"})
+
+
+def test_what_spark_says_for_itself_is_no_unknown_option() -> None:
+    given = {"path": "/s", "checkpointLocation": "/c", "queryName": "q", "__partition": "x"}
+    own = {"asyncProgressTrackingEnabled": "true", "spark.something": "1"}
+    assert write_options(given | own).path == "/s"
 
 
 def test_a_path_without_a_store_is_told(spark: Any, tmp_path: Path) -> None:
