@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from octavo.files.errors import Misuse
+
+if TYPE_CHECKING:
+    from octavo.actors.tags import Tag
 
 MiB = 1 << 20
 Sync = Literal["none", "always"] | float
@@ -105,7 +108,33 @@ class Options:
                 raise Misuse(f"{name}={value!r}: allowed are True and False")
 
 
-def options(given: dict[str, Any]) -> Options:
+class OpenOptions(TypedDict, total=False):
+    """The same as ``octavo.open`` takes them, for who checks and completes calls: see Options."""
+
+    create: bool
+    sync: Sync
+    roll_size_bytes: int
+    roll_count: int
+    push_rows: int
+    push_bytes: int
+    read_cache_bytes: int
+    max_open_files: int
+    compression: Literal["lz4", "none"]
+    compact_every_seconds: float | None
+    compact_single_percent: float
+    compact_run_percent: float
+    compact_run_length: int
+    compact_score_one_in: int
+    waste_retention_seconds: float
+    consumer_hold_seconds: float | None
+    worker: bool
+    mode: Literal["standard", "head_only"] | None
+    lookup: bool | None
+    tags: Mapping[str, Tag]
+    strategies: Mapping[str, str]
+
+
+def options(given: Mapping[str, Any]) -> Options:
     """Options from keywords. Raises Misuse that names an unknown or impossible one."""
     known = [field.name for field in fields(Options)]
     for name in given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
@@ -177,6 +178,26 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
         return sqn
 
+    def delete_many(self, keys: Iterable[Key], *, sync: bool | None = None) -> int:
+        """Delete keys, present or not; the last sqn (0 for none). Of a range:
+        ``bucket.delete_many(bucket.keys(prefix="session/"))``.
+
+        Not atomic: an error, or a stop, leaves a first part deleted. With ``sync`` all share an
+        fsync. Otherwise as ``delete``.
+        """
+        if isinstance(keys, str):
+            raise Misuse(f"keys={keys[:80]!r} is a str: allowed is an iterable of keys")
+        durable = to_sync(sync)
+        running = self._running
+        running.identity.tags.functions_of(self._type)
+        last = 0
+        for key in keys:
+            one = partial(self._plain_delete, self._whole(key), b"")
+            last = with_reserve(running.disk, running.path, one)
+        if last and (self._always or durable):
+            self._inker.make_durable(last, _SYNC_TIMEOUT_SECONDS)
+        return last
+
     def put_many(
         self, pairs: Iterable[tuple[Key, Value]] | Mapping[Any, Any], *, sync: bool | None = None
     ) -> int:
@@ -251,8 +272,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
 
     def clear(self) -> None:
         """Delete every key. O(keys)."""
-        for key in self.keys():
-            self.delete(key)
+        self.delete_many(self.keys())
 
     # ------------------------------------------------------------ reading
 

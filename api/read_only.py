@@ -24,9 +24,9 @@ from octavo.stats import levels_of
 LEASE_SECONDS = 3600.0
 _WRITES = frozenset(
     {
-        "put", "put_many", "delete", "batch", "sync", "compact", "trim", "backup", "head_batch",
-        "verify", "stats_prometheus", "inspect_html", "consumer", "consumers", "ingest",
-        "clear", "pop", "popitem", "setdefault", "update",
+        "put", "put_many", "delete", "delete_many", "batch", "sync", "compact", "trim", "backup",
+        "head_batch", "verify", "stats_prometheus", "inspect_html", "consumer", "consumers",
+        "ingest", "clear", "pop", "popitem", "setdefault", "update",
     }
 )  # fmt: skip
 _open: weakref.WeakSet[ReadOnlyStore] = weakref.WeakSet()

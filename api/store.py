@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from octavo import changes as feed
 from octavo.actors import compaction, shutdown, startup
@@ -19,6 +19,7 @@ from octavo.actors.compaction import Compacted
 from octavo.actors.inbox_watch import WATCH
 from octavo.actors.ingest import Ingested, ingest
 from octavo.actors.interval_sync import IntervalSync
+from octavo.actors.options import OpenOptions
 from octavo.actors.options import options as checked_options
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.reserve import with_reserve
@@ -51,14 +52,17 @@ _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 @overload
 def open(
-    path: str | os.PathLike[str], *, read_only: Literal[False] = ..., **options: Any
+    path: str | os.PathLike[str],
+    *,
+    read_only: Literal[False] = ...,
+    **options: Unpack[OpenOptions],
 ) -> Store: ...
 @overload
 def open(
-    path: str | os.PathLike[str], *, read_only: Literal[True], **options: Any
+    path: str | os.PathLike[str], *, read_only: Literal[True], **options: Unpack[OpenOptions]
 ) -> ReadOnlyStore: ...
 def open(
-    path: str | os.PathLike[str], *, read_only: bool = False, **options: Any
+    path: str | os.PathLike[str], *, read_only: bool = False, **options: Unpack[OpenOptions]
 ) -> Store | ReadOnlyStore:
     """Open the store in the directory ``path``, making it if it is not there.
 

@@ -6,18 +6,24 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import octavo
+from octavo.actors.options import OpenOptions, Options
 
 
 @pytest.fixture
 def store(tmp_path: Path):
     with octavo.open(tmp_path / "s", push_rows=64, push_bytes=64 << 10) as opened:
         yield opened
+
+
+def test_the_types_of_options_are_those_of_the_options() -> None:
+    assert list(OpenOptions.__annotations__) == [field.name for field in fields(Options)]
 
 
 def test_put_returns_ascending_sequence_numbers(store) -> None:
