@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
-from octavo.files.errors import Corruption, HistoryCompacted
+from octavo.files.errors import Corruption, HistoryCompacted, Misuse
 from octavo.files.sealed_records import table_of
 from octavo.manifest import change_log, recovery, unsynced
 from octavo.manifest.journal_manifest import JournalManifest
@@ -69,8 +69,11 @@ class JournalLook:
     # ------------------------------------------------------------ looking
 
     def look(self) -> None:
-        """See which files there are. One listing where nothing changed."""
+        """See which files there are. One listing where nothing changed. Raises Misuse where there
+        is no store, Corruption."""
         refuse_links(self._disk, self._folder, f"{self._folder}/manifest")
+        if self._names is None and not self._disk.exists(self._folder):
+            raise Misuse(f"there is no store at {self._folder.removesuffix('/journal')}")
         for _ in range(_TRIES):
             names = frozenset(self._disk.listdir(self._folder))
             if names == self._names and self._settled:

@@ -24,8 +24,11 @@ FEED_OPTIONS = (
     "failOnDataLoss", "consumerId", "splitBytes",
 )  # fmt: skip
 """The same of changes."""
-_SPARKS = ("__", "asyncprogress")
-"""How options begin that Spark has for itself; others have a dot."""
+_SPARKS = (
+    "__", "asyncprogress", "owner", "provider", "location", "comment", "collation", "external",
+    "is_managed_location", "table_type",
+)  # fmt: skip
+"""How options begin that Spark adds itself, of streams and of tables; others have a dot."""
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DDL = {
     "bucket": "binary",

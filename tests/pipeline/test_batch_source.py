@@ -246,6 +246,7 @@ def test_what_spark_says_for_itself_is_no_unknown_option() -> None:
     given = {"path": "/s", "checkpointLocation": "/c", "queryName": "q", "__partition": "x"}
     own = {"asyncProgressTrackingEnabled": "true", "spark.something": "1"}
     assert write_options(given | own).path == "/s"
+    assert parsed({"path": "/s", "owner": "of a table", "option.prefix": "k"}).prefix is None
 
 
 def test_a_path_without_a_store_is_told(spark: Any, tmp_path: Path) -> None:

@@ -139,3 +139,8 @@ def test_a_part_whose_file_was_compacted_is_an_error_unless_allowed(tmp_path: Pa
             list(records(RealDisk(), store.path, parts[0], 0))
         left = [each for part in parts for each in records(RealDisk(), store.path, part, 1 << 63)]
         assert {each.key: each.value for each in left} == dict(store.items())
+
+
+def test_where_no_store_is_the_feed_says_so(tmp_path: Path) -> None:
+    with pytest.raises(octavo.Misuse, match=f"there is no store at {tmp_path}/missing"):
+        JournalLook(RealDisk(), str(tmp_path / "missing")).look()
