@@ -215,6 +215,6 @@ def flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
         elif isinstance(value, bool) or not isinstance(value, int | list):
             yield prefix + name, "-" if value is None else str(value)
         elif isinstance(value, int):
-            yield prefix + name, count(value)
+            yield prefix + name, moment(value) if name.endswith("_ms") else count(value)
         elif not any(isinstance(item, dict) for item in value):
             yield prefix + name, "; ".join(map(str, value)) or "-"
