@@ -58,7 +58,8 @@ class ReadOnlyBucket(_Refusing, SnapshotBucket):  # type: ignore[misc]  # as its
 class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     """The store as it was when it was opened with ``read_only=True``: itself a snapshot.
 
-    Whatever its owner does meanwhile changes nothing here. Open it again for a newer state.
+    Whatever its owner does meanwhile changes nothing here. Open it again for a newer state. Its
+    lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired.
     """
 
     def __init__(self, disk: Disk, path: str, max_open_files: int = 512) -> None:

@@ -123,6 +123,11 @@ class Store(Bucket):
         return self._inker.last_sqn
 
     @property
+    def read_only(self) -> bool:
+        """False: see ReadOnlyStore."""
+        return False
+
+    @property
     def closed(self) -> bool:
         """Whether ``close`` was called."""
         return self._closed

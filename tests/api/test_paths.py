@@ -42,6 +42,12 @@ def test_a_file_is_no_store_and_stays_as_it_is(store, tmp_path: Path) -> None:
     assert file.read_bytes() == b"mine"
 
 
+def test_a_store_says_whether_it_is_only_read(store: octavo.Store) -> None:
+    assert not store.read_only
+    with octavo.open(store.path, read_only=True) as reader:
+        assert reader.read_only
+
+
 def test_repair_leaves_nothing_where_no_store_is(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     for path in (tmp_path, tmp_path / "missing"):
