@@ -24,6 +24,8 @@ Value = str | BytesLike
 MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
 """3.75 GiB: a value fits one journal file."""
 _LATEST_MS = 1 << 48
+_SECONDS = range(10**9, 10**10)
+"""As ms in early 1970, when nothing expired; as seconds since then today's moments."""
 
 T = TypeVar("T")
 
@@ -159,6 +161,11 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
         or not 0 < expires_at < _LATEST_MS
     ):
         raise Misuse(f"expires_at={expires_at!r}: allowed are ms since 1970 UTC, or a datetime")
+    if expires_at in _SECONDS:
+        raise Misuse(
+            f"expires_at={expires_at}: allowed are ms since 1970 UTC, and this looks like seconds; "
+            "give ms, or an aware datetime"
+        )
     return expires_at
 
 

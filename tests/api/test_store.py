@@ -313,6 +313,7 @@ def test_calls_on_a_closed_store_raise_closed(tmp_path: Path) -> None:
         (lambda s: s.put(b"k", b"v", ttl=-1), "ttl=-1"),
         (lambda s: s.put(b"k", b"v", ttl=1, expires_at=2), "ttl and expires_at"),
         (lambda s: s.put(b"k", b"v", expires_at=datetime(2030, 1, 1)), "time zone"),
+        (lambda s: s.put(b"k", b"v", expires_at=1_800_000_000), "looks like seconds"),
         (lambda s: s.put(b"k", b"v", metadata=5), "metadata is a int"),
         (lambda s: s.put(b"k", b"v", metadata=b"m" * ((1 << 20) + 1)), "metadata of"),
         (lambda s: s.put(b"k", b"v", if_sqn=-1), "if_sqn=-1"),
