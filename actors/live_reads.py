@@ -60,7 +60,12 @@ class LiveReads(PlainReads):
                 return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
         if entry > 0:
             return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
-        return None if table.deleted(entry) else self._get_with_care(ledger_key)
+        if table.deleted(entry):
+            return None
+        return self._get_expiring(view, -entry, ledger_key, bucket_and_key, plain)
+
+    def _moment_ms(self, view: View) -> int:
+        return view.ledger.now_ms(self.clock_ms())
 
     def where(self, ledger_key: bytes) -> str:
         """Where ``get`` would find a key just now: one of measures.SOURCES."""

@@ -1,4 +1,4 @@
-"""The shortest way to the value of a plain put, for whoever reads through a view."""
+"""The shortest way to the value of a put, for whoever reads through a view."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from octavo.actors.guide import Step
 from octavo.actors.view import View
 from octavo.files import record
 from octavo.files.errors import Corruption
+from octavo.files.rows import TOMBSTONE
 
 _LOW_32 = 0xFFFFFFFF
 _sum_at = record.unpack_sum
@@ -30,6 +31,23 @@ class PlainReads(ABC):
 
         ``entry``: that of the memory table it was found by; 0: by none.
         """
+
+    @abstractmethod
+    def _moment_ms(self, view: View) -> int:
+        """The moment to judge expiry by, ms UTC."""
+
+    def _get_expiring(
+        self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
+    ) -> bytes | None:
+        """The value of a put that expires, of which memory or the ledger tells the sqn. It is not
+        kept in the cache, which knows of no moments."""
+        try:
+            file = view.journal.file_of(sqn)
+            data, at = file.raw(sqn - file.base)
+        except (FileNotFoundError, Corruption):
+            return self._get_with_care(ledger_key)
+        value = record.value_of(data, file.seed ^ at, bucket_and_key, plain, self._moment_ms(view))
+        return self._get_with_care(ledger_key) if value is None else value
 
     def _get_from_memory(
         self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
@@ -81,9 +99,11 @@ class PlainReads(ABC):
                     if not slot:
                         continue
                     row = (slot & row_mask) - 1
-                if flags is not None and flags[row]:
-                    return self._get_with_care(ledger_key)
                 sqn = sqns[row] + base
+                if flags is not None and flags[row]:
+                    if flags[row] & TOMBSTONE:  # perhaps of another key
+                        return self._get_with_care(ledger_key)
+                    return self._get_expiring(view, sqn, ledger_key, bucket_and_key, plain)
                 bases, files = view.journal
                 journal = files[bisect_right(bases, sqn) - 1]
                 relative = sqn - journal.base

@@ -119,7 +119,8 @@ def _read(reader: Reader, bucket: bytes, key: bytes, sqn: int, plain: bytes) -> 
     """The value of any record that is a put of this key, however it is stored."""
     file = reader.view.journal.file_of(sqn)
     data, at = file.raw(sqn - file.base)
-    found = record.value_of(data, file.seed ^ at, bucket + key, plain)
+    # Whether it has expired was judged where it was found.
+    found = record.value_of(data, file.seed ^ at, bucket + key, plain, now_ms=0)
     return _with_care(file, sqn, key) if found is None else found
 
 

@@ -99,6 +99,9 @@ class Reader(PlainReads):
     def _get_with_care(self, ledger_key: bytes) -> bytes | None:
         return self.get(ledger_key)
 
+    def _moment_ms(self, view: View) -> int:
+        return view.ledger.now_ms(self.now_ms)
+
     def _keep(self, view: View, ledger_key: bytes, entry: int, value: bytes) -> None:
         self._bookie._keep(view, ledger_key, entry, value)
 

@@ -59,8 +59,9 @@ BATCH = 8
 LZ4 = 16
 SUB_KEY = 32
 KNOWN_FLAGS = 63
-_FIELDS_OF_LIVE = METADATA | INDEX | BATCH | LZ4
-"""What a put may have that is live as long as none of its key follows."""
+_FIELDS_OF_A_PUT = EXPIRY | METADATA | INDEX | BATCH | LZ4
+ALL_EXPIRED = 1 << 64
+"""As a moment: what expires at all has expired by then."""
 
 FIXED = Struct("<II8s2sBBBBHHQ")
 FIXED_BYTES = 34
@@ -338,20 +339,10 @@ def decode(buffer: bytes | memoryview, check: int, base_sqn: int, file: str, off
         raise Corruption(file, offset, f"journal record: {wrong}") from None
     value = checked_value(buffer, head, file, offset)
     return Record(
-        base_sqn + head.relative_sqn,
-        head.kind,
-        head.tag,
-        head.bucket,
-        head.key,
-        head.sub_key,
-        head.time_ms,
-        head.expiry_ms,
-        head.metadata,
-        head.index_changes,
-        head.batch,
-        len(value),
+        base_sqn + head.relative_sqn, head.kind, head.tag, head.bucket, head.key, head.sub_key,
+        head.time_ms, head.expiry_ms, head.metadata, head.index_changes, head.batch, len(value),
         value,
-    )
+    )  # fmt: skip
 
 
 def checked_value(buffer: bytes | memoryview, head: Header, file: str, offset: int) -> bytes:
@@ -379,18 +370,24 @@ def packed_fields(tag: int, bucket: bytes) -> bytes:
     return bytes((PUT, tag, LZ4)) + len(bucket).to_bytes(2, "little")
 
 
-def _header_end(buffer: bytes | memoryview, bucket_and_key: bytes, plain: bytes) -> tuple[int, int]:
+def _header_end(
+    buffer: bytes | memoryview, bucket_and_key: bytes, plain: bytes, now_ms: int
+) -> tuple[int, int]:
     """(where the header of the put of this key ends in ``buffer``, where it tells the length of
     the value before compression, 0: it does not). (0, 0): that is not what is there, or the put
-    expires. ``plain`` is plain_fields of the bucket."""
+    has expired by ``now_ms``. ``plain`` is plain_fields of the bucket."""
     fields = bytes(buffer[19:24])
     at, more, raw_at = FIXED_BYTES, 0, 0
     if fields != plain:
         if len(buffer) < FIXED_BYTES + SUMS_BYTES:  # else there is room for two lengths
             return 0, 0
         flags = fields[2]
-        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or flags & ~_FIELDS_OF_LIVE:
+        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or flags & ~_FIELDS_OF_A_PUT:
             return 0, 0
+        if flags & EXPIRY:
+            if now_ms >= _U64.unpack_from(buffer, at)[0] or len(buffer) < at + 16:
+                return 0, 0
+            at += 8
         for flag in (METADATA, INDEX):
             if flags & flag:
                 more += _U32.unpack_from(buffer, at)[0]
@@ -407,16 +404,20 @@ def _header_end(buffer: bytes | memoryview, bucket_and_key: bytes, plain: bytes)
 
 
 def value_of(
-    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
+    buffer: bytes | memoryview,
+    check: int,
+    bucket_and_key: bytes,
+    plain: bytes,
+    now_ms: int = ALL_EXPIRED,
 ) -> bytes | None:
     """The hot read: the value of the put of this key in ``buffer``, or None.
 
     ``plain`` is plain_fields of the bucket. None means "take the long way" (another key, one that
-    expires, or damage): the caller decodes the record in full and learns which. Exactly one copy of
-    the value beyond ``buffer``. Only the value's checksum is compared: its seed is what the header
-    hashes to, so it covers both.
+    has expired by ``now_ms``, or damage): the caller decodes the record in full and learns which.
+    Exactly one copy of the value beyond ``buffer``. Only the value's checksum is compared: its seed
+    is what the header hashes to, so it covers both.
     """
-    end, raw_at = _header_end(buffer, bucket_and_key, plain)
+    end, raw_at = _header_end(buffer, bucket_and_key, plain, now_ms)
     if not end:
         return None
     h = xxh3(buffer[:end], check)
@@ -436,7 +437,7 @@ def head_of(
 ) -> tuple[int, int] | None:
     """The hot head: (bytes of the value as given, write time, ms UTC), the header's checksum
     verified, or None: as ``value_of``, and where there is metadata. The value is not looked at."""
-    end, raw_at = _header_end(buffer, bucket_and_key, plain)
+    end, raw_at = _header_end(buffer, bucket_and_key, plain, ALL_EXPIRED)
     if not end or xxh3(buffer[:end], check) & LOW_32 != unpack_sum(buffer, end)[0]:
         return None
     if buffer[21] & METADATA:

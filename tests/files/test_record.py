@@ -156,7 +156,7 @@ def test_a_newer_version_or_kind_is_refused_by_name(at: int, value: int) -> None
 @pytest.mark.parametrize("index", [b"", b"terms"])
 @pytest.mark.parametrize("batch", [None, (0, 2)])
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_hot_reads_know_the_fields_of_what_does_not_expire(
+def test_the_hot_reads_know_the_fields_of_a_put(
     value: bytes, metadata: bytes, index: bytes, batch: tuple[int, int] | None, packed: bool
 ) -> None:
     stored = lz4.block.compress(value, store_size=False) if packed else value
@@ -173,9 +173,14 @@ def test_the_hot_reads_know_the_fields_of_what_does_not_expire(
     whole = encoded()
     assert record.value_of(whole, *asked) == value
     assert record.head_of(whole, *asked) == (None if metadata else (len(value), 77))
-    for others in ({"expiry_ms": 5}, {"sub_key": b"s"}):
-        assert record.value_of(encoded(**others), *asked) is None
-        assert record.head_of(encoded(**others), *asked) is None
+    expiring = encoded(expiry_ms=1000)
+    assert record.value_of(expiring, *asked, 999) == value
+    assert record.value_of(expiring, *asked, 1000) is None
+    for other in (expiring, encoded(sub_key=b"s")):
+        assert record.value_of(other, *asked) is None
+        assert record.head_of(other, *asked) is None
+    for cut in range(len(expiring)):
+        assert record.value_of(expiring[:cut], *asked, 999) is None
     for cut in range(len(whole)):
         assert record.value_of(whole[:cut], *asked) is None
     head_end = len(whole) - len(stored) - record.SUMS_BYTES
