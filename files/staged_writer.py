@@ -1,7 +1,7 @@
 """Writes what a task of a bulk load makes: journal files and their ledger files, in staging.
 
 Each journal file holds records with numbers from 0; the store gives them a base when it takes the
-file in. Plain rows cost bytecode for their two checksums only, and array kernels for the rest.
+file in. Plain puts are encoded by array kernels.
 """
 
 from __future__ import annotations
