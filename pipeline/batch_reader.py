@@ -84,6 +84,7 @@ class SnapshotReader(DataSourceReader):
     def partitions(self) -> list[Any]:
         """Stretches of the journal, rows of ledger files, or ranges of keys, of about
         ``splitBytes`` each."""
+        settle()
         files, before = self._opened()
         if self._in_journal_order(files):
             return list(stretches(files, self._options.split_bytes)) or [KeyRange([])]

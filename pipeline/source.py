@@ -12,6 +12,7 @@ from octavo.pipeline import feed
 from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
 from octavo.pipeline.choosing import is_head_only, snapshot_path, start_path
 from octavo.pipeline.feed import FeedReader, Following
+from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import HEAD_ONLY_COLUMNS, parsed
 from octavo.pipeline.writing import OPTIONS, Writing
 
@@ -24,6 +25,7 @@ class DefaultSource(Writing, Following, DataSource):
     """
 
     def __init__(self, options: Any) -> None:
+        settle()
         super().__init__(options)
         self._pinned: tuple[str, str | None] | None = None
 
