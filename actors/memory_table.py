@@ -1,7 +1,7 @@
 """Recent changes in memory: newest version by ledger key, older ones only while someone looks.
 
-An entry is a sequence number; negative where a plain read is not enough: of a put that expires,
-of which the journal record tells when, or of a delete.
+An entry is a sequence number; negative where a plain read is not enough: of a put that expires, or
+of a delete.
 
 One thread at a time writes (in the Bookie's turn); any thread reads single keys without a turn.
 """
@@ -47,7 +47,7 @@ class MemoryTable:
     def __init__(self, since: int) -> None:
         self.rows: dict[bytes, int] = {}
         self.older: dict[bytes, list[int]] = {}
-        self.expiring: set[int] = set()  # sqns of puts that expire, replaced ones included
+        self.expiring: dict[int, int] = {}  # when puts expire, ms UTC, by sqn; replaced ones, too
         self.since = since  # every entry is above this sqn
         self.pins: dict[int, int] = {}
         self.newest_pin = -1  # highest sqn a live reader is bound to; -1: none
@@ -68,7 +68,7 @@ class MemoryTable:
         if change.kind != PUT:
             entry = -sqn
         elif change.expiry_ms:
-            self.expiring.add(sqn)  # before anyone can find the entry
+            self.expiring[sqn] = change.expiry_ms  # before anyone can find the entry
             entry = -sqn
         if self.newest_pin >= 0:
             self.keep(ledger_key)

@@ -75,15 +75,10 @@ class _MemoryChunk:
         if min(entries) >= 0:
             return ()
         rows = [at for at, entry in enumerate(entries) if entry < 0]
-        if not self.table.expiring:
+        expiring = self.table.expiring
+        if not expiring:
             return rows  # deletes, all of them
-        deleted, head_of = self.table.deleted, self.view.head_of
-        out = []
-        for at in rows:
-            head = None if deleted(entries[at]) else head_of(self.found(at))
-            if head is None or (head.expires_at is not None and head.expires_at <= now_ms):
-                out.append(at)
-        return out
+        return [at for at in rows if expiring.get(-entries[at], 0) <= now_ms]
 
     def found(self, at: int) -> Found:
         return found_in(self.table, self.entries[at])

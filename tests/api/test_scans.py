@@ -21,6 +21,7 @@ from whole_store import SEED, flush, opened
 import octavo
 from octavo import scans
 from octavo.actors.batch_values import BatchValues, Located
+from octavo.actors.journal_file import JournalFile
 from octavo.files.live_batches import Batch
 
 
@@ -513,3 +514,28 @@ def test_a_scan_that_is_broken_off_has_read_few_values_more(
         assert found == [(b"%06d" % at, b"v%d" % at) for at in range(taken)]
         assert scans._SHORT + sum(read) <= 2 * taken
         assert len(list(store.items())) == 4000
+
+
+def test_a_scan_of_keys_asks_memory_when_they_expire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_700_000_000_000]
+
+    def refused(file: JournalFile, sqn: int) -> None:
+        raise AssertionError(f"the header of sqn {sqn} was read")
+
+    with opened(tmp_path / "s", clock_ms=lambda: now[0]) as store:
+        store.put(b"a", b"1", ttl=10)
+        store.put(b"b", b"2", ttl=1000)
+        store.put(b"c", b"3")
+        store.put(b"d", b"4", ttl=10)
+        store.put(b"d", b"5")
+        store.put(b"e", b"6", ttl=1000)
+        store.delete(b"e")
+        monkeypatch.setattr(JournalFile, "header", refused)
+        assert list(store.keys()) == [b"a", b"b", b"c", b"d"]
+        now[0] += 9_999
+        assert list(store.keys()) == [b"a", b"b", b"c", b"d"]
+        now[0] += 1
+        assert list(store.keys(reverse=True)) == [b"d", b"c", b"b"]
+        assert dict(store.items()) == {b"b": b"2", b"c": b"3", b"d": b"5"}
