@@ -25,7 +25,7 @@ from octavo.pipeline.offline_journal import compacted as compacted_offline
 from octavo.read_only import ReadOnlyStore
 
 HOUR_MS = 3_600_000
-BEGIN_MS = 1_000_000_000
+BEGIN_MS = 100_000_000_000
 ENDS_MS = BEGIN_MS + 10_000
 GONE = range(300)
 STAYS = range(300, 600)
