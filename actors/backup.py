@@ -3,9 +3,8 @@
 In this order, so that a crash at any moment leaves the backup before or the one after:
 
     roll, seal     everything up to the backup's sqn is in sealed files, which never change again
-    link           the files that are not there yet; no manifest names them, and the sqns of the
-                   new ones are at or above the ceiling of the backup before, or they are
-                   compacted; the mark UPDATING says that an opening must not take them in
+    link           the files that are not there yet; no manifest names them, so the mark UPDATING
+                   does, that an opening must not take them in
     journal        its manifest, as one snapshot record of a new epoch: the moment of truth
     ledger         likewise; an older one is only further behind, and the journal is replayed
     remove         what no manifest names any more, and the mark
@@ -36,12 +35,12 @@ from octavo.files.errors import (
     Misuse,
     room_for,
 )
-from octavo.manifest import change_log
-from octavo.manifest.adoption import UPDATING
+from octavo.manifest import change_log, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.log_file import id_of
+from octavo.manifest.update_mark import UPDATING
 
 if TYPE_CHECKING:
     from octavo.actors.startup import Running
@@ -111,8 +110,8 @@ def _backed_up(
             done = Linked()
             for folder in ("journal", "ledger"):
                 disk.mkdir(f"{target}/{folder}/manifest")
-            disk.write_atomically(f"{target}/journal/{UPDATING}", b"a backup\n")
             names = [entry.name for entry in entries]
+            update_mark.write(disk, f"{target}/journal", names)
             if progress is not None:
                 progress("journal", 0, len(names))
             bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)

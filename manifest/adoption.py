@@ -17,13 +17,11 @@ from typing import NamedTuple
 from octavo.files import cdb
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
-from octavo.manifest import recovery
+from octavo.manifest import recovery, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.update_mark import UPDATING
 
 log = logging.getLogger("octavo.recovery")
-
-UPDATING = "UPDATING"
-"""A file of this name in a journal: a backup is being brought up to date there."""
 
 RANK_BITS = 20
 """A rank is a version of the journal's manifest and, in so many low bits, a number of its own."""
@@ -89,9 +87,16 @@ def _adopted(
     if not known <= names:
         _sealed_again(disk, directory, known - names, names)
     if updating:
-        # Unlisted files are of the store whose backup this is, and bear its epochs.
-        _remove_newer(disk, directory, names - known, manifest.ceiling)
-        names = set(disk.listdir(directory))
+        # Unlisted files are of the store whose backup this is, and bear its epochs. Where the
+        # manifest is not whole, those of an update may be all that there is.
+        if damaged or not known <= names:
+            left = update_mark.newer(names - known, manifest.ceiling)
+        else:
+            left = update_mark.strangers(disk, directory, names - known, manifest.ceiling)
+        for name in sorted(left):
+            log.info("%s/%s is left over from a backup: removed", directory, name)
+            disk.unlink(f"{directory}/{name}")
+        names -= left
     else:
         damaged = damaged or any(
             _epoch(disk, directory, name) > state_epoch for name in sorted(names - known)
@@ -144,16 +149,6 @@ def _epoch(disk: Disk, directory: str, name: str) -> int:
         return cdb.read_header(head, name).epoch
     except Corruption:
         return 0
-
-
-def _remove_newer(disk: Disk, directory: str, names: set[str], ceiling: int) -> None:
-    """This is a backup that was being brought up to date: it is what it was before, to which no
-    sqn at or above the ceiling belongs."""
-    for name in sorted(names):
-        who = recovery.identity(name)
-        if who is not None and who[0] >= ceiling:
-            log.info("%s/%s is left over from a backup: removed", directory, name)
-            disk.unlink(f"{directory}/{name}")
 
 
 def _remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:

@@ -17,7 +17,7 @@ from octavo.files import cdb, jobs, ledger_key
 from octavo.files.disk import Disk
 from octavo.files.errors import Busy, Corruption, Misuse
 from octavo.files.sparse_offsets import cut
-from octavo.manifest import change_log, recovery, store_identity
+from octavo.manifest import change_log, recovery, store_identity, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -89,7 +89,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
                 names.add(entry.name)
             tails = [
                 draft.link_journal(name)
-                for name in _tails(disk.listdir(f"{store}/journal"), before.journal)
+                for name in _tails(disk, f"{store}/journal", before.journal)
             ]
             after = read_manifests(disk, store)
         except (FileNotFoundError, Corruption) as moved:
@@ -105,13 +105,16 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
     raise Busy(f"{store} changed {ATTEMPTS} times while it was being pinned; try again")
 
 
-def _tails(names: list[str], manifest: JournalManifest) -> list[str]:
+def _tails(disk: Disk, directory: str, manifest: JournalManifest) -> list[str]:
     """Journal files above all that the manifest has, oldest first; of a file under two names the
     sealed one."""
     last = max((entry.last_sqn for entry in manifest.entries), default=0)
-    there = set(names)
+    there = set(disk.listdir(directory))
+    unlisted = there - {entry.name for entry in manifest.entries}
+    if update_mark.UPDATING in there:
+        unlisted -= update_mark.strangers(disk, directory, unlisted, manifest.ceiling)
     out = []
-    for name in sorted(names):
+    for name in sorted(unlisted):
         who = recovery.identity(name)
         if who is None or who[0] <= last:
             continue

@@ -15,7 +15,7 @@ from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse
 from octavo.files.sealed_records import table_of
-from octavo.manifest import change_log, recovery, unsynced
+from octavo.manifest import change_log, recovery, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
 
 _TRIES = 20
@@ -91,7 +91,10 @@ class JournalLook:
         self._bound = 0
         known = {entry.name for entry in manifest.entries}
         files = [(entry.base_sqn, entry.seed, entry.name) for entry in manifest.entries]
-        for name in names - known:
+        unlisted = names - known
+        if update_mark.UPDATING in names:
+            unlisted -= update_mark.strangers(self._disk, self._folder, unlisted, manifest.ceiling)
+        for name in unlisted:
             who = recovery.identity(name)
             if who is None or manifest.find(who[0]) is not None:
                 continue

@@ -26,6 +26,7 @@ from octavo.files.errors import Misuse
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.pipeline import commit, duplicates, staged_columns
+from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import local_path, refuse_unknown
 
 DUPLICATES = ("last", "first", "error")
@@ -81,6 +82,7 @@ def staged(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, job: str, query: str = ""
 ) -> Staged:
     """In a task: stage its rows; nothing is left of them if that fails."""
+    settle()
     context = TaskContext.get()
     part, task = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     attempt = f"{part:06d}-{task}-{secrets.token_hex(4)}"

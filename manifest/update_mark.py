@@ -1,0 +1,62 @@
+"""The mark of a backup that is being brought up to date: the file ``UPDATING`` in its journal.
+
+    {"format": 1, "names": [journal files of the state that is to come], "checksum": 16 digits}
+
+Until the manifest of that state is durable, its files lie beside those of the state before, and
+nothing else tells the two apart: a compacted file bears old sqns, and a backup that was opened by
+itself has files that its manifest does not name, too. The mark is there before the first of them
+and goes after the last removal. An opening that finds it removes what is not of the state that it
+found, and then the mark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.manifest import recovery
+from octavo.manifest.store_identity import checksum
+
+UPDATING = "UPDATING"
+_FORMAT = 1
+_MOST_BYTES = 64 << 20
+
+
+def write(disk: Disk, directory: str, names: Iterable[str]) -> None:
+    """Mark the journal in ``directory``, durably, before any of these files is brought there. What
+    an earlier mark named stays named: it may have brought some of them."""
+    told = {"format": _FORMAT, "names": sorted({*names, *(_names(disk, directory) or ())})}
+    text = json.dumps({**told, "checksum": checksum(told)})
+    disk.write_atomically(f"{directory}/{UPDATING}", text.encode() + b"\n")
+
+
+def strangers(disk: Disk, directory: str, unlisted: Collection[str], ceiling: int) -> set[str]:
+    """Where the mark was seen: which of these journal files, that the manifest of this ``ceiling``
+    does not name, an update brought there, or replaced, so that they are not of the manifest's
+    state. A mark that does not tell may mean any sealed one."""
+    brought = _names(disk, directory)
+    found = newer(unlisted, ceiling)
+    for name in unlisted:
+        sealed = recovery.identity(name) is not None and name.endswith(recovery.SEALED)
+        if sealed if brought is None else name in brought:
+            found.add(name)
+    return found
+
+
+def newer(unlisted: Collection[str], ceiling: int) -> set[str]:
+    """Journal files that begin at or above the ceiling: no sqn there was ever given."""
+    bases = ((name, recovery.identity(name)) for name in unlisted)
+    return {name for name, who in bases if who is not None and who[0] >= ceiling}
+
+
+def _names(disk: Disk, directory: str) -> frozenset[str] | None:
+    """Those that the mark tells; None: there is none, or it tells none, as those of before."""
+    try:
+        told = json.loads(disk.read(f"{directory}/{UPDATING}", _MOST_BYTES))
+        if told.pop("checksum") == checksum(told) and told["format"] == _FORMAT:
+            return frozenset(map(str, told["names"]))
+    except (FileNotFoundError, Corruption, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return None

@@ -1,0 +1,134 @@
+"""An update of a backup that was cut short: nothing that it brought is of the backup, however often
+and by whom that is opened afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from whole_store import opened
+
+import octavo
+from octavo.actors import backup as backups
+from octavo.files.disk import RealDisk
+from octavo.manifest import update_mark
+from octavo.manifest.update_mark import UPDATING
+from octavo.pipeline.feed_files import JournalLook
+
+Content = dict[Any, Any]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[octavo.Store]:
+    """Backed up at "b" when all its values were b"old"; its epochs are ahead of the backup's."""
+    with opened(tmp_path / "s") as made:
+        made.put_many((b"%04d" % n, b"old") for n in range(700))
+        made.backup(tmp_path / "b")
+    for _ in range(4):
+        opened(tmp_path / "s").close()
+    with opened(tmp_path / "s") as made:
+        yield made
+
+
+def renew(store: octavo.Store, every: int, value: bytes, *, compacts: bool) -> None:
+    store.put_many((b"%04d" % n, value) for n in range(0, 700, every))
+    if compacts:
+        store.compact()
+
+
+def cut_short(store: octavo.Store, path: Path) -> None:
+    """An update that has brought all files, and not got to the manifest."""
+
+    def cut(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(backups, "_begin", cut)
+        with pytest.raises(KeyboardInterrupt):
+            store.backup(path)
+    assert (path / "journal" / UPDATING).exists()
+
+
+def openings(path: Path) -> list[Content]:
+    found = []
+    for _ in range(3):
+        with opened(path) as backup:
+            assert backup.stats()["notes"] == []
+            found.append(dict(backup.items()))
+    return found
+
+
+OLD = {b"%04d" % n: b"old" for n in range(700)}
+
+
+def test_each_of_several_openings_finds_what_was_there(store: octavo.Store, tmp_path: Path) -> None:
+    renew(store, 2, b"new", compacts=True)  # into a file that reaches past the backup's end
+    cut_short(store, tmp_path / "b")
+    assert openings(tmp_path / "b") == [OLD] * 3
+
+
+def test_two_updates_that_were_cut_short(store: octavo.Store, tmp_path: Path) -> None:
+    renew(store, 2, b"new", compacts=True)
+    cut_short(store, tmp_path / "b")
+    renew(store, 3, b"newer", compacts=True)  # what the first one brought is not of the second
+    cut_short(store, tmp_path / "b")
+    assert openings(tmp_path / "b") == [OLD] * 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a backup\n",
+        b"",
+        b'{"format": 1, "names": [], "checksum": "0123456789abcdef"}',
+        b'{"format": 1, "names": 5}',
+    ],
+    ids=["of before", "empty", "checksum", "no checksum"],
+)
+def test_a_mark_that_does_not_say_what_comes(
+    store: octavo.Store, tmp_path: Path, text: bytes
+) -> None:
+    """Those of before did not, and others may be damaged."""
+    renew(store, 2, b"new", compacts=True)
+    cut_short(store, tmp_path / "b")
+    (tmp_path / "b" / "journal" / UPDATING).write_bytes(text)
+    assert openings(tmp_path / "b") == [OLD] * 3
+
+
+def test_files_that_the_mark_does_not_name_are_not_of_the_update(tmp_path: Path) -> None:
+    theirs, mine = (f"0000000000000001-{seed:016x}.cdb" for seed in (1, 2))
+    update_mark.write(RealDisk(), str(tmp_path), [theirs])
+    assert update_mark.strangers(RealDisk(), str(tmp_path), {theirs, mine}, 1000) == {theirs}
+
+
+@pytest.fixture
+def killed(store: octavo.Store, tmp_path: Path) -> Path:
+    """The backup was opened by itself, written to and killed: any sqn may have been given in it.
+    Then an update was cut short."""
+    with opened(tmp_path / "b") as backup:
+        backup.put(b"mine", b"of the backup")
+        shutil.copytree(tmp_path / "b", tmp_path / "k")
+    renew(store, 1, b"new", compacts=False)
+    cut_short(store, tmp_path / "k")
+    return tmp_path / "k"
+
+
+def test_what_was_put_into_the_backup_itself_stays(killed: Path) -> None:
+    assert openings(killed) == [{**OLD, b"mine": b"of the backup"}] * 3
+
+
+def test_another_process_reads_what_was_there(killed: Path) -> None:
+    with octavo.open(killed, read_only=True) as found:
+        assert dict(found.items()) == {**OLD, b"mine": b"of the backup"}
+
+
+def test_a_feed_ends_where_the_backup_does(killed: Path) -> None:
+    assert JournalLook(RealDisk(), str(killed)).newest() == 701
+
+
+def test_the_next_update_is_whole(store: octavo.Store, killed: Path) -> None:
+    store.backup(killed)
+    assert openings(killed) == [dict(store.items())] * 3
