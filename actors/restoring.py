@@ -13,10 +13,10 @@ from octavo.actors.linking import Linked, bring, emptied
 from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
 from octavo.files.disk import Disk
-from octavo.files.errors import HistoryCompacted, Misuse, room_for
+from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
-from octavo.manifest import change_log, recovery
+from octavo.manifest import change_log, recovery, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -136,6 +136,12 @@ def _made(
 
 def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest]:
     found = change_log.recover(disk, f"{backup}/journal/manifest")
+    if found.damaged:
+        raise Corruption(
+            f"{backup}/journal/manifest", 0,
+            "something was lost, and this may be an earlier state: open it once, which recovers "
+            "what can be, and restore then",
+        )  # fmt: skip
     journal = JournalManifest.replayed(found.snapshot, found.changes)
     there = change_log.recover(disk, f"{backup}/ledger/manifest")
     ledger = LedgerManifest.replayed(there.snapshot, there.changes)
@@ -153,7 +159,9 @@ def _files(disk: Disk, backup: str, manifest: JournalManifest) -> list[_File]:
         path = f"{directory}/{entry.name}"
         _, offsets = cdb.sealed_offsets(disk.map(path), path)
         files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry))
-    tails = recovery.find_tails(disk, directory, manifest, above=1 << 63).tails
+    names = set(disk.listdir(directory))
+    but = names - update_mark.unlisted(disk, directory, names, manifest)
+    tails = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but).tails
     files += [_File(tail.name, tail.base_sqn, tail.seed, tail.offsets, None) for tail in tails]
     return sorted(files, key=lambda file: file.base)
 

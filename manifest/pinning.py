@@ -110,11 +110,8 @@ def _tails(disk: Disk, directory: str, manifest: JournalManifest) -> list[str]:
     sealed one."""
     last = max((entry.last_sqn for entry in manifest.entries), default=0)
     there = set(disk.listdir(directory))
-    unlisted = there - {entry.name for entry in manifest.entries}
-    if update_mark.UPDATING in there:
-        unlisted -= update_mark.strangers(disk, directory, unlisted, manifest.ceiling)
     out = []
-    for name in sorted(unlisted):
+    for name in sorted(update_mark.unlisted(disk, directory, there, manifest)):
         who = recovery.identity(name)
         if who is None or who[0] <= last:
             continue

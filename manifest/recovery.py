@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from mmap import mmap
 
@@ -60,8 +61,15 @@ def identity(name: str) -> tuple[int, int] | None:
         return None
 
 
-def find_tails(disk: Disk, directory: str, manifest: JournalManifest, *, above: int) -> Found:
-    """Scan the journal files that the manifest does not list.
+def find_tails(
+    disk: Disk,
+    directory: str,
+    manifest: JournalManifest,
+    *,
+    above: int,
+    but: Collection[str] = (),
+) -> Found:
+    """Scan the journal files that the manifest does not list, ``but`` some.
 
     Records above ``above`` are kept for replay. O(bytes not yet sealed).
     Damage is stepped over and noted; only a last fragment, and a batch that is not whole, are
@@ -73,7 +81,7 @@ def find_tails(disk: Disk, directory: str, manifest: JournalManifest, *, above: 
     for missing in sorted(known - names):
         found.notes.append(f"{directory}/{missing}: a journal file is missing; its values are lost")
     candidates = []
-    for name in sorted(names - known):
+    for name in sorted(names - known - set(but)):
         who = identity(name)
         if who is None:
             continue

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.manifest import recovery
+from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.store_identity import checksum
 
 UPDATING = "UPDATING"
@@ -42,6 +43,17 @@ def strangers(disk: Disk, directory: str, unlisted: Collection[str], ceiling: in
         sealed = recovery.identity(name) is not None and name.endswith(recovery.SEALED)
         if sealed if brought is None else name in brought:
             found.add(name)
+    return found
+
+
+def unlisted(
+    disk: Disk, directory: str, names: Collection[str], manifest: JournalManifest
+) -> set[str]:
+    """Of the names that a listing of the journal gave: those that its manifest does not name, and
+    that may be of its state all the same. For who only reads there."""
+    found = set(names) - {entry.name for entry in manifest.entries}
+    if UPDATING in found:
+        found -= strangers(disk, directory, found, manifest.ceiling)
     return found
 
 

@@ -191,9 +191,10 @@ class FeedReader(DataSourceReader):
         if options.upto is not None:
             upto = min(upto, options.upto)
         since = options.since or 0
+        found = stretches(look, since, upto, options.split_bytes)
         allowed = look.horizon if options.since is None else 0
-        refuse_gap(options, since, allowed, look.horizon)
-        return list(stretches(look, since, upto, options.split_bytes))
+        refuse_gap(options, since, allowed, look.horizon)  # as it was when they were found
+        return list(found)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The changes of a partition. In an executor."""
@@ -247,8 +248,9 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since, upto = int(start["sqn"]), int(end["sqn"])
         if since >= upto:
             return [Stretch(None, 0)]
+        found = stretches(self._look, since, upto, self._options.split_bytes)
         refuse_gap(self._options, since, int(start["horizon"]), self._look.horizon)
-        return list(stretches(self._look, since, upto, self._options.split_bytes))
+        return list(found)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The changes of a partition. In an executor."""

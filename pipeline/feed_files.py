@@ -7,9 +7,9 @@ manifest names yet bound what may be told: nothing at or above them, until that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
@@ -19,6 +19,7 @@ from octavo.manifest import change_log, recovery, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
 
 _TRIES = 20
+T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -89,12 +90,8 @@ class JournalLook:
         self._names, self.manifest = names, manifest
         self._settled = True
         self._bound = 0
-        known = {entry.name for entry in manifest.entries}
         files = [(entry.base_sqn, entry.seed, entry.name) for entry in manifest.entries]
-        unlisted = names - known
-        if update_mark.UPDATING in names:
-            unlisted -= update_mark.strangers(self._disk, self._folder, unlisted, manifest.ceiling)
-        for name in unlisted:
+        for name in update_mark.unlisted(self._disk, self._folder, names, manifest):
             who = recovery.identity(name)
             if who is None or manifest.find(who[0]) is not None:
                 continue
@@ -120,6 +117,19 @@ class JournalLook:
     def newest(self) -> int:
         """The newest sqn that may be told; durable on return. 0: none. Raises Corruption."""
         self.look()
+        return self._steady(self._newest)
+
+    def _steady(self, ask: Callable[[], T]) -> T:
+        """What ``ask`` finds, asked again where compaction took a file since the last look."""
+        for _ in range(_TRIES):
+            try:
+                return ask()
+            except FileNotFoundError as missing:
+                gone = str(missing.filename or self._folder)
+                self.look()
+        raise Corruption(gone, 0, "a journal file is missing")
+
+    def _newest(self) -> int:
         newest = 0
         for base, seed, name in self._files:
             if self._bound and base >= self._bound:
@@ -140,11 +150,11 @@ class JournalLook:
         path = f"{self._folder}/{name}"
         try:
             size = self._disk.size(path)
+            buffer = self._disk.map(path) if size > self._synced.get(name, 0) else None
         except FileNotFoundError:  # sealed meanwhile, with the same records at the same places
             return self._sealed(f"{name[:-4]}{recovery.SEALED}")
         reached, places = self._places.get(name, (cdb.RECORDS_AT, []))
-        if size > self._synced.get(name, 0):
-            buffer = self._disk.map(path)
+        if buffer is not None:
             more, reached = whole_records(buffer, reached, min(size, len(buffer)), seed)
             if more:
                 self._sync(path)
@@ -182,7 +192,11 @@ class JournalLook:
     # ------------------------------------------------------------ planning
 
     def parts(self, since: int, upto: int, split_bytes: int) -> list[JournalPart]:
-        """The records of (since, upto] as stretches of about so many bytes, in order."""
+        """The records of (since, upto] as stretches of about so many bytes, in order. What the
+        horizon is then may be above what it was before. Raises Corruption."""
+        return self._steady(lambda: self._parts(since, upto, split_bytes))
+
+    def _parts(self, since: int, upto: int, split_bytes: int) -> list[JournalPart]:
         parts: list[JournalPart] = []
         for base, seed, name in self._files:
             if base > upto or (self._bound and base >= self._bound):
@@ -208,6 +222,9 @@ class JournalLook:
         newest = self.newest()
         if not records and not size:
             return newest
+        return self._steady(lambda: self._end_of(since, newest, records, size))
+
+    def _end_of(self, since: int, newest: int, records: int, size: int) -> int:
         taken = held = 0
         for base, seed, name in self._files:
             entry = self.manifest.find(base)

@@ -125,6 +125,11 @@ def test_another_process_reads_what_was_there(killed: Path) -> None:
         assert dict(found.items()) == {**OLD, b"mine": b"of the backup"}
 
 
+def test_a_store_is_restored_as_the_backup_was(killed: Path, tmp_path: Path) -> None:
+    octavo.restore(killed, tmp_path / "r")
+    assert openings(tmp_path / "r") == [{**OLD, b"mine": b"of the backup"}] * 3
+
+
 def test_a_feed_ends_where_the_backup_does(killed: Path) -> None:
     assert JournalLook(RealDisk(), str(killed)).newest() == 701
 

@@ -58,6 +58,61 @@ def test_it_agrees_with_the_owner_at_every_moment(tmp_path: Path) -> None:
         assert told(store.path, since) == expected(store, since)
 
 
+def test_a_file_that_is_sealed_between_two_looks_at_it_is_told(tmp_path: Path) -> None:
+    class Meanwhile(RealDisk):
+        """Where the owner seals a file as soon as its size was asked."""
+
+        sealed = 0
+
+        def size(self, path: str) -> int:
+            found = super().size(path)
+            if path.endswith(".log") and not self.sealed:
+                self.sealed += 1
+                store._inker.roll()
+                settle(store)
+                assert not Path(path).exists()
+            return found
+
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % n, b"v") for n in range(20))
+        disk = Meanwhile()
+        assert JournalLook(disk, store.path).newest() == 20
+        assert disk.sealed == 1
+
+
+def test_files_that_are_compacted_away_between_two_looks_are_told_of_their_successors(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % n, b"v") for n in range(600))
+        store._inker.roll()
+        settle(store)
+        look = JournalLook(RealDisk(), store.path)
+        assert look.newest() == 600
+        for n in range(0, 600, 2):
+            store.delete(b"%d" % n)
+        store.compact()
+        settle(store)
+        parts = look.parts(0, 600, 1 << 30)
+        assert {part.name for part in parts} <= set(os.listdir(tmp_path / "s" / "journal"))
+        left = [found.key for part in parts for found in records(RealDisk(), store.path, part, 0)]
+        assert set(left) >= {b"%d" % n for n in range(1, 600, 2)}
+        assert look.horizon > 0
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % n, b"v") for n in range(600))
+        store._inker.roll()
+        settle(store)
+        look = JournalLook(RealDisk(), store.path)
+        look.newest()
+        name = sorted(os.listdir(tmp_path / "s" / "journal"))[0]
+        (tmp_path / "s" / "journal" / name).unlink()
+        with pytest.raises(octavo.Corruption, match=f"{name}.*missing"):
+            look.parts(0, 600, 1 << 30)
+
+
 def test_a_batch_that_is_being_written_is_not_told(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         store.put(b"a", b"1")
