@@ -137,3 +137,20 @@ def test_a_feed_ends_where_the_backup_does(killed: Path) -> None:
 def test_the_next_update_is_whole(store: octavo.Store, killed: Path) -> None:
     store.backup(killed)
     assert openings(killed) == [dict(store.items())] * 3
+
+
+def test_a_backup_whose_manifest_lost_something_is_not_restored_as_it_was_before(
+    store: octavo.Store, tmp_path: Path
+) -> None:
+    renew(store, 2, b"new", compacts=False)
+    store.backup(tmp_path / "b")
+    newest = max((tmp_path / "b" / "journal" / "manifest").iterdir())
+    whole = bytearray(newest.read_bytes())
+    whole[-9] ^= 1
+    newest.write_bytes(whole)
+    with pytest.raises(octavo.Corruption, match="something was lost"):
+        octavo.restore(tmp_path / "b", tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+    opened(tmp_path / "b").close()
+    octavo.restore(tmp_path / "b", tmp_path / "r")
+    assert openings(tmp_path / "r") == [dict(store.items())] * 3
