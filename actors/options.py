@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from octavo.files.errors import Misuse
+from octavo.files.unknown_names import unknown_option
 
 if TYPE_CHECKING:
     from octavo.actors.tags import Tag
@@ -139,11 +140,8 @@ def options(given: Mapping[str, Any]) -> Options:
     known = [field.name for field in fields(Options)]
     for name in given:
         if name not in known:
-            from difflib import get_close_matches  # 10 ms that no opening is to take
-
-            near = get_close_matches(name, [*known, "read_only"], 1)
-            meant = f" did you mean {near[0]!r}?" if near else ""
-            raise Misuse(f"unknown option {name!r};{meant} known are: {', '.join(known)}")
+            begun = unknown_option(name, [*known, "read_only"])
+            raise Misuse(f"{begun} known are: {', '.join(known)}")
     return Options(**given)
 
 

@@ -14,8 +14,6 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from xxhash import xxh3_64_hexdigest
-
 from octavo.files.disk import Disk
 from octavo.files.errors import (
     Corruption,
@@ -25,6 +23,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.manifest.journal_manifest import MAX_SQN
+from octavo.manifest.store_identity import checksum
 
 log = logging.getLogger("octavo.consumers")
 
@@ -132,7 +131,7 @@ class Consumers:
 
     def _write(self, known: dict[str, Progress]) -> None:
         told = {"format": _FORMAT, "consumers": known}
-        whole = told | {"checksum": _checksum(told)}
+        whole = told | {"checksum": checksum(told)}
         try:
             self._disk.write_atomically(self._file, json.dumps(whole).encode() + b"\n")
         except OSError as error:
@@ -144,15 +143,11 @@ class Consumers:
         self._notes.append(note)
 
 
-def _checksum(told: dict[str, object]) -> str:
-    return xxh3_64_hexdigest(json.dumps(told, sort_keys=True).encode())
-
-
 def _decoded(text: bytes, file: str) -> dict[str, Progress]:
     try:
         found = json.loads(text)
         told = found.pop("checksum")
-        if told != _checksum(found) or found["format"] != _FORMAT:
+        if told != checksum(found) or found["format"] != _FORMAT:
             raise ValueError("checksum")
         known = {name: Progress(*progress) for name, progress in found["consumers"].items()}
         if not all(0 <= p.position <= MAX_SQN and p.moved_ms >= 0 for p in known.values()):

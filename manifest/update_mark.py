@@ -22,7 +22,7 @@ from octavo.manifest.store_identity import checksum
 
 UPDATING = "UPDATING"
 _FORMAT = 1
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 8 << 20
 
 
 def write(disk: Disk, directory: str, names: Iterable[str]) -> None:
@@ -69,6 +69,8 @@ def _names(disk: Disk, directory: str) -> frozenset[str] | None:
         told = json.loads(disk.read(f"{directory}/{UPDATING}", _MOST_BYTES))
         if told.pop("checksum") == checksum(told) and told["format"] == _FORMAT:
             return frozenset(map(str, told["names"]))
-    except (FileNotFoundError, Corruption, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, Corruption):
+        pass
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return None

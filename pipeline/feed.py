@@ -194,7 +194,7 @@ class FeedReader(DataSourceReader):
         found = stretches(look, since, upto, options.split_bytes)
         allowed = look.horizon if options.since is None else 0
         refuse_gap(options, since, allowed, look.horizon)  # as it was when they were found
-        return list(found)
+        return found
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The changes of a partition. In an executor."""
@@ -250,7 +250,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Stretch(None, 0)]
         found = stretches(self._look, since, upto, self._options.split_bytes)
         refuse_gap(self._options, since, int(start["horizon"]), self._look.horizon)
-        return list(found)
+        return found
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The changes of a partition. In an executor."""

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
 from octavo.files.errors import Misuse
+from octavo.files.unknown_names import unknown_option
 from octavo.pipeline.arrow_rows import COLUMNS
 
 FEED = "readChangeFeed"
@@ -137,13 +137,10 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
 
 def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
     """Raise Misuse for an option that would do nothing, but for Spark's own."""
-    names = {name.lower(): name for name in known}
+    names = set(map(str.lower, known))
     for name in options:
-        if name.lower() in names or name.lower().startswith(_SPARKS) or "." in name:
-            continue
-        near = get_close_matches(name.lower(), names, 1)
-        meant = f" did you mean {names[near[0]]!r}?" if near else ""
-        raise Misuse(f"unknown option {name!r};{meant} allowed are {', '.join(known)}")
+        if name.lower() not in names and not name.lower().startswith(_SPARKS) and "." not in name:
+            raise Misuse(f"{unknown_option(name, known)} allowed are {', '.join(known)}")
 
 
 def local_path(path: str) -> str:

@@ -85,8 +85,9 @@ def test_two_updates_that_were_cut_short(store: octavo.Store, tmp_path: Path) ->
         b"",
         b'{"format": 1, "names": [], "checksum": "0123456789abcdef"}',
         b'{"format": 1, "names": 5}',
+        b"[" * 100_000,
     ],
-    ids=["of before", "empty", "checksum", "no checksum"],
+    ids=["of before", "empty", "checksum", "no checksum", "deep"],
 )
 def test_a_mark_that_does_not_say_what_comes(
     store: octavo.Store, tmp_path: Path, text: bytes

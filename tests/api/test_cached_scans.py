@@ -70,14 +70,18 @@ def flush_and_put(store: octavo.Store) -> None:
     flush(store)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["", "and read again"])
-@pytest.mark.parametrize(
+AGAIN = pytest.mark.parametrize("again", [False, True], ids=["", "and read again"])
+WRITES = pytest.mark.parametrize(
     "write",
     [
         put_each, put_together, put_with_a_limit, put_in_a_batch, delete_each, push_and_put,
         flush_and_put,
     ],
 )  # fmt: skip
+
+
+@AGAIN
+@WRITES
 def test_a_scan_gives_what_was_there_when_it_began(
     tmp_path: Path, write: Callable[[octavo.Store], None], *, again: bool
 ) -> None:
@@ -93,14 +97,8 @@ def test_a_scan_gives_what_was_there_when_it_began(
         assert dict(store.items()) == {key: store.get(key) for key in store}
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["", "and read again"])
-@pytest.mark.parametrize(
-    "write",
-    [
-        put_each, put_together, put_with_a_limit, put_in_a_batch, delete_each, push_and_put,
-        flush_and_put,
-    ],
-)  # fmt: skip
+@AGAIN
+@WRITES
 def test_a_get_of_a_snapshot_gives_what_was_there_when_it_began(
     tmp_path: Path, write: Callable[[octavo.Store], None], *, again: bool
 ) -> None:
