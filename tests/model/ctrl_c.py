@@ -39,13 +39,15 @@ class CtrlC:
         self, action: Callable[[], object], shortest: float, longest: float, calls: int
     ) -> None:
         """Call ``action`` until it was interrupted, which is tried after ``shortest`` to
-        ``longest`` seconds, and again each ``calls`` calls: an interrupt that meets a callback of
-        the interpreter is swallowed there."""
+        ``longest`` seconds or at the latest after ``calls`` calls, and again at once where the
+        interrupt met a callback of the interpreter, which swallows it."""
         try:
             while True:
                 self._armed = True
                 signal.setitimer(signal.ITIMER_REAL, self._moments.uniform(shortest, longest))
                 for _ in range(calls):
                     action()
+                    if not self._armed:
+                        break
         except KeyboardInterrupt:
             return
