@@ -191,20 +191,38 @@ class Reader(PlainReads):
     def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:
         """Names of the buckets that hold a live key of the type, in byte order. O(buckets) for
         the ledger, O(keys) for memory."""
-        prefixes: set[bytes] = set()
         with self.reading():
-            for table in (self.view.recent, *self.view.frozen):
-                for key in list(table.rows):
-                    prefixes.add(key[: ledger_key.end_of_prefix(key)])
-            for level in self.view.ledger.levels:
-                for entry in level:
-                    prefixes.update(prefix for prefix, _, _ in entry.file.reader().groups())
-        for prefix in sorted(prefixes):
-            if prefix[0] != tag:
+            lives = self._prefixes(tag)
+        for prefix in sorted(lives):
+            if lives[prefix]:
+                yield ledger_key.split(prefix)[1]
                 continue
             bound = scan.bounds(prefix, None, None, None, False)
             if next(self.windows(bound), None) is not None:
                 yield ledger_key.split(prefix)[1]
+
+    def _prefixes(self, tag: int) -> dict[bytes, bool]:
+        """The buckets that any source has rows of; True: a look at its newest source told that
+        it holds a live key."""
+        lives: dict[bytes, bool] = {}
+        recent = self.view.recent
+        for table in (recent, *self.view.frozen):
+            known = b"\xff"  # that of the key before, if it needs no more looks; now that of none
+            for key, entry in list(table.rows.items()):
+                if key[0] == tag and not key.startswith(known):
+                    prefix = key[: ledger_key.end_of_prefix(key)]
+                    lives.setdefault(prefix, False)
+                    if table is recent and 0 < entry <= self.sqn:
+                        lives[prefix] = True
+                    if table is not recent or lives[prefix]:
+                        known = prefix
+        for level in self.view.ledger.levels:
+            for entry in level:  # newest first; below level zero none has keys of another
+                sst = entry.file.reader()
+                for prefix, first, _ in sst.groups():
+                    if prefix[0] == tag and prefix not in lives:
+                        lives[prefix] = not sst.flags[first]
+        return lives
 
     @contextmanager
     def reading(self) -> Iterator[None]:

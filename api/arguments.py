@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -42,8 +43,19 @@ def to_bytes(name: str, value: object) -> bytes:
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise Misuse(
-        f"{name} is a {type(value).__name__}; allowed are bytes, bytearray, memoryview and str"
+        f"{name} is of type {type(value).__name__}: allowed are str (stored as UTF-8), bytes, "
+        "bytearray and memoryview"
     )
+
+
+def to_keys(keys: object) -> Iterable[Key]:
+    """An iterable of keys that is none itself. Raises Misuse."""
+    if isinstance(keys, str | BytesLike) or not isinstance(keys, Iterable):
+        raise Misuse(
+            f"keys={keys!r:.80} is of type {type(keys).__name__}: allowed is an iterable of keys; "
+            "one key goes in a list"
+        )
+    return keys
 
 
 def to_path(name: str, path: object) -> str:

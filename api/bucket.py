@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -20,6 +20,7 @@ from octavo.arguments import (
     Key,
     Value,
     to_condition,
+    to_keys,
     to_put,
     to_sync,
     to_value,
@@ -30,6 +31,7 @@ from octavo.index_edit import IndexEdit
 from octavo.reading import REFUSED, Reading
 
 D = TypeVar("D")
+PlainPut = Callable[[bytes, bytes], int]
 
 _SMALL_BYTES = 1 << 20
 _GROUP = 512
@@ -68,8 +70,8 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             self._refuse(REFUSED)
         self._running = running
         self._bookie = running.bookie.actor
-        self._plain_put = self._bookie.plain_put(self._tag, name)
-        self._plain_delete = self._bookie.plain_put(self._tag, name, DELETE)
+        self._plain_put: PlainPut | None = None
+        self._plain_delete: PlainPut | None = None
         self._inker = running.inker.actor
         self._always = running.options.sync == "always"
         self._plain = plain_fields(self._tag, name)
@@ -79,6 +81,21 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         self._head_meter = measures.head
 
     # ------------------------------------------------------------ writing
+
+    @property
+    def _put_one(self) -> PlainPut:
+        """The shortest way of a put. Made when it is first needed, for that costs as much as a
+        put does."""
+        if self._plain_put is None:
+            self._plain_put = self._bookie.plain_put(self._tag, self._name)
+        return self._plain_put
+
+    @property
+    def _delete_one(self) -> PlainPut:
+        """The same of a delete."""
+        if self._plain_delete is None:
+            self._plain_delete = self._bookie.plain_put(self._tag, self._name, DELETE)
+        return self._plain_delete
 
     def put(self, key: Key, value: Value, **options: Unpack[PutOptions]) -> int:
         """Write a value; its sequence number. One system call, and an fsync where asked for.
@@ -107,8 +124,8 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             and 0 < len(key) < self._key_limit
             and len(value) < self._small_bytes
         ):
-            plain_put = self._plain_put
-            sqn = plain_put(key, value)
+            put_one = self._plain_put or self._put_one
+            sqn = put_one(key, value)
             if self._always:
                 self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
             return sqn
@@ -135,7 +152,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
             and not metadata
         )
         if plain and len(stored := to_value(value)) < self._small_bytes:
-            sqn = self._plain_put(whole, stored)
+            sqn = self._put_one(whole, stored)
         else:
             tags, now_ms = self._running.identity.tags, self._bookie.now_ms()
             operation, edit = to_put(
@@ -161,7 +178,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         durable = to_sync(sync)
         running = self._running
         if if_sqn is None:
-            sqn = with_reserve(running.disk, running.path, lambda: self._plain_delete(whole, b""))
+            sqn = with_reserve(running.disk, running.path, lambda: self._delete_one(whole, b""))
         else:
             condition = (0, to_condition(if_sqn))
             sqn, _ = with_reserve(
@@ -185,14 +202,12 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         Not atomic: an error, or a stop, leaves a first part deleted. With ``sync`` all share an
         fsync. Otherwise as ``delete``.
         """
-        if isinstance(keys, str):
-            raise Misuse(f"keys={keys[:80]!r} is a str: allowed is an iterable of keys")
-        durable = to_sync(sync)
+        wanted, durable = to_keys(keys), to_sync(sync)
         running = self._running
         running.identity.tags.functions_of(self._type)
         last = 0
-        for key in keys:
-            one = partial(self._plain_delete, self._whole(key), b"")
+        for key in wanted:
+            one = partial(self._delete_one, self._whole(key), b"")
             last = with_reserve(running.disk, running.path, one)
         if last and (self._always or durable):
             self._inker.make_durable(last, _SYNC_TIMEOUT_SECONDS)
@@ -251,7 +266,7 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
                 continue
             whole = (self._whole(key), to_value(value))
             if len(whole[1]) < self._small_bytes:
-                last = self._plain_put(*whole)
+                last = self._put_one(*whole)
                 continue
             last = self._bookie.put_many([self._prefix + whole[0]], self._tag, self._name, [whole])
         return last

@@ -11,7 +11,7 @@ from octavo.actors.scan import bounds
 from octavo.actors.tags import Tag
 from octavo.actors.trees import to_segments
 from octavo.actors.view import Head
-from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key
+from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key, to_keys
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term, terms_by_field
@@ -149,10 +149,11 @@ class Reading(ABC):
 
     def get_many(self, keys: Iterable[Key]) -> list[Any]:
         """The values of ``keys``, in their order, None for an absent one. Each is as of the
-        moment it is read; take a snapshot for one moment."""
+        moment it is read; take a snapshot for one moment. Otherwise as ``get``."""
         limit, whole_key = self._key_limit, self._whole
         whole = [
-            key if type(key) is bytes and 0 < len(key) < limit else whole_key(key) for key in keys
+            key if type(key) is bytes and 0 < len(key) < limit else whole_key(key)
+            for key in to_keys(keys)
         ]
         found = self._get_many(whole)
         if self._text is None:

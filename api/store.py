@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from octavo.read_only import ReadOnlyStore
 
 _SYNC_TIMEOUT_SECONDS = 600.0
+_MOST_MADE = 1024
+"""Buckets that are kept for who asks for them again: with what a put of theirs needs, 4 KB each."""
+_LONGEST_KEPT = 256
+"""Bytes of the name of one that is."""
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
@@ -103,6 +107,7 @@ class Store(Bucket):
         super().__init__(running, b"")
         self._closing = threading.Lock()
         self._closed = False
+        self._made: dict[tuple[bytes, bool, str], Bucket] = {}
         self._interval: IntervalSync | None = None
         if isinstance(running.options.sync, int | float):
             self._interval = IntervalSync(running.inker.actor, float(running.options.sync))
@@ -136,7 +141,15 @@ class Store(Bucket):
         """The bucket of that name; it needs no making. With ``text`` its keys and values come
         out as str. ``tag``: the type of its objects; objects of different types are different
         objects, whatever their keys. Raises Misuse."""
-        return Bucket(self._running, to_bucket(name), text=to_flag("text", text), tag=tag)
+        wanted = (to_bucket(name), to_flag("text", text), tag)
+        made = self._made.get(wanted) if isinstance(tag, str) else None
+        if made is None:
+            made = Bucket(self._running, wanted[0], text=text, tag=tag)
+            if len(wanted[0]) <= _LONGEST_KEPT:
+                if len(self._made) >= _MOST_MADE:
+                    self._made.clear()
+                self._made[wanted] = made
+        return made
 
     def buckets(self, *, tag: str = STANDARD) -> Iterator[bytes]:
         """Names of the buckets that hold a key of a type, in byte order. Raises Misuse."""

@@ -22,8 +22,16 @@ def test_delete_many_deletes_what_a_scan_gives_and_shares_a_sync(tmp_path: Path)
 def test_delete_many_refuses_what_is_one_key_and_what_is_none(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put_many((key, b"v") for key in "abc")
-        with pytest.raises(octavo.Misuse, match="keys='abc' is a str"):
-            store.delete_many("abc")
-        with pytest.raises(octavo.Misuse, match="key is a int"):
-            store.delete_many(b"abc")  # type: ignore[arg-type]
+        for wrong in ("abc", b"abc", bytearray(b"abc"), 5, None):
+            with pytest.raises(octavo.Misuse, match="allowed is an iterable of keys; one key goes"):
+                store.delete_many(wrong)  # type: ignore[arg-type]
         assert len(store) == 3
+
+
+def test_get_many_refuses_what_is_one_key_and_what_is_none(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store, store.snapshot() as snap:
+        for wrong in ("abc", b"abc", bytearray(b"abc"), 5, None):
+            for bucket in (store, store.bucket("b"), snap):
+                with pytest.raises(octavo.Misuse, match="keys=.* is of type .*one key goes in a"):
+                    bucket.get_many(wrong)  # type: ignore[arg-type]
+        assert store.get_many(iter(["a", b"b"])) == [None, None]

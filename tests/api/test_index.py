@@ -436,12 +436,12 @@ def test_text_buckets_give_keys_as_str(store: octavo.Store) -> None:
         ({"limit": True}, "limit=True"),
         ({"reverse": 1}, "reverse=1"),
         ({"match": "("}, "match="),
-        ({"match": 5}, "match is a int"),
+        ({"match": 5}, "match is of type int"),
         ({"after": 5}, "after=5"),
         ({"after": ("a",)}, "after="),
         ({"after": (1.5, "k")}, "float"),
         ({"after": ("a", b"")}, "key is empty"),
-        ({"after": ("a", 5)}, "key is a int"),
+        ({"after": ("a", 5)}, "key is of type int"),
     ],
 )
 def test_a_wrong_query_is_refused_at_once(store: octavo.Store, how: dict, told: str) -> None:
