@@ -254,22 +254,46 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         return last
 
     def _put_checked(self, group: list[Any]) -> int:
-        """Write pairs one by one that have to be converted, or are large, or are wrong."""
+        """Write pairs that have to be converted, or are large, or are wrong: all before the first
+        that is wrong."""
         last = 0
+        small: list[tuple[bytes, bytes]] = []
+        wrong: Misuse | None = None
         for pair in group:
             try:
-                key, value = pair
-            except (TypeError, ValueError):
-                raise Misuse(f"pairs holds {pair!r:.80}: allowed are (key, value)") from None
+                whole = self._pair(pair)
+            except Misuse as error:
+                wrong = error
+                break
+            if len(whole[1]) < self._grouped_bytes:
+                small.append(whole)
+                continue
+            last = self._put_whole(small)
+            small = []
             if self._type != STANDARD:
-                last = self.put(key, value, sync=False)
-                continue
-            whole = (self._whole(key), to_value(value))
-            if len(whole[1]) < self._small_bytes:
+                last = self.put(*whole, sync=False)
+            elif len(whole[1]) < self._small_bytes:
                 last = self._put_one(*whole)
-                continue
-            last = self._bookie.put_many([self._prefix + whole[0]], self._tag, self._name, [whole])
+            else:
+                last = self._put_whole([whole])
+        last = self._put_whole(small) or last
+        if wrong is not None:
+            raise wrong
         return last
+
+    def _pair(self, pair: Any) -> tuple[bytes, bytes]:
+        try:
+            key, value = pair
+        except (TypeError, ValueError):
+            raise Misuse(f"pairs holds {pair!r:.80}: allowed are (key, value)") from None
+        return self._whole(key), to_value(value)
+
+    def _put_whole(self, pairs: list[tuple[bytes, bytes]]) -> int:
+        """Plain puts of what was checked, in one write; the last sqn, 0 for none."""
+        if not pairs:
+            return 0
+        ledger_keys = [self._prefix + key for key, _ in pairs]
+        return self._bookie.put_many(ledger_keys, self._tag, self._name, pairs)
 
     def __setitem__(self, key: Key, value: Value) -> None:
         self.put(key, value)

@@ -150,7 +150,7 @@ def _keys(reader: Reader, windows: Iterator[Entries], text: Text | None) -> Iter
 def _pattern(match: object) -> re.Pattern[Any]:
     if not isinstance(match, str | bytes | re.Pattern):
         raise Misuse(
-            f"match is a {type(match).__name__}; allowed are a regular expression as str or "
+            f"match is of type {type(match).__name__}; allowed are a regular expression as str or "
             "bytes, and a compiled one"
         )
     try:

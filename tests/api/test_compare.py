@@ -199,7 +199,7 @@ def test_a_comparison_refuses_what_means_nothing(
 ) -> None:
     with pytest.raises(octavo.Misuse, match=named):
         octavo.compare(store, store, **arguments)
-    with pytest.raises(octavo.Misuse, match="b is a str"):
+    with pytest.raises(octavo.Misuse, match="b is of type str"):
         octavo.compare(store, "path")  # type: ignore[arg-type]
 
 

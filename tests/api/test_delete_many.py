@@ -32,6 +32,6 @@ def test_get_many_refuses_what_is_one_key_and_what_is_none(tmp_path: Path) -> No
     with octavo.open(tmp_path / "s") as store, store.snapshot() as snap:
         for wrong in ("abc", b"abc", bytearray(b"abc"), 5, None):
             for bucket in (store, store.bucket("b"), snap):
-                with pytest.raises(octavo.Misuse, match="keys=.* is of type .*one key goes in a"):
+                with pytest.raises(octavo.Misuse, match=r"keys=.* is of type .*one key goes in a"):
                     bucket.get_many(wrong)  # type: ignore[arg-type]
         assert store.get_many(iter(["a", b"b"])) == [None, None]

@@ -473,7 +473,7 @@ def test_head_only_calls_are_misuse_in_a_standard_store(
         (lambda b: b.put(5, b"v"), "key is of type int"),
         (lambda b: b.put("k", 5), "value is of type int"),
         (lambda b: b.put("k", b"v", sub_key=5), "sub_key is of type int"),
-        (lambda b: b.put("k", b"v", sub_key=None), "sub_key is a NoneType"),
+        (lambda b: b.put("k", b"v", sub_key=None), "sub_key is of type NoneType"),
         (lambda b: b.put("k", bytes((1 << 20) + 1)), "value of 1048577 bytes"),
         (lambda b: b.put("k", b"v", sub_key=bytes(64 << 10)), "key and sub_key"),
         (lambda b: b.put("k", b"v", ttl=-1), "ttl=-1"),

@@ -318,7 +318,7 @@ def test_calls_on_a_closed_store_raise_closed(tmp_path: Path) -> None:
         (lambda s: s.put(b"k", b"v", metadata=b"m" * ((1 << 20) + 1)), "metadata of"),
         (lambda s: s.put(b"k", b"v", if_sqn=-1), "if_sqn=-1"),
         (lambda s: s.put(b"k", b"v", sync="yes"), "sync='yes'"),
-        (lambda s: s.get(None), "key is a NoneType"),
+        (lambda s: s.get(None), "key is of type NoneType"),
         (lambda s: s.keys(start=3), "start is of type int"),
         (lambda s: s.keys(prefix=3), "prefix is of type int"),
         (lambda s: s.keys(reverse=1), "reverse=1"),
