@@ -27,7 +27,8 @@ def checked_term(field: object, term: object) -> Term:
         return bytes(term)
     if isinstance(term, bool) or not isinstance(term, int | bytes | str):
         raise Misuse(
-            f"index field {field!r}: a term is of type {type(term).__name__}; allowed are int, bytes, str"
+            f"index field {field!r}: a term is of type {type(term).__name__}; "
+            "allowed are int, bytes, str"
         )
     return term
 

@@ -64,7 +64,9 @@ def compare(
     """
     for name, one in (("a", a), ("b", b)):
         if not isinstance(one, Store | Snapshot):
-            raise Misuse(f"{name} is of type {type(one).__name__}: allowed are a Store and a Snapshot")
+            raise Misuse(
+                f"{name} is of type {type(one).__name__}: allowed are a Store and a Snapshot"
+            )
     kind, most = told_by(a, b) if by is None else to_by(by), segments
     bits_of(most)
     prefix = None if bucket is None else ledger_key.prefix(TAG, to_bucket(bucket))

@@ -26,8 +26,8 @@ def to_pattern(name: str, pattern: object) -> re.Pattern[bytes]:
             raise Misuse(f"{name}: {wrong}; a str stands for its UTF-8 bytes") from None
     if not isinstance(pattern, bytes):
         raise Misuse(
-            f"{name} is of type {type(pattern).__name__}: allowed are a regular expression as bytes or "
-            "str, and one compiled from bytes"
+            f"{name} is of type {type(pattern).__name__}: allowed are a regular expression as "
+            "bytes or str, and one compiled from bytes"
         )
     try:
         return re.compile(pattern)

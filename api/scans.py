@@ -77,7 +77,9 @@ def decode(of: bytes, resume: object) -> bytes | None:
     Raises Misuse where it is no position, was altered, or is of another range.
     """
     if not isinstance(resume, str):
-        raise Misuse(f"resume is of type {type(resume).__name__}: allowed is a scan's position, a str")
+        raise Misuse(
+            f"resume is of type {type(resume).__name__}: allowed is a scan's position, a str"
+        )
     try:
         if len(resume) > _LONGEST_TOKEN:
             raise ValueError
