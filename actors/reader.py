@@ -217,8 +217,8 @@ class Reader(PlainReads):
                     if table is not recent or lives[prefix]:
                         known = prefix
         for level in self.view.ledger.levels:
-            for entry in level:  # newest first; below level zero none has keys of another
-                sst = entry.file.reader()
+            for each in level:  # newest first; below level zero none has keys of another
+                sst = each.file.reader()
                 for prefix, first, _ in sst.groups():
                     if prefix[0] == tag and prefix not in lives:
                         lives[prefix] = not sst.flags[first]
