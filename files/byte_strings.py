@@ -120,14 +120,13 @@ def in_order(source: Bytes, starts: Ints, lengths: Ints) -> Bytes | None:
     return windows(source, length)[starts].view(np.uint8)
 
 
-def prefixed(prefix: bytes, strings: ByteColumn) -> ByteColumn:
+def prefixed(prefix: bytes, blob: Bytes, starts: Ints, lengths: Ints) -> ByteColumn:
     """``prefix`` (1 byte or more) and each string, end to end in an array of their own."""
-    lengths = lengths_of(strings.offsets)
     ends = offsets_of(lengths + len(prefix))
-    blob = np.empty(int(ends[-1]), dtype=np.uint8)
-    windows(blob, len(prefix))[ends[:-1]] = np.frombuffer(prefix, dtype=f"V{len(prefix)}")
-    copy(strings.blob, strings.offsets[:-1], lengths, blob, ends[:-1] + len(prefix))
-    return ByteColumn(blob, ends)
+    out = np.empty(int(ends[-1]), dtype=np.uint8)
+    windows(out, len(prefix))[ends[:-1]] = np.frombuffer(prefix, dtype=f"V{len(prefix)}")
+    copy(blob, starts, lengths, out, ends[:-1] + len(prefix))
+    return ByteColumn(out, ends)
 
 
 def evenly(blob: Bytes, at: int, apart: int, length: int, count: int) -> npt.NDArray[np.void]:

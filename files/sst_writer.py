@@ -8,7 +8,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import sst_layout
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, copy, offsets_of
+from octavo.files.byte_strings import Bytes, Ints, copy, offsets_of, prefixed
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 
@@ -52,14 +52,15 @@ class Columns:
 
     def whole_keys(self) -> ByteColumn:
         """Prefix and key of every row, end to end. A copy."""
+        keys = self.keys
+        if self.groups is None:
+            return prefixed(self.prefixes[0], keys.blob, keys.starts, keys.lengths)
         sizes = np.array([len(prefix) for prefix in self.prefixes], dtype=np.int64)
-        groups = np.zeros(len(self), np.int64) if self.groups is None else self.groups
-        prefix_lengths = sizes[groups]
-        offsets = offsets_of(prefix_lengths + self.keys.lengths)
+        prefix_lengths = sizes[self.groups]
+        offsets = offsets_of(prefix_lengths + keys.lengths)
         blob = np.empty(int(offsets[-1]), dtype=np.uint8)
         prefixes = np.frombuffer(b"".join(self.prefixes), dtype=np.uint8)
-        copy(prefixes, offsets_of(sizes)[:-1][groups], prefix_lengths, blob, offsets[:-1])
-        keys = self.keys
+        copy(prefixes, offsets_of(sizes)[:-1][self.groups], prefix_lengths, blob, offsets[:-1])
         copy(keys.blob, keys.starts, keys.lengths, blob, offsets[:-1] + prefix_lengths)
         return ByteColumn(blob, offsets)
 

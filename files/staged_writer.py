@@ -1,7 +1,7 @@
 """Writes what a task of a bulk load makes: journal files and their ledger files, in staging.
 
 Each journal file holds records with numbers from 0; the store gives them a base when it takes the
-file in. Plain puts are encoded by array kernels.
+file in. All is done by array kernels: no bytecode runs for each record.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import secrets
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from octavo.files import cdb, cdb_seal, journal_rows, ledger_key, merge, record, staging
-from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, lengths_of, offsets_of, prefixed
+from octavo.files import cdb, cdb_seal, ledger_key, merge, staging
+from octavo.files.arrays import np
+from octavo.files.byte_strings import lengths_of, offsets_of
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
 from octavo.files.hashing import hash_column
 from octavo.files.journal_windows import WindowSums
 from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
-from octavo.files.record_batch import Place, encoded_puts, record_sizes
-from octavo.files.rows import ByteColumn, Rows
+from octavo.files.record import MAX_METADATA_BYTES
+from octavo.files.record_batch import Operations, Place, encoded
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst_writer import Columns, Strings
 from octavo.files.staging import Attempt, StagedJournal, StagedLedger
 
@@ -36,18 +36,6 @@ _PIECE_BYTES = 2 << 20
 """Some rows are encoded together: no more than so many bytes of them, but for the last,"""
 _PIECE_ROWS = 1 << 15
 """and rows."""
-
-
-class StagedRow(NamedTuple):
-    """One operation of a job; ``value`` None deletes the key."""
-
-    bucket: bytes
-    key: bytes
-    value: bytes | None
-    expiry_ms: int = 0
-    metadata: bytes = b""
-    entries: bytes = b""
-    """Packed index entries: see index_terms.packed."""
 
 
 class StagedWriter:
@@ -75,7 +63,6 @@ class StagedWriter:
         self._file_bytes = min(file_bytes, cdb.MAX_FILE_BYTES >> 1)
         self._file_records = file_records
         self._file: AppendFile | None = None
-        self._plain: _PlainPuts | None = None  # while all records are that
         self._made: list[str] = []
         self._journals: list[StagedJournal] = []
         disk.mkdir(self._folder)
@@ -84,18 +71,15 @@ class StagedWriter:
 
     def put_many(self, bucket: bytes, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Plain puts of one bucket. Raises Misuse (a key that is empty or too long), OSError."""
-        self.put_columns(bucket, _column(keys), _column(values))
+        self.add(Operations(_column(keys), _column(values), (bucket,)))
 
-    def put_columns(self, bucket: bytes, keys: ByteColumn, values: ByteColumn) -> None:
-        """The same; some 0.4 us a row. Offsets need not begin at 0."""
-        key_bytes, value_bytes = lengths_of(keys.offsets), lengths_of(values.offsets)
-        if not len(key_bytes):
+    def add(self, operations: Operations) -> None:
+        """The next ones; of plain puts some 0.4 us each. Raises Misuse (a key that is empty or too
+        long, say), OSError."""
+        if not len(operations):
             return
-        if key_bytes.min() < 1 or int(key_bytes.max()) + len(bucket) > MAX_KEY_BYTES:
-            raise Misuse("key: 1 byte to 64 KiB together with the bucket's name")
-        if value_bytes.max() > MAX_VALUE_BYTES:
-            raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
-        filled = np.cumsum(record_sizes(bucket, keys, values))
+        _check_lengths(operations)
+        filled = np.cumsum(operations.record_sizes())
         done, before = 0, 0
         while done < len(filled):
             self._begin()
@@ -105,45 +89,14 @@ class StagedWriter:
             high = int(np.searchsorted(filled, full)) + 1
             high = min(high, done + max(self._file_records - number, 1), done + _PIECE_ROWS)
             high = min(high, len(filled))
-            some = ByteColumn(keys.blob, keys.offsets[done : high + 1])
-            their = ByteColumn(values.blob, values.offsets[done : high + 1])
-            place = Place(at, number, self._seed, self._tag, bucket, self._now_ms)
-            self._parts.append(encoded_puts(place, some, their).data)
+            some = operations.between(done, high)
+            place = Place(at, number, self._seed, self._tag, self._now_ms)
+            self._parts.append(encoded(place, some).data)
             ends = at + filled[done:high] - before
             self._offsets.frombytes(ends.astype(np.uint32).tobytes())
-            if number == 0:
-                self._plain = _PlainPuts(self._tag, bucket)
-            if self._plain is not None and self._plain.bucket == bucket:
-                self._plain.add(some, value_bytes[done:high])
-            else:
-                self._plain = None
+            self._rows.append(_ledger_rows(place, some))
             done, before = high, int(filled[high - 1])
             self._look()
-
-    def add(self, row: StagedRow) -> None:
-        """Any operation. Raises Misuse, OSError."""
-        if not row.key or len(row.key) + len(row.bucket) > MAX_KEY_BYTES:
-            raise Misuse("key: 1 byte to 64 KiB together with the bucket's name")
-        if len(row.value or b"") > MAX_VALUE_BYTES:
-            raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
-        self._begin()
-        self._plain = None
-        encoded = record.encode(
-            len(self._offsets) - 1,
-            self._seed ^ self._offsets[-1],
-            record.DELETE if row.value is None else record.PUT,
-            self._tag,
-            row.bucket,
-            row.key,
-            row.value or b"",
-            self._now_ms,
-            expiry_ms=row.expiry_ms,
-            metadata=row.metadata,
-            index=row.entries,
-        )
-        self._parts.append(encoded)
-        self._offsets.append(self._offsets[-1] + len(encoded))
-        self._look()
 
     # ------------------------------------------------------------ files
 
@@ -161,7 +114,7 @@ class StagedWriter:
         header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
         self._parts: list[bytes | memoryview] = [cdb.beginning(header)]
         self._windows = WindowSums(self._seed)
-        self._plain = None
+        self._rows: list[Columns] = []
         self._written = 0
 
     def _look(self) -> None:
@@ -194,19 +147,12 @@ class StagedWriter:
         file.sync()
         file.close()
         self._file = None
-        path = f"{self._folder}/{self._name}"
-        rows: Rows | Columns
-        if self._plain is not None:
-            rows = self._plain.columns(self._now_ms)
-        else:
-            view = memoryview(self._disk.map(path))
-            rows = journal_rows.rows_of(view, table, 0, self._seed, 0, path)
         stem = self._name.removesuffix(".cdb")
         found = merge.write_rows(
             self._disk,
             self._folder,
             self._ledger_name(stem),
-            rows,
+            merge.stacked(self._rows),
             max_rows=LEDGER_ROWS,
             max_bytes=LEDGER_BYTES,
         )
@@ -252,38 +198,50 @@ def _column(strings: Sequence[bytes]) -> ByteColumn:
     return ByteColumn(np.frombuffer(b"".join(strings), dtype=np.uint8), offsets_of(lengths))
 
 
-class _PlainPuts:
-    """What the ledger is to know of a file whose records are all plain puts of one bucket."""
+def _check_lengths(operations: Operations) -> None:
+    """Raises Misuse."""
+    key_bytes = lengths_of(operations.keys.offsets)
+    whole = key_bytes + operations.bucket_bytes()
+    if key_bytes.min() < 1 or whole.max() > MAX_KEY_BYTES:
+        raise Misuse("key: 1 byte to 64 KiB together with the bucket's name")
+    if lengths_of(operations.values.offsets).max() > MAX_VALUE_BYTES:
+        raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
+    metas = operations.metas
+    if metas is not None and lengths_of(metas.offsets).max() > MAX_METADATA_BYTES:
+        raise Misuse(f"metadata: at most {MAX_METADATA_BYTES} bytes")
 
-    def __init__(self, tag: int, bucket: bytes) -> None:
-        self.bucket = bucket
-        self._prefix = ledger_key.prefix(tag, bucket)
-        self._keys: list[Bytes] = []
-        self._lengths: list[Ints] = []
-        self._hashes: list[npt.NDArray[np.uint32]] = []
-        self._sizes: list[Ints] = []
 
-    def add(self, keys: ByteColumn, sizes: Ints) -> None:
-        """The next records: their keys, which are copied, and the bytes of their values."""
-        self._keys.append(keys.blob[keys.offsets[0] : keys.offsets[-1]].copy())
-        self._lengths.append(lengths_of(keys.offsets))
-        self._hashes.append(hash_column(prefixed(self._prefix, keys)))
-        self._sizes.append(sizes)
+def _ledger_rows(place: Place, operations: Operations) -> Columns:
+    """What the ledger is to know of some operations of a file, in their order; keys and metadata
+    are copied."""
+    count = len(operations)
+    flags = np.zeros(count, dtype=np.uint8)
+    if operations.deletes is not None:
+        flags[operations.deletes] = TOMBSTONE
+    if operations.expiries is not None:
+        flags[operations.expiries > 0] |= EXPIRES
+    prefixes = [ledger_key.prefix(place.tag, name) for name in operations.buckets]
+    keys = _copied(operations.keys)
+    found = Columns(
+        keys=keys,
+        prefixes=prefixes,
+        groups=operations.which,
+        hashes=np.empty(0, dtype=np.uint32),
+        sqns=np.arange(place.number, place.number + count, dtype=np.uint64),
+        flags=flags,
+        sizes=lengths_of(operations.values.offsets).astype(np.uint32),
+        times=np.full(count, place.now_ms, dtype=np.uint64),
+        expiries=operations.expiries,
+        metas=None if operations.metas is None else _copied(operations.metas),
+    )
+    found.hashes = hash_column(found.whole_keys())
+    return found
 
-    def columns(self, now_ms: int) -> Columns:
-        """The ledger's rows, in the order of the records."""
-        lengths = np.concatenate(self._lengths)
-        count = len(lengths)
-        return Columns(
-            keys=Strings(np.concatenate(self._keys), offsets_of(lengths)[:-1], lengths),
-            prefixes=[self._prefix],
-            groups=None,
-            hashes=np.concatenate(self._hashes),
-            sqns=np.arange(count, dtype=np.uint64),
-            flags=np.zeros(count, dtype=np.uint8),
-            sizes=np.concatenate(self._sizes).astype(np.uint32),
-            times=np.full(count, now_ms, dtype=np.uint64),
-        )
+
+def _copied(strings: ByteColumn) -> Strings:
+    first, end = int(strings.offsets[0]), int(strings.offsets[-1])
+    blob = strings.blob[first:end].copy()
+    return Strings(blob, strings.offsets[:-1] - first, lengths_of(strings.offsets))
 
 
 class _Names:

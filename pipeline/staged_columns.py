@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from octavo.files.byte_strings import as_list, lengths_of
+from octavo.files.byte_strings import Ints, Words, lengths_of
 from octavo.files.errors import Misuse
+from octavo.files.record_batch import Mask, Operations
 from octavo.files.rows import ByteColumn
-from octavo.files.staged_writer import StagedRow, StagedWriter
 
 _STRINGS = ("binary", "string")
 _TIMES = ("timestamp", "bigint")
@@ -59,68 +59,50 @@ def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> N
         raise Misuse(f"orderColumn={order_column!r}: there is no such column")
 
 
-def stage(writer: StagedWriter, batch: pa.RecordBatch | pa.Table, bucket: bytes) -> None:
-    """Add the rows of a batch whose schema was checked. Raises Misuse, OSError."""
-    if not batch.num_rows:
-        return
+def operations(batch: pa.RecordBatch, bucket: bytes) -> Operations:
+    """The rows of a batch whose schema was checked, and that is not empty. Raises Misuse."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns, bucket = _needed(columns, bucket)
-    if columns.keys() <= {"key", "value", *IGNORED} and "value" in columns:
-        found = _byte_column(columns["key"]), _byte_column(columns["value"])
-        if found[0] is not None and found[1] is not None and lengths_of(found[0].offsets).all():
-            writer.put_columns(bucket, found[0], found[1])
-            return
-    keys = _strings(columns, "key")
-    if None in keys or b"" in keys:
-        what = "null" if None in keys else "empty"
-        raise Misuse(f"column 'key': row {keys.index(None if what == 'null' else b'')} is {what}")
-    values: list[Any] = [None] * len(keys)
-    if "value" in columns:
-        values = _strings(columns, "value")
-    plain = not columns.keys() & {"bucket", "metadata", "expires_at", "_change_type"}
-    if plain and None not in values:
-        writer.put_many(bucket, keys, values)
-        return
-    buckets = _strings(columns, "bucket") if "bucket" in columns else [bucket] * len(keys)
-    if None in buckets:
-        raise Misuse(f"column 'bucket': row {buckets.index(None)} is null")
-    metas = _strings(columns, "metadata") if "metadata" in columns else [None] * len(keys)
-    expiries = _expiries(columns.get("expires_at"), len(keys))
-    kinds = columns["_change_type"].to_pylist() if "_change_type" in columns else None
-    for row, key in enumerate(keys):
-        value = values[row]
-        if kinds is not None:
-            if kinds[row] not in _KINDS:
-                raise Misuse(
-                    f"column '_change_type': row {row} is {kinds[row]!r}, not put or delete"
-                )
-            value = None if kinds[row] == "delete" else value or b""
-        alive = value is not None
-        writer.add(
-            StagedRow(
-                buckets[row],
-                key,
-                value,
-                expiries[row] if alive else 0,
-                (metas[row] or b"") if alive else b"",
-            )
-        )
+    _refuse_nulls(columns["key"], "key")
+    keys = _strings(columns["key"])
+    lengths = lengths_of(keys.offsets)
+    if not lengths.all():
+        raise Misuse(f"column 'key': row {int(lengths.argmin())} is empty")
+    deletes = _deletes(columns)
+    names, which = _buckets(columns["bucket"]) if "bucket" in columns else ([bucket], None)
+    expiries = _expiries(columns["expires_at"]) if "expires_at" in columns else None
+    if expiries is not None and deletes is not None:
+        expiries[deletes] = 0
+
+    def strings(name: str) -> ByteColumn:
+        """A column, its nulls and those of what is deleted empty."""
+        column = columns[name]
+        if deletes is not None:
+            column = pc.if_else(pa.array(deletes), pa.scalar(None, column.type), column)
+        return _strings(column)
+
+    none = ByteColumn(np.zeros(0, np.uint8), np.zeros(len(lengths) + 1, np.int64))
+    return Operations(
+        keys=keys,
+        values=strings("value") if "value" in columns else none,
+        buckets=names,
+        which=which,
+        deletes=deletes,
+        expiries=expiries,
+        metas=strings("metadata") if "metadata" in columns else None,
+    )
 
 
 def _needed(columns: dict[str, Any], bucket: bytes) -> tuple[dict[str, Any], bytes]:
     """The columns without those that say the same of all rows as their absence would, and the
-    bucket: what is left is often plain puts, which cost a fifth of others."""
+    bucket: what is left is often plain puts, which cost less than others."""
     columns = dict(columns)
     for name in ("metadata", "expires_at"):
         if name in columns and columns[name].null_count == len(columns[name]):
             del columns[name]
-    kinds, values = columns.get("_change_type"), columns.get("value")
-    whole = values is not None and not values.null_count
-    if whole and kinds is not None and _all_are(kinds, "put"):
-        del columns["_change_type"]
     buckets = columns.get("bucket")
     if buckets is not None and _all_are(buckets, buckets[0]):
-        (bucket,) = _strings({"bucket": buckets[:1]}, "bucket")
+        (bucket,) = _names(buckets[:1])
         del columns["bucket"]
     return columns, bucket
 
@@ -130,44 +112,60 @@ def _all_are(column: Any, value: Any) -> bool:
     return not column.null_count and bool(pc.all(pc.equal(column, value)).as_py())
 
 
-def _byte_column(column: Any) -> ByteColumn | None:
-    """A column without a null; None where it is of several pieces or otherwise."""
-    if isinstance(column, pa.ChunkedArray):
-        if column.num_chunks != 1:
-            return None
-        column = column.chunk(0)
-    small = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
-    if column.null_count or not small:
-        return None
+def _deletes(columns: dict[str, Any]) -> Mask | None:
+    """Which rows delete their key; None where none does. Raises Misuse."""
+    if "_change_type" in columns:
+        kinds = columns["_change_type"]
+        known = pc.fill_null(pc.is_in(kinds, pa.array(_KINDS, kinds.type)), False)
+        if not pc.all(known).as_py():
+            row = pc.index(known, False).as_py()
+            raise Misuse(
+                f"column '_change_type': row {row} is {kinds[row].as_py()!r}, not put or delete"
+            )
+        found = pc.equal(kinds, "delete")
+    else:
+        found = pc.is_null(columns["value"])
+    mask: Mask = found.to_numpy(zero_copy_only=False)
+    return mask if mask.any() else None
+
+
+def _buckets(column: Any) -> tuple[list[bytes], Ints]:
+    """(names of the buckets, ascending, which of them each row is of). Raises Misuse."""
+    _refuse_nulls(column, "bucket")
+    coded = column.dictionary_encode()
+    found = _names(coded.dictionary)
+    order = sorted(range(len(found)), key=found.__getitem__)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return [found[number] for number in order], rank[coded.indices.to_numpy()]
+
+
+def _names(column: Any) -> list[bytes]:
+    return [each.encode() if isinstance(each, str) else each for each in column.to_pylist()]
+
+
+def _refuse_nulls(column: Any, name: str) -> None:
+    """Raises Misuse that names the first row."""
+    if column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise Misuse(f"column {name!r}: row {row} is null")
+
+
+def _strings(column: Any) -> ByteColumn:
+    """A column's byte strings, its nulls empty. No copy where there is none."""
+    large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    if column.null_count:
+        column = pc.fill_null(column, pa.scalar(b"", column.type))
     _, offsets, blob = column.buffers()
-    ends = np.frombuffer(offsets, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    found = np.frombuffer(offsets, dtype=np.int64 if large else np.int32)
     raw = np.frombuffer(b"" if blob is None else blob, dtype=np.uint8)
-    return ByteColumn(raw, ends.astype(np.int64))
+    return ByteColumn(raw, found[column.offset :][: len(column) + 1].astype(np.int64))
 
 
-def _strings(columns: dict[str, Any], name: str) -> list[Any]:
-    """A column's byte strings; None where it is null."""
-    column = columns[name]
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # too large for one chunk
-            return [item for chunk in column.chunks for item in _strings({name: chunk}, name)]
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
-    if column.null_count or not pa.types.is_binary(column.type):
-        return list(column.to_pylist())
-    _, offsets, blob = column.buffers()
-    ends = np.frombuffer(offsets, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
-    whole = b"" if blob is None else blob.to_pybytes()
-    return as_list(whole, ends.astype(np.int64))
-
-
-def _expiries(column: Any, count: int) -> list[int]:
-    if column is None:
-        return [0] * count
+def _expiries(column: Any) -> Words:
     if pa.types.is_timestamp(column.type):
         column = pc.cast(column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False), pa.int64())
-    found = pc.fill_null(column, 0).to_pylist()
-    if min(found) < 0:
-        raise Misuse(f"column 'expires_at': row {found.index(min(found))} is before 1970")
-    return list(found)
+    found: Ints = pc.fill_null(column, 0).to_numpy()
+    if found.min() < 0:
+        raise Misuse(f"column 'expires_at': row {int((found < 0).argmax())} is before 1970")
+    return found.astype(np.uint64)

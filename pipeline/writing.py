@@ -30,11 +30,8 @@ from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import local_path, refuse_unknown
 
 DUPLICATES = ("last", "first", "error")
-_KNOWN = (
-    "path", "bucket", "jobId", "duplicates", "orderColumn", "checkpointLocation", "queryName",
-)  # fmt: skip
-OPTIONS = ("jobid", "duplicates", "ordercolumn", "checkpointlocation")
-"""What only who writes says, in lower case."""
+OPTIONS = ("jobId", "duplicates", "orderColumn", "checkpointLocation", "queryName")
+"""What only who writes says."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class WriteOptions:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options, checked. Raises Misuse."""
-    refuse_unknown(given, _KNOWN)
+    refuse_unknown(given, ("path", "bucket", *OPTIONS))
     options = {name.lower(): value for name, value in given.items()}
     kept = options.get("duplicates", "last")
     if kept not in DUPLICATES:
@@ -91,7 +88,8 @@ def staged(
         if options.order_column or options.duplicates == "first":
             batches = _ordered(batches, options)
         for batch in batches:
-            staged_columns.stage(writer, batch, options.bucket)
+            if batch.num_rows:
+                writer.add(staged_columns.operations(batch, options.bucket))
         made = writer.finish()
     except BaseException:
         writer.abandon()
@@ -99,7 +97,7 @@ def staged(
     return Staged(job, attempt, made.count, query)
 
 
-def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterator[Any]:
+def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterator[pa.RecordBatch]:
     """All rows of the task in the order in which the last of a key wins."""
     every = list(batches)
     if not every:
@@ -113,7 +111,7 @@ def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterat
         )
     else:
         table = table.take(pa.array(range(table.num_rows - 1, -1, -1)))
-    yield table
+    yield from table.to_batches()
 
 
 def attempts_of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

@@ -8,15 +8,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from staged_rows import StagedRow, operations
 from whole_store import flush, killed, opened
 
 import octavo
 from octavo.actors.ingest import ingest
-from octavo.files import index_terms, staging
+from octavo.files import cdb, journal_rows, merge, staging
 from octavo.files.disk import Disk, RealDisk
-from octavo.files.sst import Sst
-from octavo.files.staged_writer import StagedRow, StagedWriter
+from octavo.files.staged_writer import StagedWriter
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 
@@ -30,12 +31,7 @@ def staged(
     **options: int,
 ) -> str:
     writer = StagedWriter(disk or RealDisk(), path, job, attempt, now_ms=1000, **options)
-    plain = [row for row in rows if row[1] is not None]
-    if plain == rows:
-        writer.put_many(b"", [key for key, _ in plain], [value or b"" for _, value in plain])
-    else:
-        for key, value in rows:
-            writer.add(StagedRow(b"", key, value))
+    writer.add(operations([StagedRow(b"", key, value) for key, value in rows]))
     writer.finish()
     return attempt
 
@@ -58,25 +54,41 @@ def test_ingested_keys_are_newer_than_what_was_there(store: octavo.Store) -> Non
     assert (head.sqn, head.size, head.written_at) == (3, 3, 1000)
 
 
-def test_ledger_files_are_those_that_the_journal_files_make(tmp_path: Path) -> None:
-    made = []
-    for plain in (True, False):
-        writer = StagedWriter(RealDisk(), str(tmp_path / str(plain)), "j", "0-0", now_ms=5)
-        writer.put_many(b"b", [b"x", b"a"], [b"1", b"22"])
-        writer.put_many(b"b", [b"x"], [b"333"])
-        if not plain:
-            writer._prefix = None
-        found = writer.finish().journals[0].ledgers[0]
-        folder = Path(staging.folder(str(tmp_path / str(plain)), "j"))
-        rows = Sst((folder / found.name).read_bytes(), "x")
-        made.append(
-            [
-                (rows.ledger_key(n), rows.sqns[n], rows.sizes[n], rows.time(n), rows.flags[n])
-                for n in range(rows.rows)
-            ]
+@pytest.mark.parametrize("buckets", [(b"",), (b"b", b"", b"a\0b", b"longer")], ids=len)
+@pytest.mark.parametrize("some", [False, True], ids=["plain", "some"])
+def test_ledger_files_are_those_that_the_journal_files_make(
+    tmp_path: Path, buckets: tuple[bytes, ...], some: bool
+) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    rng = random.Random(SEED)
+    disk = RealDisk()
+    writer = StagedWriter(disk, str(tmp_path), "j", "0-0", now_ms=5, file_records=700)
+    for count in (1, 300, 2, 900):
+        rows = []
+        for _ in range(count):
+            row = StagedRow(
+                rng.choice(buckets), b"%03d" % rng.randrange(900), rng.randbytes(rng.randrange(9))
+            )
+            if some:
+                row = row._replace(expiry_ms=rng.choice((0, 7)), metadata=rng.choice((b"", b"m")))
+            if some and rng.random() < 0.2:
+                row = StagedRow(row.bucket, row.key, None)
+            rows.append(row)
+        writer.add(operations(rows))
+    folder = staging.folder(str(tmp_path), "j")
+    attempt = writer.finish()
+    assert len(attempt.journals) == 2
+    for journal in attempt.journals:
+        image = Path(folder, journal.name).read_bytes()
+        table = np.array(cdb.sealed_offsets(image, "")[1], dtype=np.uint32)
+        wanted = journal_rows.rows_of(image, table, 0, journal.seed, 0, "")
+        (made,) = merge.write_rows(
+            disk, folder, lambda: "again", wanted, max_rows=1 << 20, max_bytes=1 << 30
         )
-    assert made[0] == made[1]
-    assert [row[1:3] for row in made[0]] == [(1, 2), (2, 3)]
+        (ledger,) = journal.ledgers
+        assert disk.map(f"{folder}/{ledger.name}")[:] == disk.map(f"{folder}/again")[:]
+        assert made.rows == ledger.rows < journal.count
+        disk.unlink(f"{folder}/again")
 
 
 def test_what_is_put_afterwards_is_newer(store: octavo.Store) -> None:
@@ -232,18 +244,19 @@ def test_a_ledger_that_is_deleted_is_rebuilt_with_it(tmp_path: Path) -> None:
         assert list(store.items()) == [(b"a", b"new"), (b"b", b"x"), (b"c", b"y")]
 
 
-def test_metadata_expiry_and_index_entries_come_along(store: octavo.Store) -> None:
+def test_metadata_and_expiry_come_along(store: octavo.Store) -> None:
     writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=5)
-    index = index_terms.packed([index_terms.entry_part(b"author", "ann")])
-    writer.add(StagedRow(b"books", b"k", b"v", 4_000_000_000_000, b"meta", index))
-    writer.add(StagedRow(b"books", b"gone", b"v", 1))
+    rows = [
+        StagedRow(b"books", b"k", b"v", 4_000_000_000_000, b"meta"),
+        StagedRow(b"books", b"gone", b"v", 1),
+    ]
+    writer.add(operations(rows))
     writer.finish()
     ingest(store._running, "j", ["0-0"])
     books = store.bucket("books")
     head = books.head(b"k")
     assert head is not None
     assert (head.metadata, head.expires_at) == (b"meta", 4_000_000_000_000)
-    assert list(books.index("author").keys("ann")) == [b"k"]
     assert books.get(b"gone") is None
 
 

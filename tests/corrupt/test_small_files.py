@@ -19,7 +19,7 @@ from octavo.actors.published_reader import PublishedReader
 from octavo.files import inbox, key_deltas, staging
 from octavo.files.disk import RealDisk
 from octavo.files.errors import OctavoError
-from octavo.files.staged_writer import StagedRow, StagedWriter
+from octavo.files.staged_writer import StagedWriter
 from octavo.manifest import pinning, published
 from octavo.manifest.consumers import _decoded
 
@@ -98,7 +98,7 @@ def test_a_flipped_bit_in_a_request_is_told(tmp_path: Path, damaged: Damaged) ->
 def staged(path: str, attempt: str, rows: int) -> None:
     writer = StagedWriter(DISK, path, "j", attempt, now_ms=4 * 10**12, file_records=2)
     for n in range(rows):
-        writer.add(StagedRow(b"b", b"%d" % n, b"value %d" % n))
+        writer.put_many(b"b", [b"%d" % n], [b"value %d" % n])
     writer.finish()
 
 

@@ -28,7 +28,7 @@ from octavo.actors import reserve
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
 from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedRow, StagedWriter
+from octavo.files.staged_writer import StagedWriter
 from octavo.manifest import pinning, published
 
 NAMES = ("closed", "killed", "backup", "head_only")
@@ -119,7 +119,7 @@ def _staged(store: octavo.Store, known: Versions | None, job: str) -> None:
     writer = StagedWriter(RealDisk(), store.path, job, "0", now_ms=FAR_MS)
     for number in range(4):
         key, value = b"%s-%d" % (job.encode(), number), b"from elsewhere %d" % number
-        writer.add(StagedRow(b"docs", key, value, entries=b""))
+        writer.put_many(b"docs", [key], [value])
         if known is not None:
             known.add(("standard", b"docs", key), value, 0)
     writer.finish()

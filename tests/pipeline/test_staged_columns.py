@@ -1,48 +1,24 @@
-"""Batches whose further columns say nothing of any row are staged like batches without them."""
+"""Batches as operations: columns that say nothing of any row are left out, others count."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from staged_rows import StagedRow, rows_of
 
-from octavo.files.staged_writer import StagedRow
+import octavo
+from octavo.files.record_batch import Operations
 from octavo.pipeline import staged_columns
 
 KEYS, VALUES = [b"a", b"bb", b"ccc"], [b"1", b"", b"333"]
 PLAIN = [StagedRow(b"b", key, value) for key, value in zip(KEYS, VALUES, strict=True)]
 
 
-class Told:
-    """Stands for a writer: what it was told, and by which calls."""
-
-    def __init__(self) -> None:
-        self.rows: list[StagedRow] = []
-        self.calls: set[str] = set()
-
-    def add(self, row: StagedRow) -> None:
-        self.calls.add("add")
-        self.rows.append(row)
-
-    def put_columns(self, bucket: bytes, keys: Any, values: Any) -> None:
-        self.calls.add("put_columns")
-        for key, value in zip(strings(keys), strings(values), strict=True):
-            self.rows.append(StagedRow(bucket, key, value))
-
-
-def strings(column: Any) -> list[bytes]:
-    ends = column.offsets.tolist()
-    whole = column.blob.tobytes()
-    return [whole[low:high] for low, high in pairwise(ends)]
-
-
-def staged(columns: dict[str, Any], bucket: bytes = b"b") -> Told:
-    told = Told()
+def staged(columns: dict[str, Any], bucket: bytes = b"b") -> Operations:
     batch = pa.RecordBatch.from_pydict({"key": KEYS, "value": VALUES} | columns)
-    staged_columns.stage(told, batch, bucket)  # type: ignore[arg-type]
-    return told
+    return staged_columns.operations(batch, bucket)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +33,9 @@ def staged(columns: dict[str, Any], bucket: bytes = b"b") -> Told:
     ],
 )
 def test_what_says_nothing_is_left_out(columns: dict[str, Any]) -> None:
-    told = staged(columns, b"another")
-    assert told.rows == PLAIN
-    assert told.calls == {"put_columns"}
+    found = staged(columns, b"another")
+    assert rows_of(found) == PLAIN
+    assert [found.which, found.deletes, found.expiries, found.metas] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -83,13 +59,52 @@ def test_what_says_nothing_is_left_out(columns: dict[str, Any]) -> None:
     ],
 )
 def test_what_says_something_counts(columns: dict[str, Any], wanted: list[StagedRow]) -> None:
-    told = staged(columns)
-    assert told.rows == wanted
-    assert told.calls == {"add"}
+    assert rows_of(staged(columns)) == wanted
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()])
+def test_strings_of_any_kind_are_taken(kind: pa.DataType) -> None:
+    names = pa.array([b"b", b"a", b"b"], pa.binary()).cast(kind)
+    values = pa.array([b"1", None, b"333"], pa.binary()).cast(kind)
+    found = staged({"bucket": names, "value": values, "metadata": values})
+    assert rows_of(found) == [
+        StagedRow(b"b", b"a", b"1", 0, b"1"),
+        StagedRow(b"a", b"bb", None),
+        StagedRow(b"b", b"ccc", b"333", 0, b"333"),
+    ]
+
+
+def test_what_is_deleted_has_nothing_else() -> None:
+    found = staged(
+        {
+            "_change_type": ["delete", "put", "delete"],
+            "expires_at": [7, 8, None],
+            "metadata": [b"m", b"n", None],
+        }
+    )
+    assert rows_of(found) == [
+        StagedRow(b"b", b"a", None),
+        StagedRow(b"b", b"bb", b"", 8, b"n"),
+        StagedRow(b"b", b"ccc", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"key": [b"a", None, b"c"]}, "column 'key': row 1 is null"),
+        ({"key": [b"a", b"b", b""]}, "column 'key': row 2 is empty"),
+        ({"bucket": [b"a", b"b", None]}, "column 'bucket': row 2 is null"),
+        ({"_change_type": ["put", "delete", "merge"]}, "row 2 is 'merge', not put or delete"),
+        ({"_change_type": ["put", None, "merge"]}, "row 1 is None, not put or delete"),
+        ({"expires_at": [5, -3, 1]}, "column 'expires_at': row 1 is before 1970"),
+    ],
+)
+def test_the_row_that_cannot_be_is_named(columns: dict[str, Any], told: str) -> None:
+    with pytest.raises(octavo.Misuse, match=told):
+        staged(columns)
 
 
 def test_a_part_of_a_batch_is_taken() -> None:
-    told = Told()
     batch = pa.RecordBatch.from_pydict({"bucket": [b"x", b"b", b"b"], "key": KEYS, "value": VALUES})
-    staged_columns.stage(told, batch[1:], b"")  # type: ignore[arg-type]
-    assert told.rows == PLAIN[1:]
+    assert rows_of(staged_columns.operations(batch[1:], b"")) == PLAIN[1:]
