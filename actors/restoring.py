@@ -143,9 +143,11 @@ def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest
             "what can be, and restore then",
         )  # fmt: skip
     journal = JournalManifest.replayed(found.snapshot, found.changes)
+    if not disk.exists(f"{backup}/journal"):
+        raise Corruption(f"{backup}/journal", 0, "the directory is missing; restore another backup")
     there = change_log.recover(disk, f"{backup}/ledger/manifest")
     ledger = LedgerManifest.replayed(there.snapshot, there.changes)
-    names = set(disk.listdir(f"{backup}/ledger"))
+    names = set(disk.listdir(f"{backup}/ledger")) if disk.exists(f"{backup}/ledger") else set()
     if there.damaged or any(e.name not in names for level in ledger.levels for e in level):
         ledger = ledger.emptied()
     return journal, ledger
@@ -154,12 +156,19 @@ def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest
 def _files(disk: Disk, backup: str, manifest: JournalManifest) -> list[_File]:
     """The journal's files in order, those that are not sealed scanned."""
     directory = f"{backup}/journal"
+    names = set(disk.listdir(directory))
     files = []
     for entry in manifest.entries:
         path = f"{directory}/{entry.name}"
+        if entry.name not in names:
+            raise Corruption(
+                path, 0,
+                f"the file is missing, with sqns {entry.base_sqn} to {entry.last_sqn}: bring it "
+                "back, restore another backup, or have octavo.repair(..., accept_missing=True) "
+                "make a copy of this one do without it",
+            )  # fmt: skip
         _, offsets = cdb.sealed_offsets(disk.map(path), path)
         files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry))
-    names = set(disk.listdir(directory))
     but = names - update_mark.unlisted(disk, directory, names, manifest)
     tails = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but).tails
     files += [_File(tail.name, tail.base_sqn, tail.seed, tail.offsets, None) for tail in tails]

@@ -9,7 +9,7 @@ from octavo.actors.reserve import RESERVE
 from octavo.actors.unbroken import locked
 from octavo.arguments import to_path
 from octavo.files.disk import Disk, RealDisk
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, usable
 from octavo.manifest.consumers import CONSUMERS
 from octavo.manifest.store_identity import IDENTITY
 
@@ -21,9 +21,11 @@ def destroy(path: str | os.PathLike[str]) -> None:
 
     What is not the store's stays, and so does the directory then. The mark of a store goes last:
     a destruction that was cut short is finished by another. O(files). Raises Misuse where there
-    is no store, StoreLocked where it is open, OSError.
+    is no store or it cannot be used, StoreLocked where it is open, OSError.
     """
-    destroy_on(RealDisk(), to_path("path", path))
+    where = to_path("path", path)
+    with usable("path", where):
+        destroy_on(RealDisk(), where)
 
 
 def destroy_on(disk: Disk, path: str) -> None:

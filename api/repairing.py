@@ -15,7 +15,7 @@ from octavo.arguments import to_path
 from octavo.files import ledger_key
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
-from octavo.files.errors import Misuse, OctavoError
+from octavo.files.errors import Misuse, OctavoError, usable
 from octavo.files.live_batches import buckets_of, heads_of, keys_of
 from octavo.manifest.level_sizes import REBUILD
 from octavo.verify import Report, verify
@@ -58,7 +58,9 @@ def repair(
 
     Raises Misuse where there is no store, StoreLocked, StorageFull, UnsupportedFormat, OSError.
     """
-    return repair_on(RealDisk(), to_path("path", path), progress, accept_missing)
+    where = to_path("path", path)
+    with usable("path", where):
+        return repair_on(RealDisk(), where, progress, accept_missing)
 
 
 def repair_on(

@@ -8,7 +8,7 @@ from datetime import datetime
 from octavo.actors.restoring import Restored, restore_on
 from octavo.arguments import to_path
 from octavo.files.disk import RealDisk
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, usable
 
 __all__ = ["Restored", "restore"]
 
@@ -44,11 +44,6 @@ def restore(
         if isinstance(time, bool) or not isinstance(time, int):
             raise Misuse(f"time={time!r}: allowed are ms since 1970 UTC, or a datetime")
         moment = time
-    return restore_on(
-        RealDisk(),
-        to_path("backup", backup),
-        to_path("path", path),
-        sqn=sqn,
-        time_ms=moment,
-        copy=copy,
-    )
+    source, target = to_path("backup", backup), to_path("path", path)
+    with usable("path", target):
+        return restore_on(RealDisk(), source, target, sqn=sqn, time_ms=moment, copy=copy)

@@ -31,7 +31,7 @@ from octavo.bucket import Bucket
 from octavo.changes import Change
 from octavo.consumer import Consumer
 from octavo.files.disk import RealDisk
-from octavo.files.errors import Closed, Misuse
+from octavo.files.errors import Closed, Misuse, usable
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.manifest import published
@@ -78,17 +78,19 @@ def open(
     of hard links below it, which goes at ``close``: what comes back is a Snapshot of its newest
     durable state, ReadOnlyStore. Takes as long as reading the journal file being written.
 
-    Raises StoreLocked, Misuse (a bad path or option), UnsupportedFormat, Corruption, or the
-    OSError of a directory that cannot be used; read-only also Busy, where the store changed again
-    and again meanwhile.
+    Raises StoreLocked, Misuse (a bad option, a path that cannot be used), UnsupportedFormat,
+    Corruption, StorageFull, OSError; read-only also Busy, where the store changed again and again
+    meanwhile.
     """
     where = to_path("path", path)
     if to_flag("read_only", read_only):
         from octavo.read_only import opened
 
-        return opened(RealDisk(), where, options)
+        with usable("path", where):
+            return opened(RealDisk(), where, options)
     chosen = checked_options(options)
-    running = startup.start(where, chosen, RealDisk())
+    with usable("path", where):
+        running = startup.start(where, chosen, RealDisk())
     try:
         return Store(running)
     except BaseException:  # Ctrl-C: what nobody has, nobody could close
@@ -347,13 +349,15 @@ class Store(Bucket):
         where it is open; StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
-        return backup(
-            self._running,
-            to_path("path", path),
-            ledger=to_flag("ledger", ledger) or self._running.identity.head_only,
-            copy=to_flag("copy", copy),
-            progress=progress,
-        )
+        where = to_path("path", path)
+        with usable("path", where):
+            return backup(
+                self._running,
+                where,
+                ledger=to_flag("ledger", ledger) or self._running.identity.head_only,
+                copy=to_flag("copy", copy),
+                progress=progress,
+            )
 
     def close(self) -> None:
         """Make everything durable and let go of the directory. Idempotent.

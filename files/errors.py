@@ -116,6 +116,36 @@ def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
     return StorageFailed(f"{what}: {error}; close the store and reopen it")
 
 
+_UNUSABLE = {
+    errno.ENAMETOOLONG: "choose a shorter one",
+    errno.EROFS: "copy the store to where files can be made: to only read it, too, links are made",
+    errno.EACCES: "this process's user must be allowed to read, write and search it",
+    errno.EPERM: "this process's user must be allowed to read, write and search it",
+    errno.ENOTDIR: "a part of it is a file",
+    errno.ENOENT: "the directory above it must be there, and symbolic links lead somewhere",
+    errno.ELOOP: "its symbolic links lead in a circle",
+}
+
+
+@contextmanager
+def usable(name: str, path: str) -> Iterator[None]:
+    """Within it an OSError that says that a directory can not be used is Misuse, which names the
+    argument that gave it, and what to do; and one for want of descriptors StorageFull."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in OUT_OF_DESCRIPTORS:
+            raise storage_error(error, f"{name}={path!r} cannot be opened") from error
+        advice = _UNUSABLE.get(error.errno or 0)
+        inside = str(error.filename).startswith(f"{path}/")
+        if advice is None or (inside and error.errno == errno.ENOENT):
+            raise
+        where = "" if error.filename in (None, path) else f" ({error.filename})"
+        raise Misuse(
+            f"{name}={path!r} cannot be used: {error.strerror}{where}; {advice}"
+        ) from error
+
+
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
     """Within it an OSError for want of room is StorageFull: there is no ``what``."""

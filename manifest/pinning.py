@@ -95,6 +95,11 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
         except (FileNotFoundError, Corruption) as moved:
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
             if attempt == ATTEMPTS - 1:
+                if isinstance(moved, FileNotFoundError):
+                    raise Corruption(
+                        str(moved.filename), 0,
+                        "is missing; open the store for writing, which recovers what can be",
+                    ) from moved  # fmt: skip
                 raise
             if isinstance(moved, Corruption) and attempt > 3:
                 raise

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import octavo
+from octavo.files.errors import usable
 
 
 @pytest.fixture
@@ -54,3 +57,92 @@ def test_repair_leaves_nothing_where_no_store_is(tmp_path: Path) -> None:
         with pytest.raises(octavo.Misuse, match="holds no store"):
             octavo.repair(path)
     assert [name.name for name in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def _too_long(folder: Path) -> Path:
+    return folder / ("x" * 300)
+
+
+def _below_a_file(folder: Path) -> Path:
+    (folder / "file").write_bytes(b"mine")
+    return folder / "file" / "store"
+
+
+def _to_nowhere(folder: Path) -> Path:
+    (folder / "link").symlink_to(folder / "nowhere" / "at all")
+    return folder / "link"
+
+
+def _in_a_circle(folder: Path) -> Path:
+    (folder / "link").symlink_to(folder / "link")
+    return folder / "link"
+
+
+@pytest.mark.parametrize(
+    ("made", "advice"),
+    [
+        (_too_long, "choose a shorter one"),
+        (_below_a_file, "a part of it is a file"),
+        (_to_nowhere, "symbolic links lead somewhere"),
+        (_in_a_circle, "links"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_refused_with_what_to_do(
+    store, tmp_path: Path, made: Callable[[Path], Path], advice: str
+) -> None:
+    store.put("k", "v")
+    store.backup(tmp_path / "backup")
+    path = made(tmp_path)
+    for call in (
+        lambda: octavo.open(path),
+        lambda: store.backup(path),
+        lambda: octavo.restore(tmp_path / "backup", path),
+    ):
+        with pytest.raises(octavo.Misuse, match=f"path=.*{advice}"):
+            call()
+    store.put("k", "w")
+    assert store["k"] == b"w"
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "advice"),
+    [
+        (errno.EROFS, octavo.Misuse, "copy the store to where files can be made"),
+        (errno.EACCES, octavo.Misuse, "must be allowed to read, write and search"),
+        (errno.EMFILE, octavo.StorageFull, "raise the limit"),
+        (errno.EIO, OSError, "Input/output error"),
+    ],
+)
+def test_what_a_system_says_of_a_path_is_told_with_what_to_do(
+    number: int, kind: type[Exception], advice: str
+) -> None:
+    with pytest.raises(kind, match=advice), usable("path", "/there"):
+        raise OSError(number, "Input/output error", "/there/LOCK")
+
+
+def test_a_store_without_a_part_of_it_is_damaged_and_its_path_is_not_blamed(
+    store, tmp_path: Path
+) -> None:
+    store.put("k", "v")
+    store.backup(tmp_path / "backup")
+    shutil.rmtree(tmp_path / "backup" / "journal")
+    with pytest.raises(octavo.Corruption, match=r"journal.* is missing"):
+        octavo.open(tmp_path / "backup", read_only=True)
+
+
+def test_a_store_is_one_by_whatever_path_and_stays_it_when_the_directory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "link").symlink_to(tmp_path / "here" / "store\n1", target_is_directory=True)
+    with octavo.open("store\n1") as store:
+        store.put("k", "v")
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(octavo.StoreLocked, match="this process"):
+            octavo.open("link")
+        store.put("k", "w")
+        store.compact()
+        store.backup("backup")
+    with octavo.open("link") as store, octavo.open("backup", create=False) as backup:
+        assert store["k"] == backup["k"] == b"w"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -183,3 +184,28 @@ def test_the_commands_back_up_and_restore(tmp_path: Path) -> None:
     assert told["sqn"] == 1
     assert output("get", tmp_path / "r", "k") == b"1"
     assert b"sqn 2" in output("restore", tmp_path / "b", tmp_path / "r2", "--time", "2100-01-01")
+
+
+def test_a_backup_that_lacks_a_journal_file_says_which_and_what_to_do(
+    backup: Path, tmp_path: Path
+) -> None:
+    files = sorted((backup / "journal").glob("*.cdb"))
+    files[1].rename(tmp_path / "kept")
+    with pytest.raises(octavo.Corruption, match=r"with sqns \d+ to \d+: bring it back"):
+        octavo.restore(backup, tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+    shutil.copytree(backup, tmp_path / "copy")
+    assert octavo.repair(tmp_path / "copy", accept_missing=True).files.notes
+    assert octavo.restore(tmp_path / "copy", tmp_path / "r3").sqn == 700
+    (tmp_path / "kept").rename(files[1])
+    assert octavo.restore(backup, tmp_path / "r").sqn == 700
+
+
+def test_a_backup_without_a_folder_says_so_or_does_without(backup: Path, tmp_path: Path) -> None:
+    (backup / "ledger").rename(tmp_path / "ledger")
+    assert octavo.restore(backup, tmp_path / "r").sqn == 700
+    with octavo.open(tmp_path / "r") as store:
+        assert dict(store.items()) == at(700)
+    (backup / "journal").rename(tmp_path / "journal")
+    with pytest.raises(octavo.Corruption, match="journal at offset 0: the directory is missing"):
+        octavo.restore(backup, tmp_path / "r2")
