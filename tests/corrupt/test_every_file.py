@@ -11,7 +11,9 @@ import shutil
 import sys
 from pathlib import Path
 
+import file_parts
 import pytest
+from specimens import NAMES, Specimens, files_of
 from whole_store import flush, opened
 
 import octavo
@@ -30,6 +32,21 @@ def test_flipped_bits_give_right_values_or_are_told() -> None:
 def test_splices_give_right_values_or_are_told() -> None:
     print(f"OCTAVO_SEED={SEED}")
     visited("splices", SEED, 0, 120, extra_mib=256)
+
+
+def test_every_byte_of_a_store_is_of_a_part_that_damage_reaches(tmp_path: Path) -> None:
+    Specimens(tmp_path)
+    for name in NAMES:
+        for file in files_of(tmp_path / name):
+            left = bytearray((tmp_path / name / file).read_bytes())
+            for part in file_parts.parts(file, bytes(left)).values():
+                for low, high in part:
+                    left[low:high] = bytes(high - low)
+            assert not any(left), f"{name}/{file}: only zeros may stand between the parts"
+    shares = file_parts.places(tmp_path, NAMES)
+    rounds = max(len(parts) for parts in shares.values())
+    reached = {file_parts.in_turn(tmp_path, NAMES, n)[0] for n in range(len(shares) * rounds)}
+    assert reached == {f"{share} {part}" for share, parts in shares.items() for part in parts}
 
 
 def test_a_ledger_file_under_anothers_name_is_told_and_made_anew(tmp_path: Path) -> None:

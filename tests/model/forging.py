@@ -17,18 +17,20 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import file_parts
 from specimens import files_of
 from xxhash import xxh3_64_hexdigest
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import cdb, live_bits, record
+from octavo.files import cdb, record
 from octavo.files.errors import OctavoError
 from octavo.files.sst_layout import HEADER_BYTES, WINDOW_BYTES
 from octavo.manifest import log_file, published
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 
-Change = tuple[str, Callable[[Path], None]]
+Make = Callable[[Path], None]
+Change = tuple[str, Make]
 SECTOR = 512
 U64 = (1 << 64) - 1
 NUMBERS = (
@@ -55,18 +57,22 @@ def flip(file: Path, at: int, bit: int) -> None:
 # ---------------------------------------------------------------- without knowledge
 
 
-def spliced(home: Path, name: str, rng: random.Random) -> Change:
-    """Sectors zeroed, cut, doubled, exchanged, or taken from elsewhere."""
-    files = [file for file in files_of(home / name) if (home / name / file).stat().st_size]
-    file, other = rng.choice(files), rng.choice(files)
+def spliced(home: Path, names: tuple[str, ...], rng: random.Random) -> tuple[str, str, Make]:
+    """Sectors zeroed, cut, doubled, exchanged, or taken from elsewhere: (which specimen, what is
+    wrong with it, what makes it so)."""
+    name, file, part = file_parts.at_random(home, names, rng)
+    _, other, _ = file_parts.at_random(home, (name,), rng)
     whole, away = (home / name / file).read_bytes(), (home / name / other).read_bytes()
-    what, content = damaged(whole, away, other, rng)
-    return f"{file}: {what}", lambda place: put(place / file, content)
+    what, content = damaged(whole, part, away, other, rng)
+    return name, f"{file}: {what}", lambda place: put(place / file, content)
 
 
-def damaged(whole: bytes, away: bytes, other: str, rng: random.Random) -> tuple[str, bytes]:
-    """(what was done, the content of a file damaged), by bytes of its own and of another's."""
-    low = rng.randrange(len(whole))
+def damaged(
+    whole: bytes, part: file_parts.Part, away: bytes, other: str, rng: random.Random
+) -> tuple[str, bytes]:
+    """(what was done, the content of a file damaged), from somewhere in a part of it on, by bytes
+    of its own and of another's."""
+    low = file_parts.byte_of(part, rng.randrange(file_parts.size_of(part)))
     size = rng.choice((1, 4, 64, SECTOR, SECTOR, 4096))
     if rng.random() < 0.5:
         low, size = low // SECTOR * SECTOR, -(-size // SECTOR) * SECTOR
@@ -107,8 +113,8 @@ def forged(home: Path, name: str, rng: random.Random) -> Change:
     # Kinds of files, not files: there are many copies of journal files in snapshots.
     kinds: dict[str, list[str]] = {}
     for file in files:
-        kinds.setdefault(kind_of(file), []).append(file)
-    kinds.pop("", None)
+        kinds.setdefault(file_parts.kind_of(file), []).append(file)
+    kinds.pop("other")
     kind = rng.choice(sorted(kinds))
     file = rng.choice(kinds[kind])
     whole = (home / name / file).read_bytes()
@@ -117,24 +123,6 @@ def forged(home: Path, name: str, rng: random.Random) -> Change:
         content = FORGERS[kind](content, Path(file).name, rng)
     what = "unchanged" if content == whole else "forged"
     return f"{file} {what}", lambda place: put(place / file, content)
-
-
-def kind_of(file: str) -> str:
-    """Which of FORGERS knows this file; empty: none."""
-    name = file.rpartition("/")[2]
-    if "manifest/" in file:
-        return "log"
-    if name == "manifest":
-        return "published"
-    if name.endswith((".cdb", ".log")):
-        return "journal"
-    if name.endswith(".sst"):
-        return "ledger"
-    if name.endswith(".offsets"):
-        return "offsets"
-    if name == live_bits.NAME:
-        return "live"
-    return "" if name in ("LOCK", "RESERVE") else "json"
 
 
 def forged_json(whole: bytes, name: str, rng: random.Random) -> bytes:
@@ -388,7 +376,8 @@ FORGERS: dict[str, Callable[[bytes, str, random.Random], bytes]] = {
     "log": forged_log,
     "published": forged_published,
     "ledger": forged_ledger_file,
-    "journal": forged_journal,
+    "sealed": forged_journal,
+    "active": forged_journal,
     "offsets": forged_offsets,
     "live": forged_live,
 }

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import file_parts
 import forging
 from specimens import BUCKETS, MADE_MS, NAMES, files_of
 from visiting import Judge, Watch, Wrong, limited, processor_time
@@ -269,8 +270,11 @@ class Cases:
         (work / "secret").write_text("outside of every store")
         for name in NAMES:
             shutil.copytree(home / name, work / "inside" / name)
-            for file in filter(forging.kind_of, files_of(home / name)):
-                self.kinds.setdefault(forging.kind_of(file), []).append((name, file))
+            for file in files_of(home / name):
+                kind = file_parts.kind_of(file)
+                if kind == "other":
+                    continue
+                self.kinds.setdefault(kind, []).append((name, file))
                 self.contents[name, file] = (home / name / file).read_bytes()
         for of in self.contents:
             for way in (*readings(of[1]), *(SNAPSHOT if is_snapshots(of) else ())):
@@ -283,14 +287,18 @@ class Cases:
         rng = random.Random(f"{seed}-files-{number}")
         # Kinds of files, not files: there are many copies of journal files in snapshots.
         of = rng.choice(self.kinds[rng.choice(sorted(self.kinds))])
-        whole, kind, how = self.contents[of], forging.kind_of(of[1]), rng.random()
+        whole, kind, how = self.contents[of], file_parts.kind_of(of[1]), rng.random()
         if how < 0.1:
             what = rng.choice(forging.NO_FILES)
             make = partial(forging.put_no_file, how=what, outside=self.work)
             return Case(of, what, make, ())
         if how < 0.35:
             other = rng.choice(list(self.contents))
-            what, content = forging.damaged(whole, self.contents[other], "/".join(other), rng)
+            there = file_parts.parts(of[1], whole)
+            part = there[rng.choice(sorted(there))]
+            what, content = forging.damaged(
+                whole, part, self.contents[other], "/".join(other), rng
+            )
             known = self._known_of_another(kind) if content is self.contents[other] else None
             return Case(of, what, partial(forging.put, content=content), known)
         content = whole
@@ -302,7 +310,7 @@ class Cases:
     def _known_of_another(kind: str) -> Container[Reading] | None:
         """What must notice that a file is all of another one: a journal file says which it is, of
         a ledger file the manifest does."""
-        return None if kind == "journal" else SNAPSHOT if kind == "ledger" else ()
+        return None if kind in ("sealed", "active") else SNAPSHOT if kind == "ledger" else ()
 
     def run(self, case: Case, rng: random.Random) -> None:
         """Raises what was wrong."""

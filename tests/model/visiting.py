@@ -35,10 +35,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import file_parts
 import forging
 import numpy  # noqa: F401 - what is loaded later would count as memory and as files
 import pyarrow  # noqa: F401 - as well
-from specimens import BUCKETS, NAMES, RESERVE_BYTES, Versions, files_of, loaded, options
+from specimens import BUCKETS, NAMES, RESERVE_BYTES, Versions, loaded, options
 from whole_store import SMALL
 
 import octavo
@@ -56,7 +57,7 @@ from octavo.snapshot import SnapshotBucket
 NOW_MS = 2_000_000_000_000
 MOST_SECONDS = 5.0
 STEP = 1_000_003
-"""A prime: by steps of so many every bit of all specimens comes once, from everywhere at first."""
+"""A prime: by steps of so many every bit of a part comes once, from everywhere in it at first."""
 WRITES = ("os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.symlink", "os.truncate")
 
 
@@ -425,19 +426,15 @@ def changed(
 ) -> tuple[str, str, Callable[[Path], None]]:
     """(specimen, what is wrong with it, what makes it so)."""
     if kind == "bits":
-        places = [(name, file) for name in NAMES for file in files_of(home / name)]
-        sizes = [8 * (home / name / file).stat().st_size for name, file in places]
-        at = number * STEP % sum(sizes)
-        for (name, file), size in zip(places, sizes, strict=True):
-            if at < size:
-                what = f"bit {at % 8} of byte {at // 8} of {file} flipped"
-                return name, what, partial(flipped, file, at)
-            at -= size
-    name = rng.choice(NAMES)
+        of, (name, file, part), turn = file_parts.in_turn(home, NAMES, number)
+        bit = turn * STEP % (8 * file_parts.size_of(part))
+        at = file_parts.byte_of(part, bit // 8)
+        what = f"bit {bit % 8} of byte {at} of {file} flipped: {of}"
+        return name, what, partial(flipped, file, 8 * at + bit % 8)
     if kind == "splices":
-        what, make = forging.spliced(home, name, rng)
-    else:
-        what, make = forging.forged(home, name, rng)
+        return forging.spliced(home, NAMES, rng)
+    name = rng.choice(NAMES)
+    what, make = forging.forged(home, name, rng)
     return name, what, make
 
 
