@@ -32,6 +32,8 @@ class Restored:
     linked: int
     bytes_linked: int
     bytes_copied: int
+    notes: tuple[str, ...] = ()
+    """What was not as it should be at the end of the source's journal, as an opening notes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def restore_on(
     lock = locked(disk, f"{backup}/LOCK")
     try:
         manifest, ledger = _manifests(disk, backup)
-        files = _files(disk, backup, manifest)
+        files, notes = _files(disk, backup, manifest)
         newest = max((file.last for file in files), default=ledger.persisted_sqn)
         upto = newest if sqn is None else min(sqn, newest)
         if time_ms is not None:
@@ -79,6 +81,13 @@ def restore_on(
         if who.head_only and upto < newest:
             raise Misuse(f"{backup} is head-only: only its last state can be restored")
         if ledger.persisted_sqn > upto:
+            if upto == newest and (sqn is None or sqn > newest):
+                raise Corruption(
+                    f"{backup}/journal", 0,
+                    f"it ends at sqn {newest}, and its ledger knows of {ledger.persisted_sqn}: "
+                    "open it once, which tells what is lost, and restore then; or name a sqn up "
+                    "to that",
+                )  # fmt: skip
             ledger = ledger.emptied()
         with room_for(f"store restored at {path}"):
             done = _made(disk, backup, path + PARTIAL, who, manifest, ledger, files, upto, copy)
@@ -88,7 +97,9 @@ def restore_on(
         disk.sync_dir(os.path.dirname(path))
     finally:
         lock.release()
-    return Restored(path, upto, done.linked, done.bytes_linked, done.bytes_copied)
+    return Restored(
+        path, upto, done.linked, done.bytes_linked, done.bytes_copied, tuple(notes)
+    )  # fmt: skip
 
 
 def _made(
@@ -153,8 +164,10 @@ def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest
     return journal, ledger
 
 
-def _files(disk: Disk, backup: str, manifest: JournalManifest) -> list[_File]:
-    """The journal's files in order, those that are not sealed scanned."""
+def _files(
+    disk: Disk, backup: str, manifest: JournalManifest
+) -> tuple[list[_File], list[str]]:  # fmt: skip
+    """The journal's files in order, those that are not sealed scanned, and what was noted then."""
     directory = f"{backup}/journal"
     names = set(disk.listdir(directory))
     files = []
@@ -170,9 +183,9 @@ def _files(disk: Disk, backup: str, manifest: JournalManifest) -> list[_File]:
         _, offsets = cdb.sealed_offsets(disk.map(path), path)
         files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry))
     but = names - update_mark.unlisted(disk, directory, names, manifest)
-    tails = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but).tails
-    files += [_File(tail.name, tail.base_sqn, tail.seed, tail.offsets, None) for tail in tails]
-    return sorted(files, key=lambda file: file.base)
+    found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
+    files += [_File(one.name, one.base_sqn, one.seed, one.offsets, None) for one in found.tails]
+    return sorted(files, key=lambda file: file.base), found.notes
 
 
 def _last_at(disk: Disk, backup: str, files: Sequence[_File], time_ms: int) -> int:

@@ -67,3 +67,5 @@ def restore(
         else:
             out.line(f"sqn {count(done.sqn)}: {size(done.bytes_linked)} linked, "
                      f"{size(done.bytes_copied)} written")  # fmt: skip
+            for note in done.notes:
+                out.line(note)

@@ -28,7 +28,8 @@ def restore(
     linked, the one that is cut and what is not sealed written anew; on another file system they
     are copied, if ``copy`` allows it. The new store has an id of its own, and goes on above every
     sequence number that the backup knew of. O(files), and what a point in time has the ledger
-    made anew of at the first opening.
+    made anew of at the first opening. The answer's ``notes`` tell what was not whole at the end of
+    the journal, as ``stats()["notes"]`` of a store that is opened does.
 
     Raises Misuse (also for a sqn inside an atomic batch), HistoryCompacted where compaction
     dropped what that state needs, StoreLocked, StorageFull, Corruption.

@@ -12,6 +12,8 @@ from cli_runs import document, output
 from one_thread import one_thread, opened
 from simdisk import SimDisk
 from simfaults import SimCrash
+from whole_store import flush, killed
+from whole_store import opened as opened_small
 
 import octavo
 from octavo.actors import shutdown, startup
@@ -70,6 +72,41 @@ def test_a_store_that_was_closed_is_restored_with_what_is_not_sealed(tmp_path: P
     octavo.restore(tmp_path / "s", tmp_path / "r")
     with octavo.open(tmp_path / "r") as copy:
         assert copy[b"k"] == b"v"
+
+
+def test_a_journal_that_lost_its_end_is_not_restored_as_an_earlier_state(tmp_path: Path) -> None:
+    """Found by the campaign ``corruption``, seed 20261122, case 1."""
+    with opened_small(tmp_path / "s") as store:
+        store.put_many((b"%d" % n, b"old") for n in range(10))
+        store.put_many((b"%d" % n, b"new") for n in range(5))
+        flush(store)
+    [file] = (tmp_path / "s/journal").glob("*.log")
+    whole = file.read_bytes()
+    for left in (whole[:2048], whole[:-1], whole[:2048] + b"\xff" * (len(whole) - 2048)):
+        file.write_bytes(left)
+        for limit in (None, 15, 10_000):
+            with pytest.raises(octavo.Corruption, match="its ledger knows of 15"):
+                octavo.restore(tmp_path / "s", tmp_path / "r", sqn=limit)
+        assert not (tmp_path / "r").exists()
+    file.write_bytes(whole[:-1])
+    assert octavo.restore(tmp_path / "s", tmp_path / "r14", sqn=14).sqn == 14
+    with octavo.open(tmp_path / "s") as store:
+        assert store.stats()["notes"]
+    octavo.restore(tmp_path / "s", tmp_path / "r")
+    with octavo.open(tmp_path / "r") as copy:
+        assert copy[b"3"] == b"new"
+
+
+def test_what_is_not_whole_at_the_end_of_a_journal_is_noted(tmp_path: Path) -> None:
+    with opened_small(tmp_path / "live") as store:
+        store.put_many((b"%d" % n, b"v") for n in range(10))
+        killed(store, tmp_path / "s")
+    [file] = (tmp_path / "s/journal").glob("*.log")
+    file.write_bytes(file.read_bytes()[:-1])
+    done = octavo.restore(tmp_path / "s", tmp_path / "r")
+    assert done.sqn == 9
+    assert [note for note in done.notes if file.name in note and "torn tail" in note]
+    assert b"torn tail" in output("restore", tmp_path / "s", tmp_path / "r2")
 
 
 def test_a_cut_inside_a_batch_is_refused_and_says_where_it_may_be(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import json
 import logging
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -58,6 +59,8 @@ NOW_MS = 2_000_000_000_000
 MOST_SECONDS = 5.0
 STEP = 1_000_003
 """A prime: by steps of so many every bit of a part comes once, from everywhere in it at first."""
+ACTIVE = re.compile(r"(?<!/)\bjournal/[0-9a-f]+-[0-9a-f]+\.log\b")
+"""A journal file that is being written, in what is said of a change."""
 WRITES = ("os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.symlink", "os.truncate")
 
 
@@ -328,7 +331,7 @@ class Visitor:
 
     def restoring(self, path: str, name: str, judge: Judge) -> None:
         """Restored, and that store read."""
-        octavo.restore(path, f"{path}-restored")
+        judge.named += octavo.restore(path, f"{path}-restored").notes
         store = self.started(f"{path}-restored", name)
         try:
             judge.named += store.stats()["notes"]
@@ -393,8 +396,9 @@ class Visitor:
         ended = resource.getrusage(resource.RUSAGE_SELF)
         took = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
         self.longest = max(self.longest, took)
-        # Another process takes what is not whole at the journal's end for a write under way.
-        tail = "of journal/" in what and ".log" in what
+        # Another process takes what is not whole at the journal's end for a write under way, unless
+        # the ledger knows better.
+        tail = name == "killed" and ACTIVE.search(what) is not None
         if judge.missed and not judge.named and (call is Visitor.opening or not tail):
             raise Wrong(f"{call.__name__}: nobody was told that {judge.missed[:3]}")
         if (work / "secret").read_text() != "outside of every store":
