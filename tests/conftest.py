@@ -8,12 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pykka import ActorRegistry
 
 sys.path.insert(0, str(Path(__file__).parent / "model"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background so; tests want a Ctrl-C to be one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes tells of the machine, and not of what is tested.
+settings.register_profile(
+    "any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from beside import until
 from simdisk import SimDisk
 from simfaults import SimCrash
 
@@ -57,7 +58,10 @@ def test_a_backup_is_the_state_at_its_sqn_while_others_write(tmp_path: Path) -> 
         writer = threading.Thread(target=go_on)
         writer.start()
         try:
-            made = [store.backup(tmp_path / f"b{turn}") for turn in range(4)]
+            made = []
+            for turn in range(4):
+                made.append(store.backup(tmp_path / f"b{turn}"))
+                until(lambda: store.last_sqn > made[-1].sqn, "the other thread writes")
         finally:
             ended.set()
             writer.join()

@@ -8,7 +8,7 @@ import pytest
 
 from octavo.actors.pool import Pool
 
-WAIT = 10.0
+WAIT = 300.0
 
 
 def threads_of(name: str) -> list[threading.Thread]:

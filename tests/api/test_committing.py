@@ -46,7 +46,7 @@ def test_another_process_can_ask(tmp_path: Path) -> None:
         staged(tmp_path / "s", "j", b"v")
         code = f"import octavo; print(octavo.commit({str(tmp_path / 's')!r}, 'j', ['0-0']))"
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
         )
         assert "repeated=False" in done.stdout
         assert store.get(b"k") == b"v"
@@ -72,7 +72,7 @@ def test_a_request_outlives_the_owner(tmp_path: Path) -> None:
     while not inbox.waiting(RealDisk(), str(tmp_path / "s"), 0):
         pass
     store.close()
-    asking.join(60)
+    asking.join(600)
     assert [answer.repeated for answer in answers] == [False]
     with octavo.open(tmp_path / "s") as store:
         assert store.get(b"k") == b"v"

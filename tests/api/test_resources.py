@@ -6,26 +6,15 @@ Ten thousand snapshots: test_snapshot.py. Long form: scripts/campaign soak.
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import tracemalloc
 import weakref
 from pathlib import Path
 
+from descriptors import descriptors
 from whole_store import SMALL
 
 import octavo
-
-
-def descriptors() -> int:
-    """Open ones of this process that lead to a file of a store."""
-    found = 0
-    for number in os.listdir("/dev/fd"):
-        try:
-            found += "resources-store" in os.readlink(f"/dev/fd/{number}")
-        except OSError:
-            continue
-    return found
 
 
 def files_of(place: Path) -> int:
@@ -42,7 +31,7 @@ def test_a_thousand_openings_and_a_hundred_backups_leave_nothing(tmp_path: Path)
             if number % 10 == 0:
                 store.compact()
                 store.backup(copy)
-        assert descriptors() == 0, number
+        assert descriptors(path) == set(), number
 
     for number in range(100):  # until everything is loaded, and the store is as large as it gets
         live(number)

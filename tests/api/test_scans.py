@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import gc
 import itertools
-import os
 import random
 import re
 from collections import deque
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from descriptors import descriptors
 from whole_store import SEED, flush, opened
 
 import octavo
@@ -448,28 +447,19 @@ def test_the_newest_version_decides_about_the_time(tmp_path: Path) -> None:
         assert list(store.items(modified_since=now[0])) == [(b"k", b"new")]
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc")
 def test_many_scans_of_one_journal_file_hold_one_map_of_it(tmp_path: Path) -> None:
     with opened(tmp_path / "s", roll_count=1 << 20) as store:
         numbered(store, 3000)
         (file,) = store._running.inker.actor.view.files
-
-        def descriptors() -> int:
-            found = 0
-            for name in os.listdir("/proc/self/fd"):
-                with contextlib.suppress(FileNotFoundError):
-                    found += os.readlink(f"/proc/self/fd/{name}") == file.path
-            return found
-
-        before = descriptors()
+        before = len(descriptors(file.path))
         scans = [store.items() for _ in range(40)]
         for scan in scans:
             for _ in range(1500):
                 next(scan)
-        assert descriptors() <= before + 1
+        assert len(descriptors(file.path)) <= before + 1
         del scans, scan
         gc.collect()
-        assert descriptors() <= before + 1  # the file has it, for who comes next
+        assert len(descriptors(file.path)) <= before + 1  # the file has it, for who comes next
 
 
 def test_a_scan_is_never_asked_for_what_it_cannot_give(store: octavo.Store) -> None:

@@ -143,7 +143,7 @@ def test_one_root_is_opened_twice(place: Path) -> None:
             octavo.open(place)
         other = subprocess.run(
             [sys.executable, "-c", f"import octavo; octavo.open({str(place)!r})"],
-            capture_output=True, timeout=60, check=False,
+            capture_output=True, timeout=600, check=False,
         )  # fmt: skip
         assert b"StoreLocked" in other.stderr
 

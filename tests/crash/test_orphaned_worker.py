@@ -26,7 +26,7 @@ def asked(self, process, *rest):
     print(process.pid, flush=True)
     return ask(self, process, *rest)
 JobRunner._ask = asked
-store = octavo.open(sys.argv[1], push_rows=256)
+store = octavo.open(sys.argv[1], push_rows=256, compact_every_seconds=None)
 number = 0
 while True:
     store.put("k%d" % number, b"v" * 100)
@@ -98,7 +98,7 @@ def test_a_worker_leaves_in_the_middle_of_a_job_when_its_input_closes() -> None:
     worker.send(process.stdin, {"job": "hang", "arguments": {}})
     assert process.stderr.readline() == b"hangs\n"
     process.stdin.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     process.stdout.close()
     process.stderr.close()
 

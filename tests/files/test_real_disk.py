@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from descriptors import descriptors
 
 from octavo.files import disk as disk_module
 from octavo.files import file_system, open_file
@@ -23,18 +24,6 @@ from octavo.files.errors import Corruption, Misuse, StoreLocked
 from octavo.files.file_system import file_system_of
 
 DISK = RealDisk()
-
-
-def open_descriptors() -> set[str]:
-    """The numbers of what this process has open."""
-    found = set()
-    for fd in os.listdir("/dev/fd"):
-        try:
-            os.fstat(int(fd))
-            found.add(fd)
-        except OSError:  # the one that listed the directory
-            continue
-    return found
 
 
 def put(path: Path, content: bytes = b"") -> str:
@@ -55,7 +44,7 @@ def test_descriptors_are_not_inherited_by_other_programs(tmp_path: Path) -> None
 
 
 def test_every_descriptor_is_given_back(tmp_path: Path) -> None:
-    before = open_descriptors()
+    before = descriptors(tmp_path)
     path = str(tmp_path / "d" / "a")
     DISK.mkdir(str(tmp_path / "d"))
     DISK.check_supported(str(tmp_path))
@@ -72,30 +61,30 @@ def test_every_descriptor_is_given_back(tmp_path: Path) -> None:
         with pytest.raises(Corruption):
             refused()
     gc.collect()
-    assert open_descriptors() == before
+    assert descriptors(tmp_path) == before
 
 
 def test_a_map_holds_one_descriptor(tmp_path: Path) -> None:
     path = put(tmp_path / "a", b"x")
-    before = open_descriptors()
+    before = descriptors(tmp_path)
     mapped = DISK.map(path)
-    assert len(open_descriptors() - before) == 1
+    assert len(descriptors(tmp_path) - before) == 1
     del mapped
 
 
 def test_close_gives_the_descriptor_back(tmp_path: Path) -> None:
-    before = open_descriptors()
+    before = descriptors(tmp_path)
     file = DISK.create(str(tmp_path / "a"))
-    assert len(open_descriptors() - before) == 1
+    assert len(descriptors(tmp_path) - before) == 1
     file.close()
-    assert open_descriptors() == before
+    assert descriptors(tmp_path) == before
 
 
 def test_a_file_nobody_refers_to_is_closed(tmp_path: Path) -> None:
-    before = open_descriptors()
+    before = descriptors(tmp_path)
     DISK.create(str(tmp_path / "a"))
     gc.collect()
-    assert open_descriptors() == before
+    assert descriptors(tmp_path) == before
 
 
 def test_closing_does_not_pull_the_file_from_under_a_read(tmp_path: Path) -> None:
@@ -506,10 +495,10 @@ def test_an_unfinished_atomic_write_leaves_the_old_file(
 def test_append_files_refer_to_their_calls_without_a_cycle(tmp_path: Path) -> None:
     gc.disable()
     try:
-        before = open_descriptors()
+        before = descriptors(tmp_path)
         file: AppendFile | None = DISK.create(str(tmp_path / "a"))
         file = None
         assert file is None
-        assert open_descriptors() == before
+        assert descriptors(tmp_path) == before
     finally:
         gc.enable()

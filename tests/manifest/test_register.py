@@ -235,7 +235,7 @@ def test_registering_takes_microseconds() -> None:
 
 
 def _seconds_of_one(register: SnapshotRegister) -> float:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     for _ in range(50):
         register.release(register.register(5, 900))
-    return (time.perf_counter() - begun) / 50
+    return (time.thread_time() - begun) / 50

@@ -31,7 +31,7 @@ def value(rng: random.Random, size: int) -> bytes:
     return rng.randbytes(size // 2) + bytes(size - size // 2)
 
 
-def until(holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+def until(holds: Callable[[], bool], what: str, seconds: float = 600.0) -> None:
     """Return when it holds; the store's threads get the processor meanwhile."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from octavo.cli import cli
 
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = 600
 
 
 def octavo(*arguments: object, stdin: bytes = b"", code: int = 0) -> Result:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from octavo.actors.runtime import Ref, TurnActor
 
-WAIT = 10.0
-"""Seconds after which a test gives up on something that should happen at once."""
+WAIT = 300.0
+"""Seconds after which a test gives up on something that should happen at once: a thread may not get
+the processor for long."""
 
 
 class Counter(TurnActor):
@@ -119,7 +120,7 @@ def run_threads(count: int, body: Callable[[int], object]) -> list[BaseException
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(2 * WAIT)
         if thread.is_alive():
             raise AssertionError("a call never came back")
     return failures

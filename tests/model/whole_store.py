@@ -114,8 +114,9 @@ class Hang(BaseException):
 
 
 @contextmanager
-def no_hang(seconds: float = 20.0) -> Iterator[None]:
-    """Break off what takes longer. Only in the main thread."""
+def no_hang(seconds: float = 300.0) -> Iterator[None]:
+    """Break off what takes longer, which is far longer than a slow machine needs. Only in the main
+    thread."""
 
     def break_off(number: int, frame: FrameType | None) -> None:
         raise Hang(f"no end after {seconds} s")

@@ -20,6 +20,9 @@ CONFIGURATION = {
     "spark.sql.python.filterPushdown.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.log.level": "OFF",
+    # Where the processor is somebody else's for long, nobody is given up for that.
+    "spark.network.timeout": "3600s",
+    "spark.python.authenticate.socketTimeout": "3600s",
 }
 
 
