@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from octavo.actors.measures import JobHistory
+from octavo.actors.worker_pipe import LOOK_SECONDS, LOOKS, Silent, WorkerPipe
 from octavo.files import errors, worker
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.file_lock import FileLock
@@ -129,20 +130,25 @@ class JobRunner:
         blobs: tuple[bytes, ...],
         arguments: dict[str, Any],
     ) -> dict[str, Any]:
-        if process.stdin is None or process.stdout is None:
-            raise errors.StorageFailed("the worker process has no pipes")
         self._job = job
         try:
             if self._closed:  # since run() looked
                 raise errors.Closed("the store is closing")
             self._refuse_abandoned(job)
-            worker.send(process.stdin, {"job": job, "arguments": arguments}, blobs)
-            answer, _ = worker.receive(process.stdout)
+            answer = WorkerPipe(process).ask(job, blobs, arguments)
         except (worker.Disconnected, OSError) as gone:
             self._drop()
             raise WorkerDied(
                 f"the worker process died during {job!r}; the next one is another: try again"
             ) from gone
+        except Silent as silent:
+            process.kill()
+            self._drop()
+            raise WorkerDied(
+                f"the worker process gave no sign of life for {LOOKS * LOOK_SECONDS:g} s of "
+                f"{job!r}, as one does that was stopped (SIGSTOP), and was ended; the next one is "
+                "another: try again"
+            ) from silent
         except BaseException:
             # Interrupted in the middle of a message: what the pipe holds now answers nothing.
             process.kill()

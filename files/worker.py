@@ -5,7 +5,9 @@ of a job too: any job may be cut short anywhere. It has inherited a lock that ke
 of the store out until it has left.
 
 A message, both ways: u32 length of a JSON head, u32 number of blobs, u64 length of each blob,
-the head, the blobs. All lengths are bounded. Nothing is unpickled.
+the head, the blobs. All lengths are bounded. Nothing is unpickled. While a job runs, a message
+``{"alive": true}`` comes every BEAT_SECONDS: so its asker can wait for as long as the job takes, and
+not for a worker that was stopped.
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ import select
 import struct
 import sys
 import threading
-from typing import IO, Any
+import time
+from typing import IO, Any, Protocol
 
 from octavo.files import errors
+
+BEAT_SECONDS = 2.0
+ALIVE = "alive"
 
 _COUNTS = struct.Struct("<II")
 _MAX_HEAD = 64 << 20
@@ -32,14 +38,28 @@ class Disconnected(Exception):  # noqa: N818 - internal: the other side is gone
     """The pipe ended."""
 
 
-def _exactly(stream: IO[bytes], length: int) -> bytes:
+class Source(Protocol):
+    """What messages are read from."""
+
+    def read(self, length: int, /) -> bytes | None:
+        """So many bytes; fewer at its end."""
+
+
+def _exactly(stream: Source, length: int) -> bytes:
     data = stream.read(length)
     if data is None or len(data) != length:
         raise Disconnected
     return data
 
 
-def send(stream: IO[bytes], head: dict[str, Any], blobs: tuple[bytes, ...] = ()) -> None:
+class Target(Protocol):
+    """What messages are written to."""
+
+    def write(self, part: bytes, /) -> object: ...
+    def flush(self) -> object: ...
+
+
+def send(stream: Target, head: dict[str, Any], blobs: tuple[bytes, ...] = ()) -> None:
     """Write one message and flush it. Raises OSError when the other side is gone."""
     text = json.dumps(head).encode()
     lengths = struct.pack(f"<{len(blobs)}Q", *map(len, blobs))
@@ -49,7 +69,7 @@ def send(stream: IO[bytes], head: dict[str, Any], blobs: tuple[bytes, ...] = ())
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+def receive(stream: Source) -> tuple[dict[str, Any], list[bytes]]:
     """Read one message. Raises Disconnected at the end of the stream or on nonsense."""
     text_length, count = _COUNTS.unpack(_exactly(stream, _COUNTS.size))
     if text_length > _MAX_HEAD or count > _MAX_BLOBS:
@@ -103,6 +123,36 @@ def _leave_with(requests: int) -> None:
     os._exit(0)
 
 
+class _Answers:
+    """Where answers go, and signs of life while a job runs."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._one_message = threading.Lock()
+        self._working = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def begin(self) -> None:
+        """A job begins."""
+        self._working.set()
+
+    def end(self, answer: dict[str, Any]) -> None:
+        """It ended so. Raises OSError when the other side is gone."""
+        with self._one_message:
+            self._working.clear()
+            send(self._stream, answer)
+
+    def _beat(self) -> None:
+        try:
+            while self._working.wait():
+                time.sleep(BEAT_SECONDS)
+                with self._one_message:
+                    if self._working.is_set():
+                        send(self._stream, {ALIVE: True})
+        except OSError:
+            return  # the other side is gone, and so is this process at once
+
+
 def main() -> None:
     """Serve jobs until standard input closes. An argument is how much to lower the priority."""
     from octavo.files.disk import RealDisk
@@ -113,7 +163,7 @@ def main() -> None:
         os.nice(int(sys.argv[1]))
     requests = sys.stdin.buffer
     # Whatever prints must not land between two messages.
-    answers = os.fdopen(os.dup(1), "wb")
+    answers = _Answers(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     threading.Thread(target=_leave_with, args=(0,), daemon=True).start()
     disk = RealDisk()
@@ -122,6 +172,7 @@ def main() -> None:
             head, blobs = receive(requests)
         except (Disconnected, KeyboardInterrupt):
             return
+        answers.begin()
         try:
             answer = {"result": JOBS[head["job"]](disk, *blobs, **head["arguments"])}
         except KeyboardInterrupt:
@@ -129,7 +180,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - every failure is the asker's to judge
             answer = failure(error)
         try:
-            send(answers, answer)
+            answers.end(answer)
         except OSError:
             return
 
