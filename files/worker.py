@@ -6,8 +6,8 @@ of the store out until it has left.
 
 A message, both ways: u32 length of a JSON head, u32 number of blobs, u64 length of each blob,
 the head, the blobs. All lengths are bounded. Nothing is unpickled. While a job runs, a message
-``{"alive": true}`` comes every BEAT_SECONDS: so its asker can wait for as long as the job takes, and
-not for a worker that was stopped.
+``{"alive": true}`` comes every BEAT_SECONDS: so its asker can wait for as long as the job takes,
+and not for a worker that was stopped.
 """
 
 from __future__ import annotations

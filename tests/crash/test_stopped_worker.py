@@ -1,4 +1,4 @@
-"""A worker process that was stopped, and so neither works nor dies: no one waits for it for ever."""
+"""A worker process that was stopped, and so neither works nor dies: no one waits for ever."""
 
 from __future__ import annotations
 
