@@ -166,9 +166,11 @@ class Inker(TurnActor):
     def look(self) -> None:
         """Roll, or raise the ceiling, if it is time for that. O(1) mostly."""
         active = self.active
-        if active is not None and (
-            self.last_sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size
-        ):
+        if active is None:
+            return
+        if active.offsets[-1] >= RESUME_BELOW_BYTES:  # else it may stay as small as it is
+            active.expect(self.roll_size)
+        if self.last_sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
             self._look()
 
     def _look(self) -> None:

@@ -60,6 +60,7 @@ class JournalFile(TurnActor):
         self._open_files = open_files
         self.growing = GrowingMap(self.map_now)
         self._name_durable = False
+        self._expects = False
         self.entry: JournalEntry | None = None  # once sealed in this life
         self._unsealable: StorageFailed | None = None
 
@@ -87,6 +88,12 @@ class JournalFile(TurnActor):
         self.state = after(self.state, "create", self.name)
         self.file = self.disk.reopen(self.path, offsets[-1])
         self._begin(offsets)
+
+    def expect(self, length: int) -> None:
+        """It is going to be so long. Once; in the Bookie's turn."""
+        if not self._expects:
+            self._expects = True
+            self.disk.set_aside(self.path, length)
 
     def _begin(self, offsets: array[int]) -> None:
         self.offsets = offsets

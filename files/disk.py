@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from octavo.files.errors import Corruption
 from octavo.files.file_lock import FileLock, lock_file
-from octavo.files.file_system import PROBE_PREFIX, refuse_unsupported
+from octavo.files.file_system import PROBE_PREFIX, finds_room_late, refuse_unsupported
 from octavo.files.open_file import (
     OPEN_FLAGS,
     AppendFile,
@@ -88,6 +90,16 @@ class Disk(ABC):
         The cut is durable after ``sync``, and seen through every hard link of the file. Raises
         Corruption where the file is shorter than ``length``.
         """
+
+    def set_aside(self, path: str, length: int) -> None:
+        """Have the file system set room aside for ``length`` bytes of a file in all, if it likes;
+        the file stays as long as it is, and gives back what it did not use when it is cut or
+        reopened. 0.3 ms.
+
+        Only a hint, for what is appended to while another thread syncs it: a file system that
+        finds room as it syncs lets the appends wait for that, for 50 ms now and then. Never raises.
+        """
+        return  # not abstract: most disks like nothing of the kind
 
     @abstractmethod
     def map(self, path: str) -> mmap.mmap | bytes:
@@ -229,6 +241,13 @@ class Disk(ABC):
 
 # ---------------------------------------------------------------- the operating system
 
+_SET_ASIDE = 0x4030582A
+"""Linux's FS_IOC_RESVSP64: fallocate with FALLOC_FL_KEEP_SIZE, for which Python has no name."""
+_ROOM = struct.Struct("@hhqqiI16s")
+"""Its argument: type, whence, start, length, and what nobody reads."""
+_PLENTY = 8
+"""Room is set aside only where there is so many times as much."""
+
 
 @contextlib.contextmanager
 def _opened(path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
@@ -263,11 +282,17 @@ class RealDisk(Disk):
             size = os.fstat(file.fd).st_size
             if size < length:
                 raise Corruption(path, size, "file too short", expected=length, found=size)
-            file.truncate(length)
+            file.truncate(length)  # at its own length, too: gives back what was set aside
         except BaseException:
             file.close()
             raise
         return file
+
+    def set_aside(self, path: str, length: int) -> None:
+        with contextlib.suppress(OSError):
+            if finds_room_late(path) and self.free_bytes(path) >= _PLENTY * length:
+                with _opened(path, os.O_RDWR) as fd:
+                    fcntl.ioctl(fd, _SET_ASIDE, _ROOM.pack(0, 0, 0, length, 0, 0, b""))
 
     def map(self, path: str) -> mmap.mmap | bytes:
         with _opened(path) as fd:

@@ -34,6 +34,42 @@ def put(path: Path, content: bytes = b"") -> str:
 # ---------------------------------------------------------------- descriptors
 
 
+def test_room_set_aside_changes_nothing_that_can_be_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "a")
+    file = DISK.create(path)
+    file.write_all(b"before")
+    DISK.set_aside(path, 1 << 20)
+    assert DISK.size(path) == 6
+    file.write_all(b" after")
+    file.close()
+    assert DISK.read(path, 100) == b"before after"
+    DISK.reopen(path, 12).close()
+    assert os.stat(path).st_blocks < 512
+
+
+@pytest.mark.parametrize("type_", ["ext4", "tmpfs"])
+def test_room_is_asked_for_where_that_is_known_to_be_cheap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: str
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(file_system, "file_system_of", lambda path: f"{type_} (mounted on /)")
+    monkeypatch.setattr(fcntl, "ioctl", lambda fd, code, room: asked.append(code))
+    monkeypatch.setattr(RealDisk, "free_bytes", lambda disk, path: 8 << 20)
+    path = put(tmp_path / "a")
+    DISK.set_aside(path, (1 << 20) + 1)  # of which there is little
+    assert asked == []
+    DISK.set_aside(path, 1 << 20)
+    assert asked == ([0x4030582A] if type_ == "ext4" else [])
+
+
+def test_room_that_cannot_be_set_aside_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "ioctl", failing(errno.ENOTTY))
+    DISK.set_aside(put(tmp_path / "a"), 1 << 20)
+    DISK.set_aside(str(tmp_path / "absent"), 1 << 20)
+
+
 def test_descriptors_are_not_inherited_by_other_programs(tmp_path: Path) -> None:
     file = DISK.create(str(tmp_path / "a"))
     assert not os.get_inheritable(file.fd)
