@@ -195,8 +195,7 @@ class Bookie(LiveReads, TurnActor):
         return first, last
 
     def _check(self, ledger_key: bytes, key: bytes, expected: int) -> None:
-        head = self.view.head(ledger_key, self.inker.last_sqn, self.clock_ms())
-        found = 0 if head is None else head.sqn
+        found = self.view.live(ledger_key, self.inker.last_sqn, self.clock_ms())
         if found != expected:
             raise Conflict(
                 f"if_sqn={expected} does not hold for key {key[:80]!r}: "

@@ -139,6 +139,16 @@ class View:
         head = self.head_of(found)
         return None if head is None or _expired(head, self.ledger.now_ms(now_ms)) else head
 
+    def live(self, ledger_key: bytes, upper: int, now_ms: int) -> int:
+        """Sqn of a live key's version, 0 for none. The journal is read only where memory has a
+        version that expires. Raises Corruption."""
+        found = self.find(ledger_key, upper)
+        if found is None:
+            return 0
+        if found.plain or not self._dead(found, self.ledger.now_ms(now_ms)):
+            return found.sqn
+        return 0
+
     def index_of(self, ledger_key: bytes, upper: int, now_ms: int) -> bytes | None:
         """Packed index entries that a live key's version was put with, or None."""
         head = self.head(ledger_key, upper, now_ms)

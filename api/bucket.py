@@ -299,12 +299,13 @@ class Bucket(Reading, MutableMapping[Any, Any]):  # type: ignore[misc]  # iterat
         self.put(key, value)
 
     def __delitem__(self, key: Key) -> None:
+        whole = self._whole(key)
         while True:
-            head = self.head(key)
+            head = self._head(whole)  # whatever ``head`` makes of it for this type
             if head is None:
                 raise KeyError(key)
             try:
-                self.delete(key, if_sqn=head.sqn)
+                self.delete(whole, if_sqn=head.sqn)
                 return
             except Conflict:
                 continue

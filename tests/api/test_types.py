@@ -54,6 +54,20 @@ def test_functions_say_metadata_index_and_head(tmp_path: Path) -> None:
             flush(store)
 
 
+def test_a_bucket_is_a_mapping_whatever_its_head_gives(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", tags={"note": NOTE}) as store:
+        notes = store.bucket("b", tag="note")
+        notes.update({"k": b"to be", "l": b"not to", "m": b"be"})
+        del notes["k"]
+        assert notes.pop("l") == b"not to"
+        assert notes.pop("l", None) is None
+        with pytest.raises(KeyError):
+            del notes["l"]
+        assert notes.setdefault("m", b"other") == b"be"
+        assert notes.popitem() == (b"m", b"be")
+        assert dict(notes) == {}
+
+
 def test_functions_get_bytes_and_may_give_str_and_nothing(tmp_path: Path) -> None:
     seen = []
 
