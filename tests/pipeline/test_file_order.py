@@ -60,6 +60,30 @@ def test_the_rows_are_those_of_the_merge_whatever_the_splits(tmp_path: Path, num
         assert in_order(found).equals(want)
 
 
+@pytest.mark.parametrize("gone", [[], [0], [11], [199], [50, 51, 120]], ids=str)
+def test_keys_are_told_whether_they_stand_side_by_side_or_not(
+    tmp_path: Path, gone: list[int]
+) -> None:
+    keys = [b"%03d" % number + b"x" * (number % 5) for number in range(200)]
+    with opened(tmp_path / "s") as store:
+        store.put_many((key, b"v") for key in keys)
+        for number in gone:
+            store.put(keys[number], b"newer")
+        files = SnapshotFiles(store.snapshot().publish().path)
+        flush(store)
+    schema = pa.schema([("key", pa.binary()), ("sqn", pa.int64())])
+    found = [
+        row
+        for part in rows_of_files(files, ROWS, 1000)
+        for batch in record_batches(files, unmerged(files, part), schema, checksums=True)
+        for row in batch.to_pylist()
+    ]
+    newer = {keys[number]: 201 + at for at, number in enumerate(gone)}
+    wanted = {key: newer.get(key, at) for at, key in enumerate(keys, 1)}
+    assert {row["key"]: row["sqn"] for row in found} == wanted
+    assert len(found) == 200
+
+
 def test_what_is_live_is_known_of_a_published_snapshot_only(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         store.put(b"k", b"v")
@@ -83,7 +107,10 @@ def test_any_numbers_are_told_live_or_not(tmp_path: Path) -> None:
     asked = [*live, *(number + 1 for number in live), *rng.sample(range(1 << 42), 1000), 0]
     rng.shuffle(asked)
     there = set(live)
-    assert bits.are(np.array(asked, dtype=np.int64)).tolist() == [each in there for each in asked]
+    near = [number for number in asked if number < 300_000]
+    for some in (asked, near, near[:1], []):
+        found = bits.are(np.array(some, dtype=np.int64))
+        assert found.tolist() == [each in there for each in some]
 
 
 def test_where_no_number_is_live_none_is(tmp_path: Path) -> None:
