@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from octavo.actors.index_scan import Entries, entries
 from octavo.actors.index_sets import checked_term, field_bytes
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import FIRST_WINDOW, LARGEST_WINDOW, Bounds
-from octavo.arguments import to_flag
+from octavo.arguments import Key, to_flag
+from octavo.coming_out import Out
 from octavo.files import index_terms, ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term
@@ -26,7 +27,7 @@ BOUNDED = 256
 Pattern = str | bytes | re.Pattern[Any]
 
 
-class Index:
+class Index(Generic[Out]):
     """One field's entries in a bucket: terms in their natural order (all ints, then all bytes,
     then all str), and under a term the keys in byte order.
 
@@ -35,7 +36,7 @@ class Index:
     delete and an expiry take it away.
     """
 
-    def __init__(self, reading: Reading, field: object) -> None:
+    def __init__(self, reading: Reading[Out, Any], field: object) -> None:
         self._reading = reading
         self._field = index_terms.field_part(field_bytes(field))
 
@@ -47,8 +48,8 @@ class Index:
         match: Pattern | None = None,
         reverse: bool = False,
         limit: int | None = None,
-        after: tuple[Term, Any] | None = None,
-    ) -> Iterator[tuple[Term, Any]]:
+        after: tuple[Term, Key] | None = None,
+    ) -> Iterator[tuple[Term, Out]]:
         """(term, key) pairs with ``start`` <= term < ``end``, which are of one type.
 
         ``match``: a regular expression that is searched for in the term; one of str finds str
@@ -67,11 +68,11 @@ class Index:
             found = _matching(found, pattern)
         return found if most is None else islice(found, most)
 
-    def keys(self, start: Term | None = None, end: Term | None = None, **how: Any) -> Iterator[Any]:
+    def keys(self, start: Term | None = None, end: Term | None = None, **how: Any) -> Iterator[Out]:
         """The keys of ``range``, in its order; a key with several of the terms comes with each."""
         return (key for _, key in self.range(start, end, **how))
 
-    def having(self, term: Term) -> Iterator[Any]:
+    def having(self, term: Term) -> Iterator[Out]:
         """The keys that have exactly this term, in byte order."""
         part = self._part(term)
         front = self._front()

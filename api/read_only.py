@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 from octavo import changes as feed
 from octavo.actors.identity import read as identity_of
 from octavo.actors.published_reader import PublishedReader
-from octavo.actors.tags import STANDARD
-from octavo.arguments import Key, to_bucket, to_flag
+from octavo.arguments import to_flag
 from octavo.changes import Change
+from octavo.coming_out import Out, Told
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.files.wall_clock import wall_clock_ms
@@ -51,7 +51,7 @@ class _Refusing:
         _refuse("delete")
 
 
-class ReadOnlyBucket(_Refusing, SnapshotBucket):  # type: ignore[misc]  # as its base
+class ReadOnlyBucket(_Refusing, SnapshotBucket[Out, Told]):  # type: ignore[misc]  # as its base
     """A bucket of a store opened with ``read_only=True``."""
 
 
@@ -61,6 +61,8 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     Whatever its owner does meanwhile changes nothing here. Open it again for a newer state. Its
     lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired.
     """
+
+    _OF_BUCKETS = ReadOnlyBucket
 
     def __init__(self, disk: Disk, path: str, max_open_files: int = 512) -> None:
         self._path = path
@@ -87,12 +89,6 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     def read_only(self) -> bool:
         """True."""
         return True
-
-    def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> SnapshotBucket:
-        """A bucket as it was, its objects of one type; an unknown one is empty. Raises Misuse."""
-        return ReadOnlyBucket(
-            self._shared, self._identity, to_bucket(name), text=to_flag("text", text), tag=tag
-        )
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
         """This very state again; closing that leaves the store open."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from octavo.actors.reader import Reader
 from octavo.actors.scan import bounds
@@ -12,6 +12,7 @@ from octavo.actors.tags import Tag
 from octavo.actors.trees import to_segments
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key, to_keys
+from octavo.coming_out import Out, Told, with_defaults
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term, terms_by_field
@@ -37,8 +38,11 @@ D = TypeVar("D")
 REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
-class Reading(ABC):
+class Reading(ABC, Generic[Out, Told]):
     """The reading half of a bucket. Values come out as bytes; keys too, unless ``text``."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(with_defaults)
 
     def __init__(
         self, name: bytes, text: bool, tag: int = ledger_key.STANDARD, kind: Tag | None = None
@@ -94,9 +98,9 @@ class Reading(ABC):
         return self._name
 
     @overload
-    def get(self, key: Key) -> Any: ...
+    def get(self, key: Key) -> Out | None: ...
     @overload
-    def get(self, key: Key, default: D) -> Any | D: ...
+    def get(self, key: Key, default: D) -> Out | D: ...
     def get(self, key: Key, default: object = None) -> Any:
         """The value, or ``default`` if the key is absent or expired.
 
@@ -111,7 +115,7 @@ class Reading(ABC):
             return default
         return value if self._text is None else self._text.out(value)
 
-    def head(self, key: Key) -> Any:
+    def head(self, key: Key) -> Told | None:
         """The key's Head (sqn, size, metadata, write time and expiry), or None; no value is read.
 
         For objects of a type that builds heads, what its function makes of the Head.
@@ -120,14 +124,14 @@ class Reading(ABC):
         """
         if type(key) is not bytes:
             key = self._whole(key)
-        found = self._head(key)
+        found: Any = self._head(key)
         if found is None and not 0 < len(key) < self._key_limit:
             self._whole(key)
         if found is not None and self._kind is not None and self._kind.head is not None:
-            return self._kind.head(key, found)
-        return found
+            found = self._kind.head(key, found)
+        return found  # type: ignore[no-any-return]
 
-    def index(self, field: Key) -> Index:
+    def index(self, field: Key) -> Index[Out]:
         """The index of a field: see Index. Costs nothing to make. Raises Misuse."""
         if self._refused is not None:
             raise Misuse(self._refused)
@@ -147,7 +151,7 @@ class Reading(ABC):
         reader.close()
         return found
 
-    def get_many(self, keys: Iterable[Key]) -> list[Any]:
+    def get_many(self, keys: Iterable[Key]) -> list[Out | None]:
         """The values of ``keys``, in their order, None for an absent one. Each is as of the
         moment it is read; take a snapshot for one moment. Otherwise as ``get``."""
         limit, whole_key = self._key_limit, self._whole
@@ -155,13 +159,13 @@ class Reading(ABC):
             key if type(key) is bytes and 0 < len(key) < limit else whole_key(key)
             for key in to_keys(keys)
         ]
-        found = self._get_many(whole)
+        found: list[Any] = self._get_many(whole)
         if self._text is None:
             return found
-        out = self._text.out
+        out: Any = self._text.out
         return [None if value is None else out(value) for value in found]
 
-    def __getitem__(self, key: Key) -> Any:
+    def __getitem__(self, key: Key) -> Out:
         value = self._get(self._whole(key))
         if value is None:
             raise KeyError(key)
@@ -184,7 +188,7 @@ class Reading(ABC):
         resume: str | None = None,
         modified_since: Moment | None = None,
         modified_before: Moment | None = None,
-    ) -> Scan[Any]:
+    ) -> Scan[Out]:
         """Keys in byte order. ``start`` is inclusive, ``end`` exclusive, also with ``reverse``.
 
         ``prefix``: only keys that begin with it. ``match``: only keys in which this regular
@@ -220,7 +224,7 @@ class Reading(ABC):
         resume: str | None = None,
         modified_since: Moment | None = None,
         modified_before: Moment | None = None,
-    ) -> Scan[tuple[Any, Any]]:
+    ) -> Scan[tuple[Out, Out]]:
         """(key, value) pairs; the arguments as in ``keys``. One journal read an item given."""
         return self._scan(
             Items(self._name, self._tag, self._text, with_keys=True),
@@ -239,7 +243,7 @@ class Reading(ABC):
         resume: str | None = None,
         modified_since: Moment | None = None,
         modified_before: Moment | None = None,
-    ) -> Scan[Any]:
+    ) -> Scan[Out]:
         """Values in the order of their keys; the arguments as in ``keys``."""
         return self._scan(
             Items(self._name, self._tag, self._text, with_keys=False),
@@ -260,7 +264,7 @@ class Reading(ABC):
         modified_before: Moment | None = None,
         segments: Iterable[int] | None = None,
         of: int | None = None,
-    ) -> Scan[tuple[Any, Any]]:
+    ) -> Scan[tuple[Out, Told]]:
         """(key, what ``head`` gives for it) pairs; the arguments as in ``keys``. No value is read.
 
         ``segments``: only keys in these segments of a merkle tree that has ``of`` of them, as
@@ -273,10 +277,10 @@ class Reading(ABC):
             None if segments is None and of is None else to_segments(segments, of),
         )  # fmt: skip
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Out]:
         return self.keys()
 
-    def __reversed__(self) -> Iterator[Any]:
+    def __reversed__(self) -> Iterator[Out]:
         return self.keys(reverse=True)
 
     def __len__(self) -> int:
@@ -333,5 +337,5 @@ class Reading(ABC):
         """How an index row's key ends that is of this key."""
         return bytes((self._tag,)) + self._whole(key)
 
-    def _out(self, found: bytes) -> Any:
-        return found if self._text is None else self._text.out(found)
+    def _out(self, found: bytes) -> Out:
+        return found if self._text is None else self._text.out(found)  # type: ignore[return-value]

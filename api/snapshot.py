@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, overload
 
 from octavo.actors import journal_order, publishing
 from octavo.actors.bookie import Bookie
@@ -16,6 +16,7 @@ from octavo.actors.tags import STANDARD
 from octavo.actors.trees import tree_of
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bucket, to_bytes, to_flag, to_lease
+from octavo.coming_out import Out, Told
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 BATCH_ROWS = 1 << 16
 
 
-class Item(NamedTuple):
+class Item(NamedTuple, Generic[Out]):
     """A live key and its value."""
 
     sqn: int
     bucket: bytes
-    key: Any
-    value: Any
+    key: Out
+    value: Out
 
 
 class _Shared(Reader):
@@ -50,7 +51,7 @@ class _Shared(Reader):
         super().close()
 
 
-class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # iterators with ranges, not views
+class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[misc]  # iterators with ranges, not views
     """A bucket as it was at the snapshot's sqn; a read-only mapping."""
 
     def __init__(
@@ -83,7 +84,7 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
     def _index_of(self, key: bytes) -> bytes | None:
         return self._shared.index_of(self._prefix + key)
 
-    def items_by_sqn(self, since: int = 0, *, limit: int | None = None) -> Iterator[Item]:
+    def items_by_sqn(self, since: int = 0, *, limit: int | None = None) -> Iterator[Item[Out]]:
         """The live items in the order in which they were written, those above ``since``
         (exclusive), at most ``limit``.
 
@@ -99,20 +100,21 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
 
     def heads_by_sqn(
         self, since: int = 0, *, limit: int | None = None
-    ) -> Iterator[tuple[bytes, Any, Head]]:
+    ) -> Iterator[tuple[bytes, Out, Head]]:
         """(bucket, key, Head) in the order of ``items_by_sqn``. No value is read; 4 us each."""
         bound = bounds(self._prefix, None, None, None, False)
         return self._heads_by_sqn(bound, since, limit)
 
-    def _by_sqn(self, bound: Bounds, since: object, limit: object) -> Iterator[Item]:
+    def _by_sqn(self, bound: Bounds, since: object, limit: object) -> Iterator[Item[Any]]:
         above, most = to_since(since), to_limit(limit)
         self._reader()
         if self._refused is not None:
             raise Misuse(self._refused)
-        found = map(Item._make, journal_order.items(self._shared, bound, above))
+        rows = journal_order.items(self._shared, bound, above)
+        found: Iterator[Item[Any]] = map(Item._make, rows)
         return islice(found if self._text is None else map(self._decoded, found), most)
 
-    def _decoded(self, item: Item) -> Item:
+    def _decoded(self, item: Item[Any]) -> Item[Any]:
         return item._replace(key=self._out(item.key), value=self._out(item.value))
 
     def _heads_by_sqn(
@@ -195,13 +197,15 @@ class SnapshotBucket(Reading, Mapping[Any, Any]):  # type: ignore[misc]  # itera
         return id(self)
 
 
-class Snapshot(SnapshotBucket):
+class Snapshot(SnapshotBucket[bytes, Head]):
     """A state of the whole store that later writes do not touch; itself its default bucket.
 
     Taking one copies nothing. It holds the files it needs until it is closed (by ``with``, by
     ``close()``, or by garbage collection) or its lease runs out: then reads raise
     SnapshotExpired. What had expired when it was taken is absent, what had not is there.
     """
+
+    _OF_BUCKETS: ClassVar[type[SnapshotBucket[Any, Any]]] = SnapshotBucket
 
     def __init__(self, bookie: Bookie, identity: Identity, lease_seconds: float) -> None:
         super().__init__(_Shared(bookie, to_lease(lease_seconds)), identity, b"")
@@ -216,9 +220,23 @@ class Snapshot(SnapshotBucket):
         """The moment it was taken, ms UTC; what expired by then is absent."""
         return self._shared.now_ms
 
-    def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> SnapshotBucket:
+    @overload
+    def bucket(self, name: Key, *, text: Literal[False] = ...) -> SnapshotBucket: ...
+    @overload
+    def bucket(self, name: Key, *, text: Literal[True]) -> SnapshotBucket[str]: ...
+    @overload
+    def bucket(
+        self, name: Key, *, text: Literal[False] = ..., tag: str
+    ) -> SnapshotBucket[bytes, Any]: ...
+    @overload
+    def bucket(
+        self, name: Key, *, text: bool = ..., tag: str = ...
+    ) -> SnapshotBucket[Any, Any]: ...
+    def bucket(
+        self, name: Key, *, text: bool = False, tag: str = STANDARD
+    ) -> SnapshotBucket[Any, Any]:
         """A bucket as it was, its objects of one type; an unknown one is empty. Raises Misuse."""
-        return SnapshotBucket(
+        return self._OF_BUCKETS(
             self._shared, self._identity, to_bucket(name), text=to_flag("text", text), tag=tag
         )
 
@@ -261,14 +279,14 @@ class Snapshot(SnapshotBucket):
 
     def items_by_sqn(
         self, since: int = 0, *, limit: int | None = None, tag: str = STANDARD
-    ) -> Iterator[Item]:
+    ) -> Iterator[Item[bytes]]:
         """The live items of one type in all buckets, in the order in which they were written;
         otherwise as ``SnapshotBucket.items_by_sqn``."""
         return self._by_sqn(self._of_type(tag), since, limit)
 
     def heads_by_sqn(
         self, since: int = 0, *, limit: int | None = None, tag: str = STANDARD
-    ) -> Iterator[tuple[bytes, Any, Head]]:
+    ) -> Iterator[tuple[bytes, bytes, Head]]:
         """(bucket, key, Head) in the order of ``items_by_sqn``. No value is read; 4 us each."""
         return self._heads_by_sqn(self._of_type(tag), since, limit)
 
@@ -349,7 +367,7 @@ class Snapshot(SnapshotBucket):
         """Let go of what the snapshot holds. Idempotent."""
         self._shared.really_close()
 
-    def __enter__(self) -> Snapshot:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from octavo import changes as feed
 from octavo.actors import compaction, shutdown, startup
@@ -25,6 +25,7 @@ from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.reserve import with_reserve
 from octavo.actors.startup import Running
 from octavo.actors.tags import STANDARD
+from octavo.actors.view import Head
 from octavo.arguments import Key, to_bucket, to_flag, to_path
 from octavo.batch import Batch
 from octavo.bucket import Bucket
@@ -98,7 +99,7 @@ def open(
         raise
 
 
-class Store(Bucket):
+class Store(Bucket[bytes, Head]):
     """An open store; itself its default bucket (the one with the empty name).
 
     Close it, or use it in a ``with`` block. Safe to use from several threads; not after a fork:
@@ -109,7 +110,7 @@ class Store(Bucket):
         super().__init__(running, b"")
         self._closing = threading.Lock()
         self._closed = False
-        self._made: dict[tuple[bytes, bool, str], Bucket] = {}
+        self._made: dict[tuple[bytes, bool, str], Bucket[Any, Any]] = {}
         self._interval: IntervalSync | None = None
         if isinstance(running.options.sync, int | float):
             self._interval = IntervalSync(running.inker.actor, float(running.options.sync))
@@ -139,12 +140,24 @@ class Store(Bucket):
         """Whether ``close`` was called."""
         return self._closed
 
-    def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> Bucket:
+    @overload
+    def bucket(self, name: Key, *, text: Literal[False] = ...) -> Bucket: ...
+    @overload
+    def bucket(self, name: Key, *, text: Literal[True]) -> Bucket[str]: ...
+    @overload
+    def bucket(
+        self, name: Key, *, text: Literal[False] = ..., tag: str
+    ) -> Bucket[bytes, Any]: ...
+    @overload
+    def bucket(
+        self, name: Key, *, text: bool = ..., tag: str = ...
+    ) -> Bucket[Any, Any]: ...
+    def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> Bucket[Any, Any]:
         """The bucket of that name; it needs no making. With ``text`` its keys and values come
         out as str. ``tag``: the type of its objects; objects of different types are different
         objects, whatever their keys. Raises Misuse."""
         wanted = (to_bucket(name), to_flag("text", text), tag)
-        made = self._made.get(wanted) if isinstance(tag, str) else None
+        made: Bucket[Any, Any] | None = self._made.get(wanted) if isinstance(tag, str) else None
         if made is None:
             made = Bucket(self._running, wanted[0], text=text, tag=tag)
             if len(wanted[0]) <= _LONGEST_KEPT:

@@ -1,0 +1,99 @@
+"""A live bucket as a mapping: what follows from puts and deletes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from octavo.arguments import Key, Value
+from octavo.coming_out import Out, Told
+from octavo.files.errors import Conflict
+from octavo.reading import Reading
+
+if TYPE_CHECKING:
+    from octavo.bucket import PutOptions
+
+D = TypeVar("D")
+_NONE = object()
+
+
+class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[misc]  # iterators with ranges, not views
+    """The half of a bucket that a dict has, too."""
+
+    @abstractmethod
+    def put(self, key: Key, value: Value, **options: Unpack[PutOptions]) -> int: ...
+
+    @abstractmethod
+    def put_many(
+        self, pairs: Iterable[tuple[Key, Value]] | Mapping[Any, Any], *, sync: bool | None = None
+    ) -> int: ...
+
+    @abstractmethod
+    def delete(self, key: Key, *, sync: bool | None = None, if_sqn: int | None = None) -> int: ...
+
+    @abstractmethod
+    def delete_many(self, keys: Iterable[Key], *, sync: bool | None = None) -> int: ...
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: Key) -> None:
+        whole = self._whole(key)
+        while (head := self._head(whole)) is not None:
+            if self._deleted(whole, head.sqn):
+                return
+        raise KeyError(key)
+
+    @overload
+    def pop(self, key: Key) -> Out: ...
+    @overload
+    def pop(self, key: Key, default: D) -> Out | D: ...
+    def pop(self, key: Key, default: Any = _NONE) -> Any:
+        """The value of a key that is deleted now; ``default``, or KeyError, where it is absent. Of
+        several who do that at one moment one gets it."""
+        whole = self._whole(key)
+        while (head := self._head(whole)) is not None:
+            value = self.get(whole)
+            if self._deleted(whole, head.sqn):
+                return value
+        if default is _NONE:
+            raise KeyError(key)
+        return default
+
+    def _deleted(self, whole: bytes, sqn: int) -> bool:
+        """Delete a version of a key; False: it is no longer the newest."""
+        try:
+            self.delete(whole, if_sqn=sqn)
+        except Conflict:
+            return False
+        return True
+
+    def setdefault(self, key: Key, default: Value = b"") -> Out:
+        """The value; where the key is absent, ``default`` is put first. Of several who do that at
+        one moment one puts, and all get what it put. Raises as ``put`` does."""
+        while True:
+            found = self.get(key)
+            if found is not None:
+                return found
+            try:
+                self.put(key, default, if_sqn=0)
+            except Conflict:
+                continue
+
+    def update(  # type: ignore[override]
+        self,
+        pairs: Mapping[Any, Any] | Iterable[tuple[Key, Value]] = (),
+        /,
+        **more: Value,
+    ) -> None:
+        """``put_many``, and ``more`` by name after it. Not atomic: a batch is."""
+        given: Any = pairs
+        if hasattr(given, "keys") and not isinstance(given, Mapping):
+            given = [(key, given[key]) for key in given.keys()]  # noqa: SIM118 - it is no dict
+        self.put_many(given)
+        self.put_many(more)
+
+    def clear(self) -> None:
+        """Delete every key. O(keys)."""
+        self.delete_many(self.keys())
