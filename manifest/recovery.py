@@ -115,8 +115,8 @@ def _tail(disk: Disk, path: str, name: str, base: int, seed: int, above: int, fo
         except Corruption as wrong:
             found.notes.append(f"{wrong}: read record by record instead")
     if len(view) < cdb.RECORDS_AT:
-        if len(view):
-            found.notes.append(f"{path}: cut short in its header; it held no record")
+        how = "cut short in its header" if len(view) else "empty"
+        found.notes.append(f"{path}: {how}; it held no record")
         return Tail(name, base, seed, False, array("I", (cdb.RECORDS_AT,)))
     try:
         header = cdb.read_header(view[: cdb.RECORDS_AT], path)

@@ -393,6 +393,17 @@ def test_a_missing_active_journal_file(images: Images, tmp_path: Path) -> None:
         again.close()
 
 
+def test_an_active_journal_file_of_which_nothing_is_left_is_told(
+    images: Images, tmp_path: Path
+) -> None:
+    """Found by the campaign ``corruption``, seed 20261122, case 21."""
+    store = images.copy("killed", tmp_path / "s")
+    active_file(store).write_bytes(b"")
+    found = look(store, images.known, "active file emptied")
+    assert not found.refused
+    assert any("empty; it held no record" in note for note in found.notes)
+
+
 def test_a_missing_ledger_file_is_rebuilt(images: Images, tmp_path: Path) -> None:
     count = len(list((images.home / "closed/ledger").glob("*.sst")))
     for number in range(count):

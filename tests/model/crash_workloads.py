@@ -7,7 +7,7 @@ from typing import Any
 
 from history import History, State, Where
 from look import FIELD, NOW_MS, clock_ms, look, read_all
-from one_thread import forget, opened
+from one_thread import forget, one_thread, opened
 from power_cuts import Counts, Machine, PowerCuts
 from simdisk import SimDisk
 
@@ -202,6 +202,40 @@ def backups(machine: Machine) -> None:
         if turn == 1:
             store.compact()
     some(machine, store, 3)
+    close(machine, store)
+
+
+MANY = 6
+
+
+def consumers(machine: Machine) -> None:
+    """A durable consumer follows puts and deletes of many, and holds its part of the journal back
+    from compactions."""
+    history, rng = machine.history, machine.rng
+    store = machine.opened()
+    some(machine, store, 4)
+    mail = store.consumer("mail", since=0)
+    history.consumed = 0
+    for turn in range(4):
+        keys = [b"k%d" % key for key in rng.sample(range(KEYS), MANY)]
+        values = [history.value(rng.randbytes(9)) for _ in keys]
+        history.begin(*(((b"", key), value) for key, value in zip(keys, values, strict=True)))
+        history.done(store.put_many(zip(keys, values, strict=True)), durable=True)
+        history.begin(*(((b"", key), None) for key in keys[:2]))
+        history.done(store.delete_many(keys[:2]), durable=True)
+        machine.breathe()
+        some(machine, store, 2)
+        roll(machine, store)
+        if turn % 2:
+            seen = [change.sqn for change in mail.changes()]
+            if seen != list(range(mail.position + 1, history.highest + 1)):
+                raise AssertionError(f"behind {mail.position} the consumer sees {seen}")
+            history.pending_consumed = seen[len(seen) // 2]
+            mail.acknowledge(history.pending_consumed)
+            history.consumed, history.pending_consumed = history.pending_consumed, None
+        if turn > 1:
+            machine.pool.go_on()
+            store.compact()
     close(machine, store)
 
 
@@ -477,6 +511,36 @@ class Beside:
         return ""
 
 
+class Following:
+    """Looks at the consumer of an image: it is where it was, and sees what must have survived."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, tuple[int, set[int]]] = {}
+
+    def __call__(self, disk: SimDisk, key: bytes, history: History) -> str:
+        if history.consumed is None:
+            return ""
+        if key not in self.known:
+            self.known[key] = self._followed(disk.after_crash("all"))
+        at, seen = self.known[key]
+        if at not in (history.consumed, history.pending_consumed):
+            return f"the consumer is at {at}, and had acknowledged {history.consumed}"
+        missed = set(range(at + 1, history.durable + 1)) - seen
+        return f"the consumer at {at} does not see {sorted(missed)}" if missed else ""
+
+    @staticmethod
+    def _followed(disk: SimDisk) -> tuple[int, set[int]]:
+        with one_thread("consumer"):
+            store = opened(disk, "/store", clock_ms=clock_ms, sync="always")
+            try:
+                at = store.consumers().get("mail", -1)
+                if at < store._inker.manifest.horizon:  # what it is to see was compacted away
+                    return at, set()
+                return at, {change.sqn for change in store.consumer("mail").changes()}
+            finally:
+                forget(store)
+
+
 def mend(disk: SimDisk) -> None:
     """Whatever a cut left of a repair, repairing goes on."""
     repair_on(disk, "/store")
@@ -484,6 +548,10 @@ def mend(disk: SimDisk) -> None:
 
 def _judge_backups() -> tuple[Any, ...]:
     return (Beside("/backup", "backup", "pending_backup"),)
+
+
+def _judge_consumers() -> tuple[Any, ...]:
+    return (Following(),)
 
 
 def _judge_restores() -> tuple[Any, ...]:
@@ -510,6 +578,7 @@ WORKLOADS: dict[str, Made] = {
     "compactions": _made("compactions", compactions),
     "snapshots": _made("snapshots", snapshots),
     "backups": _made("backups", backups, judges=_judge_backups),
+    "consumers": _made("consumers", consumers, judges=_judge_consumers),
     "ingests": _made("ingests", ingests),
     "openings": _made("openings", openings, setup=_killed_store),
     "repairs": _made("repairs", repairs, setup=_damaged_store, mends=mend),

@@ -74,6 +74,9 @@ class History:
         self.pending_backup: State | None = None
         self.may_be_gone: Callable[[bytes], bool] = lambda value: False
         """Whether the version of this value has expired at some time."""
+        self.consumed: int | None = None
+        """What a consumer has acknowledged; None: there is none yet."""
+        self.pending_consumed: int | None = None
         self.restored: State | None = None
         self.pending_restore: State | None = None
 

@@ -396,10 +396,10 @@ class Visitor:
         ended = resource.getrusage(resource.RUSAGE_SELF)
         took = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
         self.longest = max(self.longest, took)
-        # Another process takes what is not whole at the journal's end for a write under way, unless
-        # the ledger knows better.
-        tail = name == "killed" and ACTIVE.search(what) is not None
-        if judge.missed and not judge.named and (call is Visitor.opening or not tail):
+        # Who only reads takes what is not whole at the journal's end for a write under way.
+        tail = ACTIVE.search(what) is not None
+        owns = call in (Visitor.opening, Visitor.restoring, Visitor.repairing)
+        if judge.missed and not judge.named and (owns or not tail):
             raise Wrong(f"{call.__name__}: nobody was told that {judge.missed[:3]}")
         if (work / "secret").read_text() != "outside of every store":
             raise Wrong(f"{call.__name__}: a file outside of the store was changed")
