@@ -7,10 +7,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from in_memory import place
 from killing import Rounds
 from lives import Nursery
 from loop_disk import LoopDisk
 
+ROOM_BYTES = 256 << 20
 ROUNDS = 20
 _disks: dict[str, LoopDisk] = {}
 _nurseries: list[Nursery] = []
@@ -57,7 +59,7 @@ def _afresh(kind: str) -> None:
 
 
 def kill(seed: int, number: int) -> dict[str, int]:
-    home = Path(tempfile.mkdtemp(prefix="octavo-kill-", dir=_memory()))
+    home = Path(tempfile.mkdtemp(prefix="octavo-kill-", dir=place(ROOM_BYTES)))
     rounds = Rounds(
         _nursery(), home / "s", f"{seed} {number}", sync="none" if number % 3 else "always"
     )
@@ -71,7 +73,3 @@ def kill(seed: int, number: int) -> dict[str, int]:
     finally:
         shutil.rmtree(home, ignore_errors=True)
     return rounds.counts
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -12,20 +12,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL = ROOT / "tests" / "model"
-SHM = Path("/dev/shm")
-
-
-def place() -> Path | None:
-    """Where the stores stand: in memory, where there is such a file system."""
-    return SHM if SHM.is_dir() and os.access(SHM, os.W_OK) else None
+ROOM_BYTES = 256 << 20
 
 
 def visited(kind: str, seed: int, first: int, count: int, *, extra_mib: int) -> dict[str, int]:
     """Visit so many. Raises AssertionError with what was wrong and how to see it again."""
     sys.path.insert(0, str(MODEL))
+    from in_memory import place
     from specimens import Specimens
 
-    with tempfile.TemporaryDirectory(prefix="octavo-visits-", dir=place()) as work:
+    with tempfile.TemporaryDirectory(prefix="octavo-visits-", dir=place(ROOM_BYTES)) as work:
         home = Path(work) / "home"
         home.mkdir()
         Specimens(home).save()

@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from in_memory import place
+
 _SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = struct.pack("I", 2)
 SIZES = {"ext4": 256 << 20, "xfs": 320 << 20}
@@ -49,12 +51,11 @@ class LoopDisk:
     def __init__(self, kind: str) -> None:
         if os.geteuid():
             raise NotHere("mounting a file system needs root")
-        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.kind = kind
-        self._home = Path(tempfile.mkdtemp(prefix="octavo-power-", dir=memory))
+        self._home = Path(tempfile.mkdtemp(prefix="octavo-power-", dir=place(SIZES[kind])))
         self._image = self._home / "image"
         self.path = self._home / "disk"
-        self.mounted = False
+        self.mounted = self._was_mounted = False
         self.off = False
         try:
             self.path.mkdir()
@@ -70,8 +71,16 @@ class LoopDisk:
 
     def mount(self) -> None:
         """As after power came back: the file system recovers from its log."""
-        _run("mount", "-o", "loop", "-t", self.kind, str(self._image), str(self.path))
-        self.mounted = True
+        until = time.monotonic() + (_LONGEST_BUSY if self._was_mounted else 0.0)
+        while not self.mounted:
+            try:
+                _run("mount", "-o", "loop", "-t", self.kind, str(self._image), str(self.path))
+                self.mounted = self._was_mounted = True
+            except NotHere:
+                # It worked before: other processes take and give back loop devices meanwhile.
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
         self.off = False
 
     def shut_down(self) -> None:
