@@ -18,7 +18,7 @@ from octavo.actors.operation import IndexEdit, Operation, resolved
 from octavo.actors.pace import LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
-from octavo.actors.plain_put import plain_put
+from octavo.actors.plain_put import PlainPut, plain_put
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor, in_turn
 from octavo.actors.unbroken import unbroken
@@ -75,7 +75,7 @@ class Bookie(LiveReads, TurnActor):
 
     # ------------------------------------------------------------ writing
 
-    def plain_put(self, tag: int, bucket: bytes, kind: int = PUT) -> Callable[[bytes, bytes], int]:
+    def plain_put(self, tag: int, bucket: bytes, kind: int = PUT) -> PlainPut:
         """The function that puts into a bucket, or deletes: see plain_put."""
         return plain_put(self, tag, bucket, kind)
 
@@ -174,7 +174,7 @@ class Bookie(LiveReads, TurnActor):
         if self.closed:
             raise Closed("the store is closed")
         for index, expected in conditions:
-            self._check(ledger_keys[index], operations[index][3], expected)
+            self.check(ledger_keys[index], operations[index][3], expected)
         if edits:
             operations = resolved(operations, ledger_keys, edits, self.index_of, self.now_ms())
         following = self.inker.last_sqn + 1
@@ -194,7 +194,8 @@ class Bookie(LiveReads, TurnActor):
             self.attend()
         return first, last
 
-    def _check(self, ledger_key: bytes, key: bytes, expected: int) -> None:
+    def check(self, ledger_key: bytes, key: bytes, expected: int) -> None:
+        """In the turn: raise Conflict unless the key's live version has this sqn; 0 is absent."""
         found = self.view.live(ledger_key, self.inker.last_sqn, self.clock_ms())
         if found != expected:
             raise Conflict(

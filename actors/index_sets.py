@@ -9,6 +9,9 @@ from octavo.files import index_terms
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import MAX_FIELD_BYTES, Term
 
+_TERMS = (str, int, bytes, bytearray, memoryview)
+"""Types of which a value is one term, and not many."""
+
 
 def field_bytes(field: object) -> bytes:
     """The name of a field; str means its UTF-8 bytes. Raises Misuse."""
@@ -25,7 +28,7 @@ def checked_term(field: object, term: object) -> Term:
     """A term. Raises Misuse."""
     if isinstance(term, bytearray | memoryview):
         return bytes(term)
-    if isinstance(term, bool) or not isinstance(term, int | bytes | str):
+    if isinstance(term, bool) or not isinstance(term, (int, bytes, str)):
         raise Misuse(
             f"index field {field!r}: a term is of type {type(term).__name__}; "
             "allowed are int, bytes, str"
@@ -34,10 +37,13 @@ def checked_term(field: object, term: object) -> Term:
 
 
 def term_part(field: object, term: object) -> bytes:
-    """The part of an entry: see index_terms.entry_part. Raises Misuse."""
-    name, found = field_bytes(field), checked_term(field, term)
+    """The part of an entry, ``field 00 00 term 00 00``. Raises Misuse."""
+    return index_terms.field_part(field_bytes(field)) + _back(field, term)
+
+
+def _back(field: object, term: object) -> bytes:
     try:
-        return index_terms.entry_part(name, found)
+        return index_terms.escaped_term(checked_term(field, term))
     except ValueError as wrong:
         raise Misuse(f"index field {field!r}: {wrong}") from None
 
@@ -48,7 +54,9 @@ def index_parts(index: object) -> set[bytes]:
         raise Misuse(f"index={index!r:.80}: allowed is a mapping of fields to terms")
     parts: set[bytes] = set()
     for field, terms in index.items():
-        parts.update(term_part(field, term) for term in _listed(field, terms))
+        front = index_terms.field_part(field_bytes(field))
+        for term in (terms,) if isinstance(terms, _TERMS) else _listed(field, terms):
+            parts.add(front + _back(field, term))
     return parts
 
 
@@ -63,8 +71,6 @@ def removed_parts(index: object) -> set[bytes]:
 
 
 def _listed(field: object, terms: Any) -> Iterable[object]:
-    if isinstance(terms, int | bytes | bytearray | memoryview | str):
-        return (terms,)
     if not isinstance(terms, Iterable):
         raise Misuse(
             f"index field {field!r}: {terms!r:.80}; allowed are a term, or an iterable of terms"

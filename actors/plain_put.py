@@ -1,4 +1,4 @@
-"""The shortest way of a put or a delete: one key, nothing else said. One turn, one write.
+"""The shortest way of a put or a delete of one key: one turn, one write.
 
 A put is three actors' business: the Bookie knows the newest versions, the Inker which file is
 being written, the file its bytes. Every append, and every change of which file is the active one,
@@ -9,8 +9,7 @@ ceiling, a full memory, a failed file) takes the turns that it concerns, the lon
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -20,17 +19,26 @@ from octavo.files.wall_clock import in_ns
 
 if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
+    from octavo.actors.operation import Operation
 
 
-def plain_put(
-    bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT
-) -> Callable[[bytes, bytes], int]:
-    """A function (key, value) -> sqn of one bucket, for plain puts: no expiry, no metadata, no
-    condition. Both are bytes that were checked: the key is not empty, together with the bucket at
-    most 64 KiB; the value at most 1 MiB. If ``kind`` is DELETE it deletes, and the value is empty.
+class PlainPut(Protocol):
+    """(key, value) -> sqn. Both are bytes that were checked: the key is not empty, together with
+    the bucket at most 64 KiB; the value at most 1 MiB, and empty for a delete.
 
-    It raises StorageFull (nothing is kept), StorageFailed, Closed.
+    ``told``: of a put that says more, all of it, as checked: expiry, metadata, index entries.
+    With it, ``expected`` is the sqn that the key's live version must have, 0 for absent; below 0
+    there is no condition. Raises Conflict (nothing is written), StorageFull (nothing is kept),
+    StorageFailed, Closed.
     """
+
+    def __call__(
+        self, key: bytes, value: bytes, told: Operation | None = None, expected: int = -1, /
+    ) -> int: ...
+
+
+def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -> PlainPut:
+    """The function that puts into a bucket or, if ``kind`` is DELETE, deletes."""
     # Cells and constants: looking something up costs as much here as doing something.
     turns, release = bookie.turns, bookie.turn_release
     puts = kind == record.PUT
@@ -45,7 +53,7 @@ def plain_put(
     lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))
     rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
 
-    def put(key: bytes, value: bytes) -> int:
+    def put(key: bytes, value: bytes, told: Operation | None = None, expected: int = -1, /) -> int:
         for mine in turns:
             if not mine:
                 bookie.enter()
@@ -57,26 +65,30 @@ def plain_put(
             if active is None or active.failed is not None:
                 bookie.refuse()
             offsets = active.offsets
-            at = offsets[-1]
-            relative = len(offsets) - 1
+            at, relative = offsets[-1], len(offsets) - 1
             stored, middle, fields, size = value, raw_middle, bucket, rest
             if len(value) >= compress_from and (packed := packed_of(value)) is not None:
                 stored, middle, size = packed, lz4_middle, rest + 4
                 fields = raw_size(len(value)) + bucket
+            ledger_key, tail = prefix + key, key
+            if told is not None:
+                if expected >= 0:
+                    bookie.check(ledger_key, key, expected)
+                middle, lengths, more = _with_fields(middle, told)
+                fields, tail, size = lengths + fields, key + more, size + len(lengths)
             head = pack(
                 key_length,
-                size + len(key) + len(stored),
+                size + len(tail) + len(stored),
                 relative.to_bytes(8, "big"),
                 middle,
                 len(key) - 1,
                 now_ns() // 1_000_000,
             )
-            head = head + fields + key
+            head = head + fields + tail
             h = xxh3(head, active.seed ^ at)
             written = join((head, sums(h & low_32, xxh3(stored, h) & low_32), stored))
-            ledger_key = prefix + key
             table = bookie.view.recent
-            if table.newest_pin >= 0:
+            if table.newest_pin >= 0 and told is None:  # else it enters
                 table.keep(ledger_key)
             end = at + len(written)
             sqn = active.base + relative
@@ -88,7 +100,10 @@ def plain_put(
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
                 with cache.lock:
-                    if ledger_key in cached:
+                    if told is not None:
+                        cache.discard(ledger_key)
+                        table.enter(ledger_key, sqn, told)
+                    elif ledger_key in cached:
                         cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
                     else:
                         table.rows[ledger_key] = sqn if puts else -sqn
@@ -107,3 +122,9 @@ def plain_put(
         return sqn
 
     return put
+
+
+def _with_fields(middle: bytes, told: Operation) -> tuple[bytes, bytes, bytes]:
+    """The middle of a record with the flags of what ``told`` has; as record.optional."""
+    flags, lengths, more = record.optional(told.expiry_ms, told.metadata, told.index_changes)
+    return middle[:5] + bytes((middle[5] | flags,)) + middle[6:], lengths, more

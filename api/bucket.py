@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -11,6 +11,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.operation import Operation
+from octavo.actors.plain_put import PlainPut
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.reserve import with_reserve
 from octavo.actors.startup import Running
@@ -33,7 +34,6 @@ from octavo.mutable import Mutable
 from octavo.reading import REFUSED
 
 D = TypeVar("D")
-PlainPut = Callable[[bytes, bytes], int]
 
 _SMALL_BYTES = 1 << 20
 _GROUP = 512
@@ -161,13 +161,17 @@ class Bucket(Mutable[Out, Told]):
             operation, edit = to_put(
                 tags, self._type, self._name, whole, value, metadata, ttl, expires_at, index, now_ms
             )
-            sqn, _ = self._bookie.write(
-                (operation,),
-                (self._prefix + operation.key,),
-                atomic=False,
-                conditions=() if if_sqn is None else ((0, to_condition(if_sqn)),),
-                edits=None if edit is None else {0: edit},
-            )
+            expected = -1 if if_sqn is None else to_condition(if_sqn)
+            if edit is None and len(operation.value) < _SMALL_BYTES:
+                sqn = self._put_one(whole, operation.value, operation, expected)
+            else:
+                sqn, _ = self._bookie.write(
+                    (operation,),
+                    (self._prefix + whole,),
+                    atomic=False,
+                    conditions=() if expected < 0 else ((0, expected),),
+                    edits=None if edit is None else {0: edit},
+                )
         if durable or self._always:
             self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
         return sqn
@@ -183,16 +187,12 @@ class Bucket(Mutable[Out, Told]):
         if if_sqn is None:
             sqn = with_reserve(running.disk, running.path, lambda: self._delete_one(whole, b""))
         else:
-            condition = (0, to_condition(if_sqn))
-            sqn, _ = with_reserve(
+            expected = to_condition(if_sqn)
+            told = Operation(DELETE, self._tag, self._name, whole, b"")
+            sqn = with_reserve(
                 running.disk,
                 running.path,
-                lambda: self._bookie.write(
-                    (Operation(DELETE, self._tag, self._name, whole, b""),),
-                    (self._prefix + whole,),
-                    atomic=False,
-                    conditions=(condition,),
-                ),
+                lambda: self._delete_one(whole, b"", told, expected),
             )
         if self._always or durable:
             self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)

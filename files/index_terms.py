@@ -16,6 +16,7 @@ A record carries the whole set of its object's entries: for each a u16 length an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -108,11 +109,6 @@ def _stored_terms(found: Sequence[bytes]) -> list[Term]:
     return [term_of(stored.replace(_ESCAPED, _NUL)) for stored in found]
 
 
-def entry_part(field: bytes, term: Term) -> bytes:
-    """``field 00 00 term 00 00``. Raises ValueError."""
-    return _escaped(field) + escaped_term(term)
-
-
 def _until_end(found: bytes, at: int) -> tuple[bytes, int]:
     start = at
     while True:
@@ -157,33 +153,32 @@ def object_of(user_key: bytes) -> tuple[int, bytes]:
 
 def packed(parts: Iterable[bytes]) -> bytes:
     """A set of entry parts as a record carries it."""
-    out: list[bytes] = []
-    for part in sorted(set(parts)):
-        out += (_LENGTH.pack(len(part)), part)
-    return b"".join(out)
+    return b"".join([_LENGTH.pack(len(part)) + part for part in sorted(set(parts))])
 
 
 def unpacked(found: bytes) -> list[bytes]:
     """The entry parts of a record. Raises ValueError."""
     out: list[bytes] = []
-    at = 0
-    while at < len(found):
-        if at + 2 > len(found):
+    at, whole = 0, len(found)
+    while at < whole:
+        low = at + 2
+        at = low + int.from_bytes(found[at:low], "little")
+        if at > whole or at < low + 4:
             raise ValueError("index entries cut short")
-        (size,) = _LENGTH.unpack_from(found, at)
-        part = found[at + 2 : at + 2 + size]
-        if len(part) != size or size < 4:
-            raise ValueError("index entries cut short")
-        out.append(part)
-        at += 2 + size
+        out.append(found[low:at])
     return out
+
+
+@lru_cache(maxsize=64)
+def _front(bucket: bytes) -> bytes:
+    return ledger_key.prefix(ledger_key.INDEX, bucket)
 
 
 def ledger_keys(tag: int, bucket: bytes, key: bytes, index: bytes) -> list[bytes]:
     """The ledger keys of a record's index entries. Raises ValueError."""
     if not index:
         return []
-    front = ledger_key.prefix(ledger_key.INDEX, bucket)
+    front = _front(bucket)
     back = bytes((tag,)) + key
     return [front + part + back for part in unpacked(index)]
 

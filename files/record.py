@@ -150,6 +150,19 @@ class Header(NamedTuple):
         return self.value_bytes if self.raw_bytes is None else self.raw_bytes
 
 
+def optional(expiry_ms: int, metadata: bytes, index: bytes) -> tuple[int, bytes, bytes]:
+    """(flags, what stands behind the fixed fields, what stands behind the key) of a record with
+    these; 0 or empty: without."""
+    flags, front = (EXPIRY, _U64.pack(expiry_ms)) if expiry_ms else (0, b"")
+    if metadata:
+        flags |= METADATA
+        front += _U32.pack(len(metadata))
+    if index:
+        flags |= INDEX
+        front += _U32.pack(len(index))
+    return flags, front, metadata + index
+
+
 def encode(
     relative_sqn: int,
     check: int,
@@ -171,18 +184,7 @@ def encode(
 
     One copy of the value. Lengths are the caller's to check.
     """
-    flags = 0
-    more = b""
-    tail = key
-    if expiry_ms:
-        flags |= EXPIRY
-        more += _U64.pack(expiry_ms)
-    if metadata:
-        flags |= METADATA
-        more += _U32.pack(len(metadata))
-    if index:
-        flags |= INDEX
-        more += _U32.pack(len(index))
+    flags, more, behind = optional(expiry_ms, metadata, index)
     if batch is not None:
         flags |= BATCH
         more += _U32_PAIR.pack(*batch)
@@ -192,8 +194,7 @@ def encode(
     if sub_key:
         flags |= SUB_KEY
         more += _U16.pack(len(sub_key))
-    if flags:
-        tail = key + sub_key + metadata + index
+    tail = key + sub_key + behind if flags else key
     head_bytes = FIXED_BYTES + len(more) + len(bucket) + len(tail)
     head = (
         pack_fixed(

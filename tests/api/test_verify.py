@@ -75,7 +75,7 @@ def test_a_key_that_the_ledger_does_not_know_is_told(store: octavo.Store) -> Non
 
 
 def test_an_index_entry_that_is_not_there_is_told(store: octavo.Store) -> None:
-    part = index_terms.entry_part(b"f", "c")
+    part = index_terms.field_part(b"f") + index_terms.escaped_term("c")
     (entry,) = index_terms.ledger_keys(STANDARD, b"", b"late", index_terms.packed([part]))
     del store._running.bookie.actor.view.recent.rows[entry]
     (problem,) = store.verify().problems
