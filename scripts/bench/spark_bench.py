@@ -11,6 +11,7 @@ octavo[spark] and Java. 4 M rows of 100 B and 400 k of 1 KiB at scale 1: some 4 
 from __future__ import annotations
 
 import argparse
+import collections
 import itertools
 import os
 import random
@@ -25,7 +26,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
 import octavo
 from octavo.pipeline.java import need_java
@@ -45,13 +52,13 @@ def pairs(rows: int, size: int) -> Iterator[tuple[bytes, bytes]]:
         yield b"%016d" % number, blob[at : at + size]
 
 
-def session() -> Any:
-    """A session of two threads, as an application would set it up."""
+def session(threads: int = 2) -> Any:
+    """A session of so many threads, as an application would set it up."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("octavo bench")
+    builder = SparkSession.builder.master(f"local[{threads}]").appName("octavo bench")
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.log.level": "OFF",
@@ -63,8 +70,9 @@ def session() -> Any:
     return builder.getOrCreate()
 
 
-def seconds_of_processors() -> float:
-    """What the processes below this one have used, those that ended included."""
+def seconds_of_processors(without: int = 0) -> float:
+    """What the processes below this one have used, those that ended included; without those from
+    one on down."""
     parents: dict[int, int] = {}
     used: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -76,7 +84,7 @@ def seconds_of_processors() -> float:
         parents[int(name)], used[int(name)] = int(fields[1]), sum(map(int, fields[11:15]))
 
     def is_below(number: int) -> bool:
-        while number in parents and number != os.getpid():
+        while number in parents and number not in (os.getpid(), without):
             number = parents[number]
         return number == os.getpid()
 
@@ -101,6 +109,26 @@ class Prebuilt(DataSourceReader):  # type: ignore[misc]  # mypy skips PySpark
         return (reader.get_batch(number) for number in range(*partition.value))
 
 
+class Taken(DataSourceArrowWriter):  # type: ignore[misc]
+    """Takes the batches and, given a directory, writes their bytes to a file a task, synced: what
+    any writer costs."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if not self.directory:
+            collections.deque(iterator, maxlen=0)
+            return WriterCommitMessage()
+        with tempfile.NamedTemporaryFile(dir=self.directory, buffering=0) as file:
+            for batch in iterator:
+                for buffer in (buffer for column in batch.columns for buffer in column.buffers()):
+                    if buffer is not None:
+                        file.write(buffer)
+            os.fdatasync(file.fileno())
+        return WriterCommitMessage()
+
+
 class Floor(DataSource):  # type: ignore[misc]
     """A data source that has nothing to do."""
 
@@ -113,6 +141,9 @@ class Floor(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: Any) -> DataSourceReader:
         return Prebuilt(self.options["path"])
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        return Taken(self.options.get("path", ""))
 
 
 def floor(spark: Any, parquet: str, columns: list[str]) -> Any:
@@ -179,6 +210,9 @@ def measured(
         rows_to_write.write.format("octavo").mode("append").save(loaded)
         shutil.rmtree(loaded)
 
+    def taken(directory: str) -> Callable[[], None]:
+        return lambda: rows_to_write.write.format("floor").mode("append").save(directory)
+
     def write_parquet() -> None:
         rows_to_write.write.mode("overwrite").parquet(f"{parquet}-again")
 
@@ -200,6 +234,8 @@ def measured(
             "floor: groupBy": grouped(floor_keys),
             "Octavo: groupBy": grouped(keys),
             "Parquet: write": write_parquet,
+            "floor: batches thrown away": taken(""),
+            "floor: bytes written, synced": taken(where),
             "Octavo: bulk load": load,
         },
     )
@@ -220,9 +256,9 @@ def write_on(path: str) -> None:
                 print(f"{told} {number}", flush=True)
 
 
-def beside_writer(spark: Any, where: str, seconds: float) -> None:
+def beside_writer(spark: Any, name: str, where: str, seconds: float) -> None:
     """Folds of a store that another process writes to at full rate: its rate with and without."""
-    path = f"{where}/written"
+    path = f"{where}/{name}"
     command = [sys.executable, __file__, "--writer", path]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     seen: list[tuple[float, int]] = []
@@ -234,22 +270,32 @@ def beside_writer(spark: Any, where: str, seconds: float) -> None:
 
     listener = threading.Thread(target=listen)
     listener.start()
-    folds = 0
+    took: list[float] = []
+    used: list[float] = []
+
+    def folded() -> None:
+        began, before = time.perf_counter(), seconds_of_processors(writer.pid)
+        frame = spark.read.format("octavo").option("columns", "key,sqn").load(path)
+        count, last = frame.selectExpr("count(key)", "max(sqn)").collect()[0]
+        if count != last:
+            raise SystemExit(f"a fold at sqn {last} gave {count} rows")
+        took.append(time.perf_counter() - began)
+        used.append(seconds_of_processors(writer.pid) - before)
+
     rates: dict[str, list[float]] = {"alone": [], "beside folds": []}
     try:
         time.sleep(seconds)  # nothing to wait for: the store is to have some rows
+        folded()  # which starts Spark's workers
+        took.clear()
+        used.clear()
         for _ in range(3):
             for what, found in rates.items():
                 began, until = len(seen), time.perf_counter() + seconds
                 while time.perf_counter() < until:
                     if what == "alone":
                         time.sleep(0.05)
-                        continue
-                    frame = spark.read.format("octavo").option("columns", "key,sqn").load(path)
-                    count, last = frame.selectExpr("count(key)", "max(sqn)").collect()[0]
-                    if count != last:
-                        raise SystemExit(f"a fold at sqn {last} gave {count} rows")
-                    folds += 1
+                    else:
+                        folded()
                 part = seen[began:]
                 found.append((part[-1][1] - part[0][1]) / (part[-1][0] - part[0][0]))
     finally:
@@ -257,9 +303,12 @@ def beside_writer(spark: Any, where: str, seconds: float) -> None:
         writer.wait()
         listener.join()
     alone, beside = (statistics.median(found) for found in rates.values())
+    lost, each = 1 - beside / alone, statistics.median(took)
     print(
-        f"puts a second alone {alone:,.0f}, beside {folds} folds, each of the state at its sqn, "
-        f"{beside:,.0f}: {1 - beside / alone:.0%} less"
+        f"{name}: puts a second alone {alone:,.0f}, beside {len(took)} folds one after the other, "
+        f"each of the state at its sqn, {beside:,.0f}: {lost:.0%} less. One fold takes "
+        f"{each:.2f} s, {statistics.median(used):.2f} s of CPU, and costs what {lost * each:.2f} s "
+        "of writing bring"
     )
 
 
@@ -280,13 +329,17 @@ def main() -> None:
         for name, (rows, size) in SHAPES.items():
             count = int(rows * given.scale)
             found = measured(spark, where, name, count, size, given.runs)
-            bases = {"groupBy": "Parquet: groupBy", "bulk load": "Parquet: write"}
+            written = ("bulk load", "batches thrown away", "bytes written, synced")
+            bases = {"groupBy": "Parquet: groupBy", **dict.fromkeys(written, "Parquet: write")}
             for task, seconds in found.items():
                 base = bases.get(task.partition(": ")[2], "Parquet: all")
                 ratio = seconds / found[task if task in bases.values() else base]
                 print(f"{name} x {count:,}: {task:32} {seconds:7.3f} s {ratio:6.2f} of Parquet")
-        beside_writer(spark, where, max(10 * given.scale, 3.0))
-    spark.stop()
+        for threads in (2, 1):
+            spark.stop()
+            spark = session(threads)
+            beside_writer(spark, f"local[{threads}]", where, max(10 * given.scale, 3.0))
+        spark.stop()
 
 
 if __name__ == "__main__":
