@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from itertools import compress
 
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.scan import LARGEST_WINDOW, Bounds, Slice
+from octavo.actors.scan_sources import LARGEST_WINDOW, Slice
 from octavo.actors.view import Found, Head, View, found_in
 from octavo.files import ledger_key
 from octavo.files.arrays import np
+from octavo.files.bounds import Bounds
 from octavo.files.byte_strings import Ints, offsets_of
 from octavo.files.hashing import hash_of
 from octavo.files.live_batches import (
@@ -175,6 +176,10 @@ class BatchWindow:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.keys = keys_of(batch)
+
+    def lasting(self) -> bool:
+        """As of a Window; it is not known."""
+        return False
 
     def found(self) -> Iterator[Found]:
         """As of a Window; the journal tells the head."""

@@ -12,6 +12,7 @@ from typing import NoReturn, TypeVar
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.kept_scans import KeptScans
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.operation import IndexEdit, Operation, resolved
@@ -30,6 +31,8 @@ from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 
 log = logging.getLogger("octavo.bookie")
+_FOR_SCANS = 3
+"""What scans keep of the ledger may take an eighth of what the read cache may, beside it."""
 
 T = TypeVar("T")
 
@@ -52,6 +55,7 @@ class Bookie(LiveReads, TurnActor):
         self.penciller = penciller
         self.register = register
         self.cache = cache
+        self.kept_scans = KeptScans(cache.limit >> _FOR_SCANS)
         self.limits = limits
         self.view = view
         self.clock_ms = clock_ms

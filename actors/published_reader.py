@@ -11,6 +11,7 @@ from typing import Any
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.kept_scans import KeptScans
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
@@ -26,6 +27,9 @@ from octavo.manifest.pinning import OFFSETS
 from octavo.manifest.published import Published
 from octavo.manifest.snapshot_draft import LOG
 
+_KEPT_BYTES = 4 << 20
+"""For what short scans found."""
+
 
 class _Nobody:
     """Takes the place of a Bookie and a Penciller where there is no store."""
@@ -34,6 +38,7 @@ class _Nobody:
 
     def __init__(self) -> None:
         self.penciller = self
+        self.kept_scans = KeptScans(_KEPT_BYTES)
 
     def slice(self, *_: object) -> list[bytes]:
         """No memory table has a key."""
@@ -94,6 +99,10 @@ class PublishedReader(Reader):
     def cached(self) -> dict[bytes, bytes | None]:
         """There is no cache."""
         return {}
+
+    def is_newest(self) -> bool:
+        """Its state is the only one."""
+        return True
 
     def check(self) -> None:
         """Raise Closed or SnapshotExpired. Once half of the lease is gone, it begins anew."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NoReturn
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -21,6 +22,8 @@ LEASE_SECONDS = 900.0
 _LOW_32 = 0xFFFFFFFF
 STEP = 256
 """Rows that a scan gives between two looks at its lease."""
+_RENEWED_AT = 0.99
+"""A live scan's lease begins anew once less than this part of it is left."""
 _LONG = 1024
 """Rows of a scan from which on it pays to make arrays of more."""
 _BATCH_ROWS = 1 << 13
@@ -51,15 +54,18 @@ class Reader(PlainReads):
 
     def check(self) -> None:
         """Raise Closed or SnapshotExpired if this may no longer be read."""
+        if self._closed or self._bookie.closed or self._register.left(self.number) <= 0:
+            self._over()
+
+    def _over(self) -> NoReturn:
+        """Say why this may no longer be read."""
         if self._closed:
             raise Closed("the snapshot was closed")
         if self._bookie.closed:
             raise Closed("the store is closed")
-        if not self._register.is_live(self.number):
-            raise SnapshotExpired(
-                f"the snapshot's lease of {self._lease:g} s ran out; "
-                "take a new one, or renew in time"
-            )
+        raise SnapshotExpired(
+            f"the snapshot's lease of {self._lease:g} s ran out; take a new one, or renew in time"
+        )
 
     def renew(self, lease_seconds: float | None = None) -> None:
         """The lease begins anew. Raises SnapshotExpired if it had ended."""
@@ -124,9 +130,15 @@ class Reader(PlainReads):
         """Whether what was written since the snapshot, if anything, is in its own memory table."""
         return self._bookie.view is self.view
 
-    def windows(self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW) -> Iterator[scan.Window]:
-        """Windows of live rows: see scan.windows."""
-        found = scan.windows(self.view, self.sqn, self.now_ms, bound, self._bookie.slice, first)
+    def windows(
+        self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW, *, brief: bool = False
+    ) -> Iterator[scan.Window]:
+        """Windows of live rows: see scan.windows. ``brief``: they will be asked for keys and sqns
+        only."""
+        bookie = self._bookie
+        # Of an earlier state nothing is kept: who reads the newest would have to begin anew.
+        kept = bookie.kept_scans.of(self.view.ledger) if brief and self.is_newest() else None
+        found = scan.windows(self.view, self.sqn, self.now_ms, bound, bookie.slice, first, kept)
         while True:
             self.step()
             try:
@@ -145,7 +157,7 @@ class Reader(PlainReads):
         """As ``windows``, of one bucket; once so many rows were wanted that more are likely to be,
         as batches. ``times``: whether the times of their rows will be asked for."""
         wanted = 0
-        for window in self.windows(bound):
+        for window in self.windows(bound, brief=not times):
             wanted += len(window.keys)
             last = window.keys[-1]
             yield window
@@ -179,7 +191,7 @@ class Reader(PlainReads):
     def step(self) -> None:
         """A scan goes on: see that the lease runs, and let that of a live scan begin anew."""
         self.check()
-        if self._renewing:
+        if self._renewing and self._register.left(self.number) < _RENEWED_AT * self._lease:
             self._register.renew(self.number, self._lease)
 
     def steps(self, keys: list[bytes]) -> Iterator[list[bytes]]:

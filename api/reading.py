@@ -330,7 +330,7 @@ class Reading(ABC, Generic[Out, Told]):
         elif isinstance(give, Items):
             windows = reader.long_windows(left, times=keep is not None)
         else:
-            windows = reader.windows(left)
+            windows = reader.windows(left, brief=keep is None and not isinstance(give, Heads))
         return Scan.of(place, parts(reader, windows, place, keep, most, give), reader)
 
     def _object_part(self, key: object) -> bytes:

@@ -108,8 +108,12 @@ class SnapshotRegister:
 
     def is_live(self, number: int) -> bool:
         """Whether the lease still runs. Once False, it stays False. O(1)."""
+        return self.left(number) > 0
+
+    def left(self, number: int) -> float:
+        """Seconds until the lease ends; 0 or less once it is over. O(1)."""
         lease = self._leases.get(number)
-        return lease is not None and self._clock() < lease.ends
+        return 0.0 if lease is None else lease.ends - self._clock()
 
     def expire(self, now: float | None = None) -> list[int]:
         """Drop the leases that are over by ``now`` (None: by the clock); their numbers.

@@ -1,0 +1,184 @@
+"""What a scan merges: rows of memory tables and of ledger files, a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Protocol
+
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.view import Found, Head, View, found_in
+from octavo.files.bounds import Bounds
+from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.files.sst import Sst
+from octavo.manifest.ledger_entry import LedgerEntry
+
+LARGEST_WINDOW = 4096
+
+Slice = Callable[[MemoryTable, bytes, bytes | None, int, bool], list[bytes]]
+"""Keys of a memory table in order: in the Bookie's turn while the table is not frozen."""
+
+
+class Chunk(Protocol):
+    """Consecutive rows of one source: user keys ascending, and what each row is."""
+
+    keys: list[bytes]
+    lasting: bool
+    """Which rows read as absent is the same at every moment."""
+
+    def dead(self, now_ms: int) -> Sequence[int]:
+        """Rows that read as absent, ascending."""
+
+    def found(self, at: int) -> Found: ...
+
+    def sqns(self, low: int, high: int) -> list[int]:
+        """Sequence numbers of rows [low, high)."""
+        ...
+
+    def times(self, rows: Sequence[int]) -> list[int]:
+        """Write times of some rows, ms UTC, in their order."""
+        ...
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        """Heads of some live rows, in their order."""
+        ...
+
+
+class _MemoryChunk:
+    lasting = False
+
+    def __init__(
+        self, view: View, table: MemoryTable, keys: list[bytes], entries: list[int]
+    ) -> None:
+        self.keys = keys
+        self.entries = entries
+        self.view = view
+        self.table = table
+
+    def dead(self, now_ms: int) -> Sequence[int]:
+        entries = self.entries
+        if min(entries) >= 0:
+            return ()
+        rows = [at for at, entry in enumerate(entries) if entry < 0]
+        expiring = self.table.expiring
+        if not expiring:
+            return rows  # deletes, all of them
+        return [at for at in rows if expiring.get(-entries[at], 0) <= now_ms]
+
+    def found(self, at: int) -> Found:
+        return found_in(self.table, self.entries[at])
+
+    def sqns(self, low: int, high: int) -> list[int]:
+        return list(map(abs, self.entries[low:high]))
+
+    def times(self, rows: Sequence[int]) -> list[int]:
+        file_of = self.view.journal.file_of
+        sqns = (abs(self.entries[at]) for at in rows)
+        return [file_of(sqn).header(sqn).time_ms for sqn in sqns]
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        found = (self.view.head_of(self.found(at)) for at in rows)
+        return [head for head in found if head is not None]
+
+
+class _FileChunk:
+    def __init__(self, sst: Sst, base: int, low: int, high: int) -> None:
+        self.keys = sst.user_keys(low, high)
+        self.lasting = not sst.expiring
+        self.sst = sst
+        self.base = base
+        self.low = low
+
+    def dead(self, now_ms: int) -> Sequence[int]:
+        sst, low = self.sst, self.low
+        if not sst.tombstones and not sst.expiring:
+            return ()
+        flags = bytes(sst.flags[low : low + len(self.keys)])
+        if not any(flags):
+            return ()
+        out = []
+        for at, flag in enumerate(flags):
+            if flag and (flag & TOMBSTONE or (flag & EXPIRES and sst.expiry(low + at) <= now_ms)):
+                out.append(at)
+        return out
+
+    def found(self, at: int) -> Found:
+        row = self.low + at
+        flags = self.sst.flags[row]
+        return Found(
+            self.sst.sqns[row] + self.base, not flags & (TOMBSTONE | EXPIRES), self.sst, row
+        )
+
+    def sqns(self, low: int, high: int) -> list[int]:
+        base = self.base
+        found = self.sst.sqns[self.low + low : self.low + high].tolist()
+        return [sqn + base for sqn in found] if base else found
+
+    def times(self, rows: Sequence[int]) -> list[int]:
+        times = self.sst.times(self.low, self.low + len(self.keys)).tolist()
+        return [times[at] for at in rows]
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        sst, low, high = self.sst, self.low, self.low + len(self.keys)
+        times = self.times(rows)
+        sqns, sizes = self.sqns(0, high - low), sst.sizes[low:high].tolist()
+        metas: Iterable[bytes] = repeat(b"")
+        if sst.has_metas:
+            metas = [sst.meta(low + at) for at in rows]
+        expiries: Iterable[int | None] = repeat(None)
+        if sst.expiring:
+            expiries = [sst.expiry(low + at) or None for at in rows]
+        parts = zip(
+            [sqns[at] for at in rows], [sizes[at] for at in rows], metas, times, expiries,
+            strict=False,
+        )  # fmt: skip
+        return list(map(Head._make, parts))
+
+
+def memory_chunks(
+    view: View, table: MemoryTable, upper: int, bounds: Bounds, take: Slice, window: int
+) -> Iterator[Chunk]:
+    low: bytes = bounds.low
+    high = bounds.high
+    cut = len(bounds.prefix)
+    following = window  # many a scan ends in the second window, too
+    while True:
+        keys = take(table, low, high, window, bounds.reverse)
+        if not keys:
+            return
+        if bounds.reverse:
+            high = keys[0]
+        else:
+            low = keys[-1] + b"\x00"
+        rows = len(keys)
+        entries = list(map(table.rows.__getitem__, keys))
+        if max(entries) > upper or min(entries) < -upper:
+            # Some were written since: an older version may be kept, or there was none.
+            pairs = [(key, table.entry(key, upper)) for key in keys]
+            keys = [key for key, entry in pairs if entry is not None]
+            entries = [entry for _, entry in pairs if entry is not None]
+        if keys:
+            yield _MemoryChunk(view, table, [key[cut:] for key in keys], entries)
+        if rows < window:
+            return
+        window, following = following, min(following * 2, LARGEST_WINDOW)
+
+
+def file_chunks(entries: Sequence[LedgerEntry], bounds: Bounds, window: int) -> Iterator[Chunk]:
+    """The rows of files that follow one another, ``window`` at first."""
+    following = window
+    for entry in reversed(entries) if bounds.reverse else entries:
+        sst: Sst = entry.file.sst or entry.file.reader()
+        low = sst.lower_bound(bounds.low)
+        end = bounds.high
+        high = sst.rows if end is None or end > sst.last_key else sst.lower_bound(end)
+        while low < high:
+            if bounds.reverse:
+                at = max(low, high - window)
+                yield _FileChunk(sst, entry.sqn_base, at, high)
+                high = at
+            else:
+                at = min(high, low + window)
+                yield _FileChunk(sst, entry.sqn_base, low, at)
+                low = at
+            window, following = following, min(following * 2, LARGEST_WINDOW)
