@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
     from octavo.snapshot import Item, Snapshot, SnapshotBucket
     from octavo.store import Store, open
     from octavo.verify import Report
+
+if sys.platform == "win32":
+    raise ImportError(
+        "Octavo runs on Linux and macOS, where flock locks files and those that are read can be "
+        "unlinked; on Windows use it in WSL"
+    )
 
 __version__ = "0.1.0"
 

@@ -45,9 +45,15 @@ def open_store(path: str, *, create: bool = False) -> Store:
     """The store at ``path``. Raises Misuse where there is none and ``create`` is False."""
     import octavo
 
-    if not create and not os.path.lexists(os.path.join(path, IDENTITY)):
-        raise Misuse(f"there is no store at {path}; `put` and `load` make one")
+    if not create:
+        refuse_none(path)
     return octavo.open(path, create=create)
+
+
+def refuse_none(path: str) -> None:
+    """Raise Misuse where there is no store."""
+    if not os.path.lexists(os.path.join(path, IDENTITY)):
+        raise Misuse(f"there is no store at {path}; `put` and `load` make one")
 
 
 def open_for_reading(path: str) -> Store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from octavo.cli_options import json_option, open_store, path_argument
+from octavo.cli_options import json_option, open_store, path_argument, refuse_none
 from octavo.cli_output import Output, complain, count, duration, plural, progress, size
 
 
@@ -67,6 +67,7 @@ def destroy(ctx: click.Context, path: str, yes: bool) -> None:
     """Remove the store at PATH, with everything in it. Other files in PATH stay."""
     import octavo
 
+    refuse_none(path)
     if not yes and not click.confirm(f"Remove the store at {path}?", err=True):
         complain("nothing was removed")
         ctx.exit(1)

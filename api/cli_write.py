@@ -213,6 +213,7 @@ def load(
         _refuse_for_directory(key_field, value_field, delimiter)
     if exclude and set(kinds) != {"directory"}:
         raise click.UsageError("--exclude is for a directory")
+    _refuse_itself(path, sources)
     whole = None if bucket is None else to_bytes("--bucket", bucket)
     stop = not skip_bad and "directory" not in kinds
     with ExitStack() as stack:
@@ -249,6 +250,13 @@ def _kind_of(source: str, given: str | None) -> str:
     if kind == "parquet" and source == STDIN:
         raise click.UsageError("Parquet is read from a file, not from standard input")
     return kind
+
+
+def _refuse_itself(path: str, sources: tuple[str, ...]) -> None:
+    inside = f"{os.path.realpath(path)}/"
+    for source in sources:
+        if source != STDIN and f"{os.path.realpath(source)}/".startswith(inside):
+            raise click.UsageError(f"SOURCE {source!r} is the store, or inside it")
 
 
 def _refuse_for_directory(*options: str | None) -> None:

@@ -357,7 +357,11 @@ class Snapshot(SnapshotBucket[bytes, Head]):
         """A Spark DataFrame of this state, which is published for ``lease_seconds``; otherwise as
         ``PublishedSnapshot.df``."""
         made = self.publish(lease_seconds=lease_seconds, count=False)
-        return made.df(spark, columns, **options)
+        try:
+            return made.df(spark, columns, **options)
+        except BaseException:
+            made.release()
+            raise
 
     def renew(self, lease_seconds: float | None = None) -> None:
         """Begin the lease anew, now. Raises SnapshotExpired if it had ended."""

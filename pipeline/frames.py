@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from octavo.files.errors import Misuse
+
 
 def frame(
     spark: Any, store_path: str, id: str, columns: Sequence[str] | None, options: dict[str, Any]
 ) -> Any:
-    """A DataFrame of a published snapshot; ``options`` as the data source takes them."""
-    from octavo.pipeline.source import DefaultSource
-
+    """A DataFrame of a published snapshot; ``options`` as the data source takes them. Raises
+    Misuse where Spark is missing."""
+    try:
+        from octavo.pipeline.source import DefaultSource
+    except ImportError as wrong:
+        raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from wrong
     spark.dataSource.register(DefaultSource)
     reader = spark.read.format("octavo").option("snapshot", id)
     if columns is not None:

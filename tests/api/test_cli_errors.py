@@ -208,3 +208,20 @@ def test_progress_is_shown_on_a_terminal(store: Path, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert b"loading" in shown
     assert b"\x1b" not in said
+
+
+def test_a_store_is_not_loaded_with_its_own_files(store: Path) -> None:
+    (store.parent / "link").symlink_to(store)
+    for source in (store, store / "journal", store / "OCTAVO", store.parent / "link"):
+        words = ("--format", "csv") if source.name == "OCTAVO" else ()
+        assert "is the store, or inside it" in octavo("load", store, source, *words, code=2).stderr
+    (store.parent / "file").write_bytes(b"mine")
+    octavo("load", store, store.parent)  # which holds it: it is left out
+    with library.open(store) as opened:
+        assert list(opened.keys(end="key")) == [b"file"]
+
+
+def test_where_there_is_no_store_nobody_is_asked_whether_to_remove_it(tmp_path: Path) -> None:
+    told = octavo("destroy", tmp_path / "missing", code=2)
+    assert "there is no store" in told.stderr
+    assert "[y/N]" not in told.stderr

@@ -1,0 +1,30 @@
+"""What importing says where Octavo, or a part of it, can not be used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import octavo
+
+
+def test_on_windows_importing_says_what_there_is_to_do() -> None:
+    script = "import sys; sys.platform = 'win32'; import octavo"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ImportError: Octavo runs on Linux and macOS" in done.stderr
+
+
+def test_without_spark_a_frame_says_what_to_install_and_leaves_nothing_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "octavo.pipeline.source", None)
+    with octavo.open(tmp_path / "s") as store, store.snapshot() as snap:
+        store.put("k", "v")
+        with pytest.raises(octavo.Misuse, match=r"Spark is missing.*pip install 'octavo\[spark\]'"):
+            snap.df(None)
+        assert store.published() == []
