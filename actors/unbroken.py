@@ -43,15 +43,21 @@ class Unbroken(ContextDecorator):
 
     def __init__(self) -> None:
         self._depth = 0
-        self._handlers: dict[signal.Signals, Any] = {}
+        self._handlers: dict[int, Any] = {}
+        """Those that were put off last: they stand again, unless that was broken off."""
         self._came: dict[int, FrameType | None] = {}
 
     def __enter__(self) -> None:
         if _get_ident() != threading.main_thread().ident:
             return
-        if self._depth == 0:
-            self._put_off()
         self._depth += 1
+        if self._depth == 1:
+            try:
+                self._put_off()
+            except BaseException:
+                self._depth = 0
+                self._restore()
+                raise
 
     def __exit__(self, *raised: object) -> None:
         if _get_ident() != threading.main_thread().ident:
@@ -59,31 +65,42 @@ class Unbroken(ContextDecorator):
         self._depth -= 1
         if self._depth == 0:
             handlers, came = self._handlers, self._came
-            self._restore()
-            for number, frame in came.items():
-                handlers[signal.Signals(number)](number, frame)
+            try:
+                self._restore()
+            finally:
+                for number, frame in came.items():
+                    handlers[number](number, frame)
 
     def _put_off(self) -> None:
-        self._handlers, self._came = {}, {}
-        try:
-            for number in _SIGNALS:
-                handler = signal.getsignal(number)
-                if callable(handler):  # not the system's own: those run no Python
-                    self._handlers[number] = handler
-                    signal.signal(number, self._later)
-        except BaseException:
-            self._restore()
-            raise
+        self._came = {}
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            if handler == self._later:
+                continue  # its own was not put back the last time, and is known still
+            if callable(handler):  # not the system's own: those run no Python
+                self._handlers[number] = handler
+                signal.signal(number, self._later)
+            else:
+                self._handlers.pop(number, None)
 
     def _later(self, number: int, frame: FrameType | None) -> None:
-        self._came[number] = frame
+        if self._depth:
+            self._came[number] = frame
+        else:  # it stands though no step is under way: see _restore
+            handler = self._handlers[number]
+            signal.signal(number, handler)
+            handler(number, frame)
 
     def _restore(self) -> None:
+        """Have every handler back. One that stands again already may run and raise in the midst of
+        this: the others are put back nevertheless, and where that is broken off as well, a signal
+        still finds its handler by ``_later``."""
         left = list(self._handlers.items())
         try:
             while left:
-                signal.signal(*left.pop())
-        except BaseException:  # of a handler that stands again already
+                signal.signal(*left[-1])  # which first runs the handlers of what has come
+                left.pop()
+        except BaseException:
             while left:
                 signal.signal(*left.pop())
             raise
