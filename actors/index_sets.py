@@ -18,9 +18,9 @@ def field_bytes(field: object) -> bytes:
     try:
         found = field.encode() if isinstance(field, str) else field
     except UnicodeEncodeError as wrong:
-        raise Misuse(f"index field {field!r}: {wrong}") from None
+        raise Misuse(f"index field {field!r:.80}: {wrong}") from None
     if not isinstance(found, bytes) or not 0 < len(found) <= MAX_FIELD_BYTES:
-        raise Misuse(f"index field {field!r}: allowed are 1 to {MAX_FIELD_BYTES} bytes, or str")
+        raise Misuse(f"index field {field!r:.80}: allowed are 1 to {MAX_FIELD_BYTES} bytes, or str")
     return found
 
 
@@ -30,7 +30,7 @@ def checked_term(field: object, term: object) -> Term:
         return bytes(term)
     if isinstance(term, bool) or not isinstance(term, (int, bytes, str)):
         raise Misuse(
-            f"index field {field!r}: a term is of type {type(term).__name__}; "
+            f"index field {field!r:.80}: a term is of type {type(term).__name__}; "
             "allowed are int, bytes, str"
         )
     return term
@@ -45,7 +45,7 @@ def _back(field: object, term: object) -> bytes:
     try:
         return index_terms.escaped_term(checked_term(field, term))
     except ValueError as wrong:
-        raise Misuse(f"index field {field!r}: {wrong}") from None
+        raise Misuse(f"index field {field!r:.80}: {wrong}") from None
 
 
 def index_parts(index: object) -> set[bytes]:
@@ -73,6 +73,6 @@ def removed_parts(index: object) -> set[bytes]:
 def _listed(field: object, terms: Any) -> Iterable[object]:
     if not isinstance(terms, Iterable):
         raise Misuse(
-            f"index field {field!r}: {terms!r:.80}; allowed are a term, or an iterable of terms"
+            f"index field {field!r:.80}: {terms!r:.80}; allowed are a term, or an iterable of terms"
         )
     return terms

@@ -226,6 +226,10 @@ class Bucket(Mutable[Out, Told]):
         """
         if isinstance(pairs, Mapping):
             pairs = pairs.items()
+        elif not isinstance(pairs, Iterable):
+            raise Misuse(
+                f"pairs={pairs!r:.80}: allowed are a mapping, and an iterable of (key, value)"
+            )
         durable = to_sync(sync)
         prefix, limit, grouped = self._prefix, self._key_limit, self._grouped_bytes
         meter = self._inker.measures.put_many

@@ -64,3 +64,10 @@ def test_pairs_of_str_share_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         store.put_many((f"{number}", "v") for number in range(2000))
         assert sum(shared) == len(store) == 2000
         assert len(shared) < 10
+
+
+def test_what_gives_no_pairs_is_refused(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        for wrong in (None, 5):
+            with pytest.raises(octavo.Misuse, match=f"pairs={wrong}: allowed are a mapping"):
+                store.put_many(wrong)  # type: ignore[arg-type]
