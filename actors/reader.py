@@ -220,11 +220,13 @@ class Reader(PlainReads):
         recent = self.view.recent
         for table in (recent, *self.view.frozen):
             known = b"\xff"  # that of the key before, if it needs no more looks; now that of none
-            for key, entry in list(table.rows.items()):
+            entries = table.rows
+            # A list of keys is made in one step, whoever puts meanwhile; one of pairs is not.
+            for key in list(entries):
                 if key[0] == tag and not key.startswith(known):
                     prefix = key[: ledger_key.end_of_prefix(key)]
                     lives.setdefault(prefix, False)
-                    if table is recent and 0 < entry <= self.sqn:
+                    if table is recent and 0 < entries[key] <= self.sqn:
                         lives[prefix] = True
                     if table is not recent or lives[prefix]:
                         known = prefix

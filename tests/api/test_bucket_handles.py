@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 import octavo
 from octavo import store as stores
+from octavo.files import ledger_key
 
 
 def test_who_asks_for_a_bucket_again_gets_the_one_that_was_made(tmp_path: Path) -> None:
@@ -39,3 +42,30 @@ def test_a_type_that_is_none_is_refused_each_time(tmp_path: Path, tag: object) -
         for _ in range(2):
             with pytest.raises(octavo.Misuse, match="is no type of this store"):
                 store.bucket("b", tag=tag)  # type: ignore[arg-type]
+
+
+def test_buckets_are_listed_while_others_put(tmp_path: Path) -> None:
+    names = [b"%03d" % number for number in range(300)]
+    with octavo.open(tmp_path / "s") as store:
+        for name in names:
+            store.bucket(name).put("k", "v")
+        rows = store._bookie.view.recent.rows
+        new = (ledger_key.prefix(ledger_key.STANDARD, b"%d" % n) + b"new" for n in count())
+
+        def meanwhile(phase: str, _: object) -> None:
+            """What another thread does between any two steps, as far as memory is concerned."""
+            if phase == "start":
+                rows[next(new)] = store.last_sqn + 1
+
+        reader = store._reader()
+        thresholds = gc.get_threshold()
+        gc.callbacks.append(meanwhile)
+        try:
+            gc.set_threshold(1)
+            lives = reader._prefixes(ledger_key.STANDARD)
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.callbacks.remove(meanwhile)
+        reader.close()
+        told = {ledger_key.split(prefix)[1] for prefix, live in lives.items() if live}
+        assert told == set(names)
