@@ -11,7 +11,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.operation import Operation
+from octavo.actors.operation import Operation, encoded
 from octavo.actors.runtime import TurnActor, in_turn
 from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
@@ -86,6 +86,7 @@ class Inker(TurnActor):
         self.measures = Measures(jobs=runner.history)
         self.compressor = Compressor()
         self._sealing = False
+        self._raising = False  # the ceiling is going to be raised
         self._not_sealed: OctavoError | OSError | None = None
         self._last = 0
 
@@ -143,7 +144,7 @@ class Inker(TurnActor):
             if active is None:
                 raise Closed("the store is closed")
             first = active.base + len(active.offsets) - 1
-            parts, ends = _encoded(active, operations, stored, time_ms, atomic)
+            parts, ends = encoded(active, operations, stored, time_ms, atomic)
             room = cdb.MAX_FILE_BYTES - 64 * (len(active.offsets) + count) - 8192
             if fresh or (ends[-1] <= room and first + count < self.manifest.ceiling):
                 break
@@ -162,17 +163,21 @@ class Inker(TurnActor):
 
     # ------------------------------------------------------------ rolling
 
-    @in_turn
     def look(self) -> None:
-        """Roll, or raise the ceiling, if it is time for that. O(1) mostly."""
+        """In the Bookie's turn: roll, or raise the ceiling, if it is time for that. O(1) mostly,
+        and then without this actor's turn, for whoever has that may be waiting for the disk."""
         active = self.active
         if active is None:
             return
         if active.offsets[-1] >= RESUME_BELOW_BYTES:  # else it may stay as small as it is
             active.expect(self.roll_size)
+        if self.last_sqn + CEILING_STEP // 2 > self.manifest.ceiling and not self._raising:
+            self._raising = True
+            self.actor_ref.send(Inker.raise_ceiling)
         if self.last_sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
             self._look()
 
+    @in_turn
     def _look(self) -> None:
         """The active file is full, or the ceiling is near. What was appended stays appended: a
         full disk only puts this off."""
@@ -181,7 +186,7 @@ class Inker(TurnActor):
             return
         following = active.base + len(active.offsets) - 1
         try:
-            if following + CEILING_STEP // 2 > self.manifest.ceiling:
+            if following + CEILING_STEP // 4 > self.manifest.ceiling:
                 self._reserve(following + 2 * CEILING_STEP)
             if active.offsets[-1] >= self.roll_size or len(active.offsets) > self.roll_count:
                 self._roll(following)
@@ -213,12 +218,29 @@ class Inker(TurnActor):
 
     def _aim(self, active: JournalFile) -> None:
         self.stop_sqn = min(
-            active.base + self.roll_count, self.manifest.ceiling - CEILING_STEP // 2
+            active.base + self.roll_count, self.manifest.ceiling - CEILING_STEP // 4
         )
+
+    @unbroken
+    def raise_ceiling(self) -> None:
+        """Reserve sqns on the pool, for it takes an fsync: the puts that come need not wait for
+        one. Where it cannot be done now, a put does it later, or says why not."""
+        active = self.active
+        if active is None or self.failed is not None:
+            return
+        try:
+            self._reserve(self.last_sqn + 1 + 2 * CEILING_STEP)
+        except StorageFull as full:
+            log.warning("%s; no sqns were reserved ahead", full)
+        except StorageFailed as failed:
+            self.poison(failed)
+        else:
+            self._aim(active)
 
     def _reserve(self, ceiling: int) -> None:
         """Raise the durable ceiling: no sqn below it is given twice, whatever happens."""
         self.commit(self.manifest.edit(ceiling=ceiling))
+        self._raising = False
 
     @unbroken
     def commit(self, manifest: JournalManifest) -> None:
@@ -408,37 +430,3 @@ class Inker(TurnActor):
         for file in self.view.files:
             file.actor_ref.call(JournalFile.close)
             file.actor_ref.stop()
-
-
-def _encoded(
-    file: JournalFile,
-    operations: Sequence[Operation],
-    stored: Sequence[tuple[bytes, int | None]],
-    time_ms: int,
-    atomic: bool,
-) -> tuple[list[bytes], list[int]]:
-    """The operations as records for a file's end, and where each ends; ``stored``: see _stored."""
-    at = file.offsets[-1]
-    relative = len(file.offsets) - 1
-    parts, ends = [], []
-    for number, (operation, (value, raw_bytes)) in enumerate(zip(operations, stored, strict=True)):
-        kind, tag, bucket, key, _, expiry_ms, metadata, index = operation
-        data = record.encode(
-            relative + number,
-            file.seed ^ at,
-            kind,
-            tag,
-            bucket,
-            key,
-            value,
-            time_ms,
-            expiry_ms=expiry_ms,
-            metadata=metadata,
-            index=index,
-            raw_bytes=raw_bytes,
-            batch=(number, len(operations)) if atomic else None,
-        )
-        parts.append(data)
-        at += len(data)
-        ends.append(at)
-    return parts, ends

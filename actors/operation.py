@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from octavo.files import index_terms
+from octavo.files import index_terms, record
 from octavo.files.errors import Misuse
 from octavo.files.record import MAX_INDEX_BYTES
+
+if TYPE_CHECKING:
+    from octavo.actors.journal_file import JournalFile
 
 
 class Operation(NamedTuple):
@@ -78,3 +81,38 @@ def packed_index(parts: Collection[bytes]) -> bytes:
     if len(packed) > MAX_INDEX_BYTES:
         raise Misuse(f"index of {len(packed)} bytes: at most {MAX_INDEX_BYTES} a key are allowed")
     return packed
+
+
+def encoded(
+    file: JournalFile,
+    operations: Sequence[Operation],
+    stored: Sequence[tuple[bytes, int | None]],
+    time_ms: int,
+    atomic: bool,
+) -> tuple[list[bytes], list[int]]:
+    """The operations as records for a file's end, and where each ends; ``stored``: (bytes,
+    original length if they are compressed) of each value."""
+    at = file.offsets[-1]
+    relative = len(file.offsets) - 1
+    parts, ends = [], []
+    for number, (operation, (value, raw_bytes)) in enumerate(zip(operations, stored, strict=True)):
+        kind, tag, bucket, key, _, expiry_ms, metadata, index = operation
+        data = record.encode(
+            relative + number,
+            file.seed ^ at,
+            kind,
+            tag,
+            bucket,
+            key,
+            value,
+            time_ms,
+            expiry_ms=expiry_ms,
+            metadata=metadata,
+            index=index,
+            raw_bytes=raw_bytes,
+            batch=(number, len(operations)) if atomic else None,
+        )
+        parts.append(data)
+        at += len(data)
+        ends.append(at)
+    return parts, ends

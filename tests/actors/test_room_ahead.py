@@ -41,6 +41,19 @@ def test_a_file_is_given_room_once_and_only_when_it_has_grown(
         assert asked == [(active.path, 64 * MIB)]
 
 
+def test_a_file_that_is_synced_all_the_time_is_given_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(RealDisk, "set_aside", lambda _, path, room: asked.append(path))
+    with no_hang(), opened(tmp_path / "s", **LARGE) as store:
+        active = store._inker.active
+        assert active is not None
+        active.commit.syncs = 1000  # in 6 MB
+        store.put_many((b"%d" % i, bytes(1000)) for i in range(6000))
+        assert asked == []
+
+
 def test_a_sealed_file_keeps_no_more_room_than_it_needs(tmp_path: Path) -> None:
     with no_hang(), opened(tmp_path / "s", **LARGE) as store:
         store.put_many((b"%d" % i, bytes(1000)) for i in range(6000))
