@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceReader,
+    EqualNullSafe,
     EqualTo,
     Filter,
     GreaterThan,
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import (
     In,
     LessThan,
     LessThanOrEqual,
+    StringStartsWith,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -31,6 +33,9 @@ from octavo.pipeline.partitions import KeyRange, partitions, ranges_of
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import CHANGE_DDL, DDL, ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
+
+_MOST_KEYS = 32
+"""Of an IN: each is sought by itself; of more, all between the first and the last are read."""
 
 
 def tag_number(files: SnapshotFiles, name: str) -> int:
@@ -149,8 +154,10 @@ class SnapshotReader(DataSourceReader):
 
 
 class PushingReader(SnapshotReader):
-    """Takes Spark's filters on ``key`` and ``bucket``. (A reader that could refuses to work where
-    Spark's setting is off, so this one is only made for the option ``pushdown``.)"""
+    """Takes Spark's filters on ``key`` and ``bucket``. Only made for the option ``pushdown``: a
+    reader that could refuses to work where Spark's setting is off, and Spark (4.3) keeps the reader
+    of a query with filters for all later reads of the same frame, without filters or with others.
+    """
 
     def __init__(
         self, options: ReadOptions, snapshot_path: str, before: str | None, schema: StructType
@@ -158,6 +165,7 @@ class PushingReader(SnapshotReader):
         super().__init__(options, snapshot_path, before, schema)
         self._low: bytes | None = None
         self._high: bytes | None = None
+        self._keys: set[bytes] | None = None
         self._bucket: bytes | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
@@ -169,27 +177,29 @@ class PushingReader(SnapshotReader):
     def _take(self, each: Filter) -> None:
         if isinstance(each, In) and each.attribute == ("key",) and each.value:
             keys = [_bytes(value) for value in each.value]
-            known = [key for key in keys if key is not None]
-            if len(known) == len(keys):
+            known = {key for key in keys if key is not None}
+            if None not in keys:
                 self._narrow(min(known), max(known) + b"\0")
+                if len(known) <= _MOST_KEYS:
+                    self._keys = known if self._keys is None else self._keys & known
             return
-        if not isinstance(
-            each, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
-        ):
-            return
-        value = _bytes(each.value)
+        value = _bytes(getattr(each, "value", None))
+        attribute = getattr(each, "attribute", None)
+        same = isinstance(each, EqualTo | EqualNullSafe)
         if value is None:
             return
-        if each.attribute == ("bucket",) and isinstance(each, EqualTo):
+        if attribute == ("bucket",) and same:
             self._bucket = value
-        elif each.attribute == ("key",):
-            if isinstance(each, EqualTo):
+        elif attribute == ("key",):
+            if same:
                 self._narrow(value, value + b"\0")
+            elif isinstance(each, StringStartsWith):
+                self._narrow(value, ledger_key.after(value))
             elif isinstance(each, GreaterThan | GreaterThanOrEqual):
                 self._narrow(value, None)
             elif isinstance(each, LessThan):
                 self._narrow(None, value)
-            else:
+            elif isinstance(each, LessThanOrEqual):
                 self._narrow(None, value + b"\0")
 
     def _narrow(self, low: bytes | None, high: bytes | None) -> None:
@@ -203,19 +213,33 @@ class PushingReader(SnapshotReader):
         return not narrowed and super()._is_whole(files)
 
     def _ranges(self, files: SnapshotFiles, before: SnapshotFiles | None) -> list[Bounds]:
-        low, high, options = self._low, self._high, self._options
-        if self._bucket is None and low is None and high is None:
+        options = self._options
+        if self._bucket is None and self._low is None and self._high is None:
             return super()._ranges(files, before)
         if self._bucket is not None and options.bucket not in (None, self._bucket):
             return []
         start, end = options.key_start, options.key_end
-        narrowed = replace(
-            options,
-            bucket=options.bucket if self._bucket is None else self._bucket,
-            key_start=start if low is None else max(low, start or b""),
-            key_end=end if high is None else high if end is None else min(high, end),
-        )
-        return ranges_of(files, tag_number(files, options.tag), narrowed, before)
+        tag, out = tag_number(files, options.tag), []
+        for low, high in self._spans():
+            narrowed = replace(
+                options,
+                bucket=options.bucket if self._bucket is None else self._bucket,
+                key_start=start if low is None else max(low, start or b""),
+                key_end=end if high is None else high if end is None else min(high, end),
+            )
+            out += ranges_of(files, tag, narrowed, before)
+        return out
+
+    def _spans(self) -> list[tuple[bytes | None, bytes | None]]:
+        """The keys that the filters leave: from (inclusive), to (exclusive)."""
+        low, high = self._low, self._high
+        if self._keys is None:
+            return [(low, high)]
+        return [
+            (key, key + b"\0")
+            for key in sorted(self._keys)
+            if (low is None or key >= low) and (high is None or key < high)
+        ]
 
 
 def _bytes(value: object) -> bytes | None:

@@ -131,7 +131,7 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
         split_bytes=size_of(given, "splitBytes", 0),
         lease_seconds=float(size_of(given, "leaseSeconds", 3600)),
         checksums=flag(given, "checksums", default=True),
-        pushdown=flag(given, "pushdown", default=False),
+        pushdown=_pushdown(given),
     )
 
 
@@ -204,6 +204,19 @@ def size_of(given: Mapping[str, str], name: str, default: int) -> int:
     if not digits.isascii() or not digits.isdigit() or not int(digits):
         raise Misuse(f"{name}={text!r:.80}: allowed are numbers from 1 up, and 64k, 128m, 1g")
     return int(digits) * (unit or 1)
+
+
+def _pushdown(given: Mapping[str, str]) -> bool:
+    """Whether Spark may push filters. Raises Misuse."""
+    text = given.get("pushdown", "false").lower()
+    if text not in ("false", "once"):
+        raise Misuse(
+            f"pushdown={given['pushdown']!r:.80}: allowed are false and once, which says that the "
+            "frame is read once, in one query: Spark keeps what it pushed for the next reads of "
+            "the same frame, which would lack rows. Load a frame for each query, or use keyStart, "
+            "keyEnd and prefix"
+        )
+    return text == "once"
 
 
 def flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:

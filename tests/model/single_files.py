@@ -296,9 +296,7 @@ class Cases:
             other = rng.choice(list(self.contents))
             there = file_parts.parts(of[1], whole)
             part = there[rng.choice(sorted(there))]
-            what, content = forging.damaged(
-                whole, part, self.contents[other], "/".join(other), rng
-            )
+            what, content = forging.damaged(whole, part, self.contents[other], "/".join(other), rng)
             known = self._known_of_another(kind) if content is self.contents[other] else None
             return Case(of, what, partial(forging.put, content=content), known)
         content = whole

@@ -20,8 +20,6 @@ def sizes(bucket: Bucket) -> dict[bytes, int]:
     return {key: head.size for key, head in bucket.heads()}
 
 
-
-
 class Notes:
     """What a program makes of a bucket."""
 
