@@ -16,6 +16,7 @@ from octavo.actors.runtime import Ref
 from octavo.actors.view import Head, View
 from octavo.files import record
 from octavo.files.errors import Corruption
+from octavo.files.short_head import head_of
 
 T = TypeVar("T")
 _LOW_32 = 0xFFFFFFFF
@@ -112,14 +113,20 @@ class LiveReads(PlainReads):
         ``plain`` as get has it; without it, what memory tells is read the long way.
         """
         view = self.view
-        sqn = view.recent.rows.get(ledger_key)
+        table = view.recent
+        sqn = table.rows.get(ledger_key)
         if sqn is None:
             for table in view.frozen:
                 sqn = table.rows.get(ledger_key)
                 if sqn is not None:
                     break
         if sqn is not None:
-            return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain)
+            now_ms = record.ALL_EXPIRED  # it does not expire
+            if sqn < 0:
+                if table.deleted(sqn):
+                    return None
+                sqn, now_ms = -sqn, self._moment_ms(view)
+            return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain, now_ms)
         h32 = xxh3(ledger_key) & _LOW_32
         try:
             slots, shift, tails = view.guide.way
@@ -141,20 +148,24 @@ class LiveReads(PlainReads):
         return None
 
     def _head_from_memory(
-        self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
+        self,
+        view: View,
+        sqn: int,
+        ledger_key: bytes,
+        bucket_and_key: bytes,
+        plain: bytes,
+        now_ms: int,
     ) -> Head | None:
-        if sqn < 0:
-            return self._head_with_care(ledger_key)  # a delete, or it expires
         bases, files = view.journal
         file = files[bisect_right(bases, sqn) - 1]
         try:
             data, at = file.raw(sqn - file.base)
         except (FileNotFoundError, Corruption):  # compacted or rolled since the view was taken
             return self._head_with_care(ledger_key)
-        found = record.head_of(data, file.seed ^ at, bucket_and_key, plain)
+        found = head_of(data, file.seed ^ at, bucket_and_key, plain, now_ms)
         if found is None:
             return self._head_with_care(ledger_key)
-        return _made(Head, (sqn, found[0], b"", found[1], None))
+        return _made(Head, (sqn, *found))
 
     def _head_with_care(self, ledger_key: bytes) -> Head | None:
         return self._retried(lambda view: view.head(ledger_key, 1 << 63, self.clock_ms()))

@@ -87,10 +87,15 @@ class Reader(PlainReads):
         # It is the newest, and was before these looks at whether that is what this reader sees.
         known = value is not None and self.is_newest()
         view = self.view
-        entry = view.recent.rows.get(ledger_key)
+        table = view.recent
+        entry = table.rows.get(ledger_key)
         if entry is not None:
-            if not 0 < entry <= self.sqn:
+            if not -self.sqn <= entry <= self.sqn:
                 return self.get(ledger_key)
+            if entry < 0:
+                if table.deleted(entry):
+                    return None
+                return self._get_expiring(view, -entry, ledger_key, bucket_and_key, plain)
             if not known:
                 value = self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
         elif not known:

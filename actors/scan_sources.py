@@ -8,8 +8,10 @@ from typing import Protocol
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.view import Found, Head, View, found_in
+from octavo.files import ledger_key, record
 from octavo.files.bounds import Bounds
 from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.files.short_head import head_of
 from octavo.files.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
 
@@ -48,8 +50,14 @@ class _MemoryChunk:
     lasting = False
 
     def __init__(
-        self, view: View, table: MemoryTable, keys: list[bytes], entries: list[int]
+        self,
+        view: View,
+        table: MemoryTable,
+        prefix: bytes,
+        keys: list[bytes],
+        entries: list[int],
     ) -> None:
+        self.prefix = prefix
         self.keys = keys
         self.entries = entries
         self.view = view
@@ -77,8 +85,18 @@ class _MemoryChunk:
         return [file_of(sqn).header(sqn).time_ms for sqn in sqns]
 
     def heads(self, rows: Sequence[int]) -> list[Head]:
-        found = (self.view.head_of(self.found(at)) for at in rows)
-        return [head for head in found if head is not None]
+        view, entries, keys = self.view, self.entries, self.keys
+        tag, bucket, _ = ledger_key.split(self.prefix)
+        plain = record.plain_fields(tag, bucket)
+        heads: list[Head | None] = []
+        for at in rows:
+            sqn = abs(entries[at])
+            file = view.journal.file_of(sqn)
+            written, place = file.raw(sqn - file.base)
+            # Whether it has expired was judged where it was found.
+            found = head_of(written, file.seed ^ place, bucket + keys[at], plain, now_ms=0)
+            heads.append(view.head_of(self.found(at)) if found is None else Head(sqn, *found))
+        return [head for head in heads if head is not None]
 
 
 class _FileChunk:
@@ -158,7 +176,7 @@ def memory_chunks(
             keys = [key for key, entry in pairs if entry is not None]
             entries = [entry for _, entry in pairs if entry is not None]
         if keys:
-            yield _MemoryChunk(view, table, [key[cut:] for key in keys], entries)
+            yield _MemoryChunk(view, table, bounds.prefix, [key[cut:] for key in keys], entries)
         if rows < window:
             return
         window, following = following, min(following * 2, LARGEST_WINDOW)

@@ -371,7 +371,7 @@ def packed_fields(tag: int, bucket: bytes) -> bytes:
     return bytes((PUT, tag, LZ4)) + len(bucket).to_bytes(2, "little")
 
 
-def _header_end(
+def header_end(
     buffer: bytes | memoryview, bucket_and_key: bytes, plain: bytes, now_ms: int
 ) -> tuple[int, int]:
     """(where the header of the put of this key ends in ``buffer``, where it tells the length of
@@ -418,7 +418,7 @@ def value_of(
     Exactly one copy of the value beyond ``buffer``. Only the value's checksum is compared: its seed
     is what the header hashes to, so it covers both.
     """
-    end, raw_at = _header_end(buffer, bucket_and_key, plain, now_ms)
+    end, raw_at = header_end(buffer, bucket_and_key, plain, now_ms)
     if not end:
         return None
     h = xxh3(buffer[:end], check)
@@ -431,20 +431,3 @@ def value_of(
         return decompress(stored, _U32.unpack_from(buffer, raw_at)[0])
     except ValueError:
         return None
-
-
-def head_of(
-    buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes
-) -> tuple[int, int] | None:
-    """The hot head: (bytes of the value as given, write time, ms UTC), the header's checksum
-    verified, or None: as ``value_of``, and where there is metadata. The value is not looked at."""
-    end, raw_at = _header_end(buffer, bucket_and_key, plain, ALL_EXPIRED)
-    if not end or xxh3(buffer[:end], check) & LOW_32 != unpack_sum(buffer, end)[0]:
-        return None
-    if buffer[21] & METADATA:
-        return None
-    if raw_at:
-        (size,) = _U32.unpack_from(buffer, raw_at)
-    else:
-        size = _U32.unpack_from(buffer, 4)[0] + 8 - end
-    return size, _U64.unpack_from(buffer, 26)[0]

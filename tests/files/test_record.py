@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from octavo.files import record
 from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.short_head import head_of
 
 CHECK = 0x1122334455667788
 
@@ -172,15 +173,18 @@ def test_the_hot_reads_know_the_fields_of_a_put(
 
     whole = encoded()
     assert record.value_of(whole, *asked) == value
-    assert record.head_of(whole, *asked) == (None if metadata else (len(value), 77))
+    assert head_of(whole, *asked, 999) == (len(value), metadata, 77, None)
     expiring = encoded(expiry_ms=1000)
+    assert head_of(expiring, *asked, 999) == (len(value), metadata, 77, 1000)
     assert record.value_of(expiring, *asked, 999) == value
     assert record.value_of(expiring, *asked, 1000) is None
     for other in (expiring, encoded(sub_key=b"s")):
         assert record.value_of(other, *asked) is None
-        assert record.head_of(other, *asked) is None
+        assert head_of(other, *asked, 1000) is None
     for cut in range(len(expiring)):
         assert record.value_of(expiring[:cut], *asked, 999) is None
+        if cut < len(expiring) - len(stored):
+            assert head_of(expiring[:cut], *asked, 999) is None
     for cut in range(len(whole)):
         assert record.value_of(whole[:cut], *asked) is None
     head_end = len(whole) - len(stored) - record.SUMS_BYTES
@@ -190,4 +194,4 @@ def test_the_hot_reads_know_the_fields_of_a_put(
         if not head_end <= at < head_end + 4:  # no value depends on the header's own sum
             assert record.value_of(bytes(damaged), *asked) is None
         if at < head_end + 4:
-            assert record.head_of(bytes(damaged), *asked) is None
+            assert head_of(bytes(damaged), *asked, 999) is None
