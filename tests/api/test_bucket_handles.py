@@ -49,11 +49,13 @@ def test_buckets_are_listed_while_others_put(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         for name in names:
             store.bucket(name).put("k", "v")
+        store.bucket(names[0]).put_many((b"%d" % n, b"v") for n in range(5000))  # many: see below
         rows = store._bookie.view.recent.rows
         new = (ledger_key.prefix(ledger_key.STANDARD, b"%d" % n) + b"new" for n in count())
 
         def meanwhile(phase: str, _: object) -> None:
-            """What another thread does between any two steps, as far as memory is concerned."""
+            """What another thread does between two steps, as far as memory is concerned. (CPython
+            collects where it makes a pair, once those that it keeps for use again are used up.)"""
             if phase == "start":
                 rows[next(new)] = store.last_sqn + 1
 
