@@ -23,7 +23,7 @@ from octavo.files.open_file import open_regular
 _ATTEMPTS = 16
 _LONGEST_PID = 20
 
-_LONGEST_WAIT = 60.0
+_LONGEST_WAIT = 30.0
 """Seconds for the workers of a killed owner to leave; they notice within milliseconds, unless a
 system call of theirs takes long."""
 _LOOK_EVERY = 0.002
