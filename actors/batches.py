@@ -185,9 +185,9 @@ class BatchWindow:
         """As of a Window; the journal tells the head."""
         return (Found(sqn, False, None, -1) for sqn in self.sqns())
 
-    def heads(self, low: int, high: int) -> list[Head]:
+    def heads(self) -> list[Head]:
         """As of a Window."""
-        return heads_of(self.batch._replace(rows=self.batch.rows[low:high]))
+        return heads_of(self.batch)
 
     def sqns(self) -> list[int]:
         """As of a Window."""

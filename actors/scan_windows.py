@@ -31,8 +31,8 @@ class Window(Protocol):
         """Where each key's version stands, in the order of ``keys``."""
         ...
 
-    def heads(self, low: int, high: int) -> list[Head]:
-        """Head of each key's version, of keys [low, high), in their order."""
+    def heads(self) -> list[Head]:
+        """Head of each key's version, in the order of ``keys``."""
         ...
 
     def sqns(self) -> list[int]:
@@ -70,8 +70,8 @@ class _OneSource:
     def found(self) -> Iterator[Found]:
         return map(self._chunk.found, self._order)
 
-    def heads(self, low: int, high: int) -> list[Head]:
-        return self._chunk.heads(self._order[low:high])
+    def heads(self) -> list[Head]:
+        return self._chunk.heads(self._order)
 
     def sqns(self) -> list[int]:
         order = self._order
@@ -105,7 +105,6 @@ class _ManySources:
         self.keys = sorted(sqns, reverse=reverse)
         self._taken = taken
         self._sqns = sqns
-        self._places: dict[bytes, tuple[int, int]] = {}
 
     def lasting(self) -> bool:
         return all(chunk.lasting for chunk, _, _ in self._taken)
@@ -113,31 +112,28 @@ class _ManySources:
     def sqns(self) -> list[int]:
         return list(map(self._sqns.__getitem__, self.keys))
 
-    def _rows(self, low: int, high: int) -> list[tuple[int, int]]:
-        """(number of the chunk, row in it) of each of these keys."""
-        places = self._places
-        if not places:
-            for number in range(len(self._taken) - 1, -1, -1):  # so that newer ones win
-                chunk, first, end = self._taken[number]
-                rows = zip(repeat(number), range(first, end), strict=False)
-                places.update(zip(chunk.keys[first:end], rows, strict=True))
-        return list(map(places.__getitem__, self.keys[low:high]))
+    def _rows(self) -> list[tuple[int, int]]:
+        """(number of the chunk, row in it) of each key."""
+        places: dict[bytes, tuple[int, int]] = {}
+        for number in range(len(self._taken) - 1, -1, -1):  # so that newer ones win
+            chunk, low, high = self._taken[number]
+            rows = zip(repeat(number), range(low, high), strict=False)
+            places.update(zip(chunk.keys[low:high], rows, strict=True))
+        return list(map(places.__getitem__, self.keys))
 
     def found(self) -> Iterator[Found]:
         taken = self._taken
-        return (taken[number][0].found(row) for number, row in self._rows(0, len(self.keys)))
+        return (taken[number][0].found(row) for number, row in self._rows())
 
-    def heads(self, low: int, high: int) -> list[Head]:
-        return self._gathered(lambda chunk, rows: chunk.heads(rows), low, high)
+    def heads(self) -> list[Head]:
+        return self._gathered(lambda chunk, rows: chunk.heads(rows))
 
     def times(self) -> list[int]:
-        return self._gathered(lambda chunk, rows: chunk.times(rows), 0, len(self.keys))
+        return self._gathered(lambda chunk, rows: chunk.times(rows))
 
-    def _gathered(
-        self, read: Callable[[Chunk, Sequence[int]], list[T]], low: int, high: int
-    ) -> list[T]:
-        """What ``read`` gives for the rows of keys [low, high), chunk by chunk, in their order."""
-        places = self._rows(low, high)
+    def _gathered(self, read: Callable[[Chunk, Sequence[int]], list[T]]) -> list[T]:
+        """What ``read`` gives for each key's row, chunk by chunk, in the order of ``keys``."""
+        places = self._rows()
         of_chunk: list[list[int]] = [[] for _ in self._taken]
         for number, row in places:
             of_chunk[number].append(row)

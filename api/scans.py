@@ -410,19 +410,13 @@ class Heads:
         """``build``: what makes a head of (key, Head)."""
         self._text = text
         self._build = build
-        self._given = 0
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-        keys, low = window.keys, 0
-        while low < len(keys):
+        keys, heads = window.keys, window.heads()
+        for low in range(0, len(keys), STEP):
             reader.step()
-            # Of what is in memory each head is a look into the journal: no more than were given.
-            high = low + min(max(self._given, _FIRST), STEP)
-            stretch = keys[low:high]
-            with reader.reading():
-                found: list[Any] = window.heads(low, high)
-            self._given += len(stretch)
-            low = high
+            stretch = keys[low : low + STEP]
+            found: list[Any] = heads[low : low + STEP]
             if self._build is not None:
                 found = list(map(self._build, stretch, found))
             names = stretch if self._text is None else list(map(self._text.out, stretch))
