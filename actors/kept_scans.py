@@ -110,15 +110,18 @@ class _Merged:
 
     lasting = True
 
-    def __init__(self, keys: list[bytes], sqns: list[int]) -> None:
+    def __init__(self, keys: list[bytes], told: list[int] | Window) -> None:
+        """``told``: the sqns, or what tells them if it is asked."""
         self.keys = keys
-        self._sqns = sqns
+        self._told = told
 
     def dead(self, _now_ms: int) -> Sequence[int]:
         return ()
 
     def sqns(self, low: int, high: int) -> list[int]:
-        return self._sqns[low:high]
+        if not isinstance(self._told, list):
+            self._told = self._told.sqns()
+        return self._told[low:high]
 
     def found(self, at: int) -> Found:
         self._unknown()
@@ -153,8 +156,10 @@ def kept_chunks(
             return
         yield _Merged(keys, sqns)
     for window in merged(bound._replace(low=low)):
-        keys, sqns = window.keys, window.sqns()
+        keys = window.keys
+        told: list[int] | Window = window
         if len(keys) <= LONGEST and window.lasting():
-            kept.keep(low, keys, sqns)
-        yield _Merged(keys, sqns)
+            told = window.sqns()
+            kept.keep(low, keys, told)
+        yield _Merged(keys, told)
         low = prefix + keys[-1] + b"\x00"
