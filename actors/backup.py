@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -122,15 +122,7 @@ def _backed_up(
             bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
         finally:
             running.bookie.actor.release(state.number)
-        journal = replace(
-            JournalManifest.empty().edit(
-                entries,
-                ceiling=state.sqn + 1,
-                horizon=state.manifest.horizon,
-                commits=[each for each in state.manifest.commits if each.last_sqn <= state.sqn],
-            ),
-            version=state.manifest.version,
-        )
+        journal = _manifest(state, entries)
         identities.write(disk, target, running.identity)
         _begin(disk, target, running.inker.actor.epoch, journal, levels)
         removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
@@ -199,6 +191,17 @@ def _taken(bookie: Bookie) -> _State:
 def _journal_now(inker: Inker) -> tuple[JournalManifest, tuple[JournalFile, ...]]:
     """In the Inker's turn: its manifest and its files agree there."""
     return inker.manifest, inker.view.files
+
+
+def _manifest(state: _State, entries: Sequence[JournalEntry]) -> JournalManifest:
+    """The journal's in the backup."""
+    made = JournalManifest.empty().edit(
+        entries,
+        ceiling=state.sqn + 1,
+        horizon=state.manifest.horizon,
+        commits=[each for each in state.manifest.commits if each.last_sqn <= state.sqn],
+    )
+    return replace(made, version=state.manifest.version)
 
 
 def _entries(state: _State, inker: Inker) -> list[JournalEntry]:

@@ -97,10 +97,17 @@ def _pass(clerk: InkerClerk, progress: Progress | None) -> int:
     scores = clerk.actor_ref.call(InkerClerk.survey, 1)
     entries = clerk.eligible()
     with clerk.deltas(entries) as (deltas, stale):
-        for entry in entries:
-            if entry.name in scores and entry.name in stale:
-                scores[entry.name].garbage += 100.0 * stale[entry.name] / max(entry.bytes, 1)
+        _count_stale(scores, entries, stale)
         return _rewritten(clerk, progress, scores, entries, deltas)
+
+
+def _count_stale(
+    scores: dict[str, Score], entries: Sequence[JournalEntry], stale: dict[str, int]
+) -> None:
+    """Add to the scores the key deltas that are stale, in bytes by file."""
+    for entry in entries:
+        if entry.name in scores and entry.name in stale:
+            scores[entry.name].garbage += 100.0 * stale[entry.name] / max(entry.bytes, 1)
 
 
 def _rewritten(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from octavo.actors.latency import Latency
 from octavo.files.errors import AskTimeout, StorageFailed
+from octavo.files.locks import new_lock
 
 _LOOK_SECONDS = 1.0
 _LONGEST_GATHER_NS = 1_000_000
@@ -35,7 +36,7 @@ class GroupCommit:
         """Where their duration is recorded."""
         self._sync = sync
         self._failure: Exception | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._ended = threading.Condition(self._lock)
         self._leading = False
         self._followers = 0
@@ -118,7 +119,9 @@ class GroupCommit:
         deadline = time.monotonic() + timeout
         self._followers += 1
         try:
-            while self._leading and self.durable < position and self._failure is None:
+            while True:
+                if not self._leading or self.durable >= position or self._failure is not None:
+                    return
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise AskTimeout(f"position {position}: no fsync ended within {timeout:g} s")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
 from octavo.files.errors import Closed, OctavoError
+from octavo.files.locks import new_lock
 from octavo.files.wall_clock import wall_clock_ms
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class InboxWatch:
 
     def __init__(self) -> None:
         self._stores: weakref.WeakSet[Watched] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
 
@@ -109,7 +110,7 @@ class Watched:
 
     def __init__(self, running: Running) -> None:
         self._running: Running | None = running
-        self._turn = threading.Lock()
+        self._turn = new_lock()
 
     def look(self) -> None:
         """Serve what is in the inbox. Errors are logged: the next look tries again."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from octavo.files.errors import (
     StorageFailed,
     storage_error,
 )
+from octavo.files.locks import new_lock
 from octavo.manifest import published
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
@@ -112,7 +112,7 @@ class InkerClerk(TurnActor):
         self.delete_pending: list[tuple[int, JournalFile]] = []  # (gone since generation, file)
         self.dropped = 0  # records, in this life
         self._ranks = 0
-        self._busy = threading.Lock()
+        self._busy = new_lock()
         self._looked = monotonic()
         self._looks = 0
         waste.sweep()
@@ -215,15 +215,16 @@ class InkerClerk(TurnActor):
             for number, (name, score) in enumerate(self.scores.items(), self._looks)
             if name in there and number % one_in
         }
+        files = [
+            {**_named(entry), "clean_below": self.clean_below(entry)}
+            for entry in self.eligible()
+            if entry.name not in self.scores
+        ]
         with self._held() as view:
             result = self._job(
                 "score",
                 view,
-                files=[
-                    {**_named(entry), "clean_below": self.clean_below(entry)}
-                    for entry in self.eligible()
-                    if entry.name not in self.scores
-                ],
+                files=files,
                 samples=SAMPLES,
                 salt=secrets.randbits(64),
                 strategies=self._strategies(),

@@ -8,7 +8,6 @@ key on to another.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from octavo.actors.scan_sources import Chunk
 from octavo.actors.scan_windows import Window
 from octavo.actors.view import Found, Head
 from octavo.files.bounds import Bounds
+from octavo.files.locks import new_rlock
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 LONGEST = 256
@@ -43,7 +43,7 @@ class Stretches:
         """Ledger keys from which on each stretch tells of all rows, ascending."""
         self._rows: dict[bytes, Rows] = {}
         self._queue: deque[tuple[bytes, int]] = deque()
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
         self._tries = map(self._lock.acquire, repeat(False))
 
     def at(self, low: bytes, prefix: bytes) -> Rows | None:
@@ -79,15 +79,19 @@ class Stretches:
             insort(self._starts, low)
             self._queue.append((low, size))
             self.bytes += size
-            while self.bytes > self._limit:
-                old, size = self._queue.popleft()
-                self._rows.pop(old, None)
-                self.bytes -= size
-                place = bisect_left(self._starts, old)
-                if self._starts[place : place + 1] == [old]:
-                    del self._starts[place]
+            self._forget_oldest()
         finally:
             self._lock.release()
+
+    def _forget_oldest(self) -> None:
+        """In the lock: as many as are too much."""
+        while self.bytes > self._limit:
+            old, size = self._queue.popleft()
+            self._rows.pop(old, None)
+            self.bytes -= size
+            place = bisect_left(self._starts, old)
+            if self._starts[place : place + 1] == [old]:
+                del self._starts[place]
 
 
 class KeptScans:

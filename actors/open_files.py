@@ -7,12 +7,12 @@ does, so nothing is ever unmapped under a reader.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from mmap import mmap
 from typing import Protocol
 
 from octavo.files.errors import OUT_OF_DESCRIPTORS, Closed
+from octavo.files.locks import new_lock
 
 
 class Mappable(Protocol):
@@ -27,7 +27,7 @@ class OpenFiles:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._open: OrderedDict[Mappable, None] = OrderedDict()
         self.closed = False
 

@@ -12,6 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from octavo.files.locks import new_lock
+
 log = logging.getLogger("octavo.pool")
 
 MAX_THREADS = 4
@@ -34,7 +36,7 @@ class Pool:
     def reset(self) -> None:
         """Forget all work and all threads: for a forked child, where they do not exist."""
         self._work: deque[Work] = deque()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._wake = threading.Condition(self._lock)
         self._threads = 0
         self._idle = 0

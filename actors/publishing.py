@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key
 from octavo.files.errors import Corruption, StorageFailed, StorageFull, storage_error
 from octavo.files.lifecycle import State
+from octavo.files.locks import new_lock
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -26,7 +26,7 @@ from octavo.manifest.published import Counted, Published
 from octavo.manifest.snapshot_draft import SIDE, Draft
 
 _SYNC_TIMEOUT_SECONDS = 600.0
-_one_at_a_time = threading.Lock()
+_one_at_a_time = new_lock()
 
 
 @or_closed

@@ -7,10 +7,11 @@ first that is not, so eviction is a little at a time.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator
 from itertools import repeat
+
+from octavo.files.locks import new_rlock
 
 _SPARE = 64
 
@@ -33,7 +34,7 @@ class ReadCache:
         self.marks: set[bytes] = set()
         """Keys that were hit since they came, or since the hand forgave them."""
         self.bytes = 0
-        self.lock = threading.RLock()
+        self.lock = new_rlock()
         self.tries: Iterator[bool] = map(self.lock.acquire, repeat(False))
         """Each step takes the lock if it is free, and says whether it did."""
         self._queue: deque[bytes] = deque()

@@ -64,6 +64,7 @@ from octavo.actors.ref import Ref
 from octavo.actors.turn_future import TurnFuture
 from octavo.actors.unbroken import may_be_cut_short, unbroken
 from octavo.files.errors import AskCycle, AskTimeout
+from octavo.files.locks import new_lock
 
 __all__ = ["Ref", "TurnActor", "in_turn"]
 
@@ -112,7 +113,7 @@ class TurnActor(pykka.Actor):
         self.waiting_messages: deque[tuple[Any, TurnFuture | None]] = deque()
         self.inbox: Sized = self.waiting_messages
         """True if a turn has more to do than its own: messages came, or the actor is stopped."""
-        self._turn = threading.Lock()
+        self._turn = new_lock()
         self.turns: Iterator[bool] = map(self._turn.acquire, repeat(False))
         """Each step takes the turn if it is free, and says whether it did."""
         self.turn_release = self._turn.release

@@ -14,6 +14,8 @@ from octavo.files.errors import Closed, Corruption, OctavoError
 
 if TYPE_CHECKING:
     from octavo.actors.inker_clerk import InkerClerk
+    from octavo.actors.journal_file import JournalFile
+    from octavo.manifest.journal_manifest import JournalEntry
 
 log = logging.getLogger("octavo.compaction")
 
@@ -34,14 +36,20 @@ def trim(clerk: InkerClerk) -> int:
     persisted = bookie.view.ledger.persisted_sqn
     with clerk.consumers.lock:
         upto = min(persisted, clerk.consumers.lowest(persisted))
-        done = [entry for entry in clerk.sealed() if entry.last_sqn <= upto]
+        done, old = _not_needed(clerk, upto)
         if not done:
             return 0
         names = [entry.name for entry in done]
-        old = [file for file in clerk.inker.actor.view.files if file.name in names]
         clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
     clerk.retire(old)
     return sum(entry.bytes for entry in done)
+
+
+def _not_needed(clerk: InkerClerk, upto: int) -> tuple[list[JournalEntry], list[JournalFile]]:
+    """The sealed files up to an sqn: their entries in the manifest, and the files."""
+    done = [entry for entry in clerk.sealed() if entry.last_sqn <= upto]
+    names = {entry.name for entry in done}
+    return done, [file for file in clerk.inker.actor.view.files if file.name in names]
 
 
 @interruptible

@@ -97,8 +97,8 @@ class Unbroken(ContextDecorator):
         still finds its handler by ``_later``."""
         left = list(self._handlers.items())
         try:
-            while left:
-                signal.signal(*left[-1])  # which first runs the handlers of what has come
+            for number, handler in reversed(left.copy()):
+                signal.signal(number, handler)  # which first runs the handlers of what has come
                 left.pop()
         except BaseException:
             while left:

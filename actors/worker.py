@@ -6,7 +6,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 from typing import Any
 
 from octavo.actors.measures import JobHistory
@@ -14,6 +13,7 @@ from octavo.actors.worker_pipe import LOOK_SECONDS, LOOKS, Silent, WorkerPipe
 from octavo.files import errors, worker
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.file_lock import FileLock
+from octavo.files.locks import new_lock
 from octavo.files.open_file import lead_nowhere
 
 log = logging.getLogger("octavo.worker")
@@ -36,7 +36,7 @@ class JobRunner:
         self._lock_for_workers = lock.workers
         self._niceness = niceness
         self._in_process = in_process or not isinstance(disk, RealDisk)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._job: str | None = None

@@ -53,20 +53,23 @@ class Loading:
     def run(self, source: Source, advance: Advance) -> None:
         """Read all of ``source``. Raises Misuse at the first bad entry if it was told to stop."""
         try:
-            for entry in source:
-                if isinstance(entry, Rejected):
-                    self._reject(entry)
-                    continue
-                try:
-                    self._add(entry)
-                except Misuse as wrong:
-                    self._reject(Rejected(entry.where, str(wrong)))
-                if not self._group:
-                    advance(source.done_bytes, source.total_bytes)
-            self._flush()
+            self._read(source, advance)
         finally:
             for what, number in source.skipped.items():
                 self.skipped[what] = self.skipped.get(what, 0) + number
+
+    def _read(self, source: Source, advance: Advance) -> None:
+        for entry in source:
+            if isinstance(entry, Rejected):
+                self._reject(entry)
+                continue
+            try:
+                self._add(entry)
+            except Misuse as wrong:
+                self._reject(Rejected(entry.where, str(wrong)))
+            if not self._group:
+                advance(source.done_bytes, source.total_bytes)
+        self._flush()
 
     def _reject(self, rejected: Rejected) -> None:
         if self._stop:

@@ -13,7 +13,7 @@ from octavo.actors import inbox_watch
 from octavo.actors.ingest import Ingested
 from octavo.arguments import to_path
 from octavo.files import errors, inbox
-from octavo.files.disk import RealDisk
+from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import AskTimeout, OctavoError, StorageFailed, StoreLocked
 from octavo.files.staging import INBOX
 from octavo.files.wall_clock import wall_clock_ms
@@ -92,12 +92,9 @@ def _by_owner(
                 pass
             if not disk.exists(f"{where}/{INBOX}/{stem}{inbox.REQUEST}"):
                 inbox.write(disk, where, stem + inbox.REQUEST, asked)
-            again = time.monotonic() + _OPEN_SECONDS
-            while time.monotonic() < again:
-                answer = inbox.read(disk, where, stem + inbox.ANSWER)
-                if answer is not None:
-                    return _understood(answer)
-                time.sleep(_LOOK_SECONDS)
+            answer = _awaited(disk, where, stem + inbox.ANSWER)
+            if answer is not None:
+                return _understood(answer)
             if time.monotonic() > deadline:
                 raise AskTimeout(
                     f"{where} is open elsewhere, and its owner did not answer within "
@@ -105,6 +102,17 @@ def _by_owner(
                 )
     finally:
         inbox.remove(disk, where, stem + inbox.REQUEST, stem + inbox.ANSWER)
+
+
+def _awaited(disk: Disk, where: str, name: str) -> dict[str, Any] | None:
+    """The answer, if it comes before the store is worth another try to open it."""
+    until = time.monotonic() + _OPEN_SECONDS
+    while time.monotonic() < until:
+        answer = inbox.read(disk, where, name)
+        if answer is not None:
+            return answer
+        time.sleep(_LOOK_SECONDS)
+    return None
 
 
 def _understood(answer: dict[str, Any]) -> dict[str, Any]:

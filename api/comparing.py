@@ -150,19 +150,24 @@ def _differences(
         if not found:
             return
         chosen = to_segments(found, segments)
-        lefts, rights = a.rows(chosen), b.rows(chosen)
-        left, right = next(lefts, None), next(rights, None)
-        while left is not None or right is not None:
-            if left is not None and (right is None or left[0] < right[0]):
-                yield _difference(left[0], left[1], None, names)
-                left = next(lefts, None)
-            elif right is not None and (left is None or right[0] < left[0]):
-                yield _difference(right[0], None, right[1], names)
-                right = next(rights, None)
-            elif left is not None and right is not None:
-                if not _same(a, b, left[0], left[1], right[1]):
-                    yield _difference(left[0], left[1], right[1], names)
-                left, right = next(lefts, None), next(rights, None)
+        yield from _walked(a, b, chosen, names)
+
+
+def _walked(a: _Side, b: _Side, chosen: Segments, names: dict[int, str]) -> Iterator[Difference]:
+    """What differs in these segments, which is found by walking through both in step."""
+    lefts, rights = a.rows(chosen), b.rows(chosen)
+    left, right = next(lefts, None), next(rights, None)
+    while left is not None or right is not None:
+        if left is not None and (right is None or left[0] < right[0]):
+            yield _difference(left[0], left[1], None, names)
+            left = next(lefts, None)
+        elif right is not None and (left is None or right[0] < left[0]):
+            yield _difference(right[0], None, right[1], names)
+            right = next(rights, None)
+        elif left is not None and right is not None:
+            if not _same(a, b, left[0], left[1], right[1]):
+                yield _difference(left[0], left[1], right[1], names)
+            left, right = next(lefts, None), next(rights, None)
 
 
 def _difference(at: _At, a: Head | None, b: Head | None, names: dict[int, str]) -> Difference:

@@ -10,7 +10,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -216,22 +216,13 @@ class Tour:
     def _fold(self, store: Store, snap: Snapshot, then: Model) -> None:
         """Fold over the snapshot while another thread writes to the live store."""
         groups: dict[str, list[int]] = {}
-        digest = xxh3_128()
-        length = 0
         began = time.perf_counter()
         with self._writing(store) as written:
             with progress("folding", len(then)) as advance:
-                for done, (key, value) in enumerate(snap.items(), 1):
-                    digest.update(key + xxh3_128_digest(value))
-                    group = groups.setdefault(_suffix(key), [0, 0, 0])
-                    group[0] += 1
-                    group[1] += len(value)
-                    group[2] += value.count(b"\n")
-                    length += len(value)
-                    if done % 1000 == 0:
-                        advance(done)
+                digest = _grouped(snap, groups, advance)
             seconds = time.perf_counter() - began
-        same = digest.digest() == _digest(then.items())
+        length = sum(group[1] for group in groups.values())
+        same = digest == _digest(then.items())
         self._check(same, "a snapshot does not change while the store does")
         differ = sum(self._live.get(key) != value for key, value in then.items())
         self._check(differ > 0, "the live store has moved on")
@@ -371,6 +362,22 @@ def _digest(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 def _values(items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
     return ((key, xxh3_128_digest(value)) for key, value in items)
+
+
+def _grouped(
+    snap: Snapshot, groups: dict[str, list[int]], advance: Callable[[int], object]
+) -> bytes:
+    """Count files, bytes and lines by what names end in; a digest of all of it."""
+    digest = xxh3_128()
+    for done, (key, value) in enumerate(snap.items(), 1):
+        digest.update(key + xxh3_128_digest(value))
+        group = groups.setdefault(_suffix(key), [0, 0, 0])
+        group[0] += 1
+        group[1] += len(value)
+        group[2] += value.count(b"\n")
+        if done % 1000 == 0:
+            advance(done)
+    return digest.digest()
 
 
 def _suffix(key: bytes) -> str:

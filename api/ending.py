@@ -34,12 +34,7 @@ def destroy_on(disk: Disk, path: str) -> None:
         raise Misuse(f"path={path!r} holds no store")
     lock = locked(disk, f"{path}/LOCK")
     try:
-        for folder in _FOLDERS:
-            if disk.exists(f"{path}/{folder}"):
-                emptied(disk, f"{path}/{folder}")
-        for file in (CONSUMERS, RESERVE):
-            if disk.exists(f"{path}/{file}"):
-                disk.unlink(f"{path}/{file}")
+        _remove_files(disk, path)
         disk.sync_dir(path)
         disk.unlink(f"{path}/{IDENTITY}")
         disk.unlink(f"{path}/LOCK")
@@ -48,3 +43,13 @@ def destroy_on(disk: Disk, path: str) -> None:
     if not disk.listdir(path):
         disk.rmdir(path)
         disk.sync_dir(os.path.dirname(path))
+
+
+def _remove_files(disk: Disk, path: str) -> None:
+    """All but what says that there is a store."""
+    for folder in _FOLDERS:
+        if disk.exists(f"{path}/{folder}"):
+            emptied(disk, f"{path}/{folder}")
+    for file in (CONSUMERS, RESERVE):
+        if disk.exists(f"{path}/{file}"):
+            disk.unlink(f"{path}/{file}")

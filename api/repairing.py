@@ -94,20 +94,24 @@ def _opened(
         done = Repair(files, list(running.notes), verify(running, progress))
         if done.verified.ok or running.identity.head_only:
             return done, False
-        known = {lost.sqn for lost in files.lost}
-        lost = [each for each in _unrecorded(running) if each.sqn not in known]
-        files.lost.extend(lost)
-        # A journal file that is gone may come back out of a backup: until then its keys say so.
-        entries = running.inker.actor.manifest.entries
-        gone = any(not disk.exists(f"{path}/journal/{entry.name}") for entry in entries)
-        if lost and not gone:
-            files.ledger.append(
-                f"{path}/ledger: names {len(lost)} records that are lost; their keys read as "
-                "before them"
-            )
-        return done, bool(lost) and not gone
+        return done, _renounced(running, files)
     finally:
         shutdown.stop(running)
+
+
+def _renounced(running: Running, files: Repaired) -> bool:
+    """Whether the ledger names records that are lost for good; they are told in ``files``."""
+    known = {lost.sqn for lost in files.lost}
+    lost = [each for each in _unrecorded(running) if each.sqn not in known]
+    files.lost.extend(lost)
+    # A journal file that is gone may come back out of a backup: until then its keys say so.
+    path, entries = running.path, running.inker.actor.manifest.entries
+    if not lost or any(not running.disk.exists(f"{path}/journal/{each.name}") for each in entries):
+        return False
+    files.ledger.append(
+        f"{path}/ledger: names {len(lost)} records that are lost; their keys read as before them"
+    )
+    return True
 
 
 def _unrecorded(running: Running) -> list[Lost]:

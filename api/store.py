@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -34,6 +33,7 @@ from octavo.consumer import Consumer
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Closed, Misuse, usable
 from octavo.files.ledger_key import HEAD_ONLY
+from octavo.files.locks import new_lock
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.manifest import published
 from octavo.published import PublishedSnapshot, to_name
@@ -108,7 +108,7 @@ class Store(Bucket[bytes, Head]):
 
     def __init__(self, running: Running) -> None:
         super().__init__(running, b"")
-        self._closing = threading.Lock()
+        self._closing = new_lock()
         self._closed = False
         self._made: dict[tuple[bytes, bool, str], Bucket[Any, Any]] = {}
         self._interval: IntervalSync | None = None
@@ -145,13 +145,9 @@ class Store(Bucket[bytes, Head]):
     @overload
     def bucket(self, name: Key, *, text: Literal[True]) -> Bucket[str]: ...
     @overload
-    def bucket(
-        self, name: Key, *, text: Literal[False] = ..., tag: str
-    ) -> Bucket[bytes, Any]: ...
+    def bucket(self, name: Key, *, text: Literal[False] = ..., tag: str) -> Bucket[bytes, Any]: ...
     @overload
-    def bucket(
-        self, name: Key, *, text: bool = ..., tag: str = ...
-    ) -> Bucket[Any, Any]: ...
+    def bucket(self, name: Key, *, text: bool = ..., tag: str = ...) -> Bucket[Any, Any]: ...
     def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> Bucket[Any, Any]:
         """The bucket of that name; it needs no making. With ``text`` its keys and values come
         out as str. ``tag``: the type of its objects; objects of different types are different

@@ -31,9 +31,7 @@ def verify(running: Running, progress: Progress | None) -> Report:
     recalculated = frozenset(running.identity.tags.recalculated())
     reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
     try:
-        files = [file for file in reader.view.journal.files if file.base <= reader.sqn]
-        count = sum(map(_records_of, files))
-        newest = Newest(count // MOST_KEYS + 1, reader.sqn)
+        newest = Newest(_records(reader) // MOST_KEYS + 1, reader.sqn)
         steps = [
             *_journal_steps(running, reader, newest),
             *_ledger_steps(reader),
@@ -58,6 +56,11 @@ def verify(running: Running, progress: Progress | None) -> Report:
     finally:
         reader.close()
     return report
+
+
+def _records(reader: Reader) -> int:
+    files = (file for file in reader.view.journal.files if file.base <= reader.sqn)
+    return sum(map(_records_of, files))
 
 
 def _records_of(file: JournalFile) -> int:

@@ -50,12 +50,12 @@ def refuse_unsupported(path: str) -> None:
             ("mmap", lambda: _maps(fd)),
             ("sync of directories", lambda: _syncs(path)),
         ]
-        for what, has in tries:
-            if not _tried(has):
-                raise Misuse(
-                    f"path: {path!r} is on {file_system_of(path)}, which has no {what}; a store "
-                    "needs a local file system with hard links, flock and mmap"
-                )
+        lacking = next((what for what, has in tries if not _tried(has)), None)
+        if lacking is not None:
+            raise Misuse(
+                f"path: {path!r} is on {file_system_of(path)}, which has no {lacking}; a store "
+                "needs a local file system with hard links, flock and mmap"
+            )
     finally:
         os.close(fd)
         for made in (other, name):
@@ -115,13 +115,14 @@ def file_system_of(path: str, mounts: str = "/proc/self/mountinfo") -> str:
     at = os.path.realpath(path)
     best, found = "", "a file system"
     try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
-            for line in lines:
-                front, _, back = line.partition(" - ")
-                point = _unescaped(front.split(" ")[4])
-                inside = at == point or at.startswith(point.rstrip("/") + "/")
-                if inside and len(point) >= len(best):  # of two on one point the later is on top
-                    best, found = point, f"{back.split(' ')[0]} (mounted on {point})"
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.readlines()
+        for line in lines:
+            front, _, back = line.partition(" - ")
+            point = _unescaped(front.split(" ")[4])
+            inside = at == point or at.startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):  # of two on one point the later is on top
+                best, found = point, f"{back.split(' ')[0]} (mounted on {point})"
     except (OSError, IndexError):
         return found  # only a name in a message
     return found

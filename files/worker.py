@@ -23,6 +23,7 @@ import time
 from typing import IO, Any, Protocol
 
 from octavo.files import errors
+from octavo.files.locks import new_lock
 
 BEAT_SECONDS = 2.0
 ALIVE = "alive"
@@ -128,7 +129,7 @@ class _Answers:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._one_message = threading.Lock()
+        self._one_message = new_lock()
         self._working = threading.Event()
         threading.Thread(target=self._beat, daemon=True).start()
 

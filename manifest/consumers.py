@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from octavo.files.errors import (
     OctavoError,
     storage_error,
 )
+from octavo.files.locks import new_rlock
 from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.store_identity import checksum
 
@@ -55,7 +55,7 @@ class Consumers:
     ) -> None:
         """Reads the file. ``hold_seconds``: one that holds back compaction and made no progress
         for so long is dropped; ``notes`` is told."""
-        self.lock = threading.RLock()
+        self.lock = new_rlock()
         """Held while positions change, and while files go that a consumer might need."""
         self._disk = disk
         self._file = f"{path}/{CONSUMERS}"
@@ -78,21 +78,23 @@ class Consumers:
         """Records at or below this sqn no consumer needs. Those that hold back compaction at
         ``upto`` without progress for too long are dropped. O(consumers)."""
         with self.lock:
-            now = self._clock_ms()
-            for name, (position, moved_ms) in list(self._known.items()):
-                late = self._hold_ms is not None and now - moved_ms > self._hold_ms
-                if late and position < upto:
-                    try:
-                        self.drop(name)
-                    except OctavoError as error:
-                        log.warning("consumer %r is to be dropped: %s", name, error)
-                        continue
-                    seconds = (now - moved_ms) / 1000
-                    self._tell(
-                        f"consumer {name!r} was dropped: without progress for {seconds:.0f} s it "
-                        f"held back compaction at sqn {position}"
-                    )
+            if self._hold_ms is not None:
+                self._drop_late(upto, self._clock_ms(), self._hold_ms)
             return min((each.position for each in self._known.values()), default=MAX_SQN)
+
+    def _drop_late(self, upto: int, now: int, hold_ms: int) -> None:
+        for name, (position, moved_ms) in list(self._known.items()):
+            if position >= upto or now - moved_ms <= hold_ms:
+                continue
+            try:
+                self.drop(name)
+            except OctavoError as error:
+                log.warning("consumer %r is to be dropped: %s", name, error)
+                continue
+            self._tell(
+                f"consumer {name!r} was dropped: without progress for "
+                f"{(now - moved_ms) / 1000:.0f} s it held back compaction at sqn {position}"
+            )
 
     def position(self, name: str) -> int | None:
         """Where a consumer is; None: there is none of that name."""
@@ -126,8 +128,9 @@ class Consumers:
     def drop(self, name: str) -> None:
         """Forget a consumer, durably. Idempotent. Raises StorageFull, StorageFailed."""
         with self.lock:
-            if name in self._known:
-                self._write({n: p for n, p in self._known.items() if n != name})
+            left = dict(self._known)
+            if left.pop(name, None) is not None:
+                self._write(left)
 
     def _write(self, known: dict[str, Progress]) -> None:
         told = {"format": _FORMAT, "consumers": known}

@@ -13,13 +13,13 @@ from __future__ import annotations
 import heapq
 import logging
 import math
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from octavo.files.errors import Misuse, SnapshotExpired
+from octavo.files.locks import new_lock
 
 log = logging.getLogger("octavo.snapshots")
 
@@ -49,7 +49,7 @@ class SnapshotRegister:
     def __init__(self, clock: Callable[[], float]) -> None:
         """``clock``: monotonic seconds."""
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._leases: dict[int, _Lease] = {}
         self._last_number = 0
         self._counts: dict[int, int] = {}  # leases of each version
@@ -120,56 +120,68 @@ class SnapshotRegister:
 
         O(those that are over or were renewed since).
         """
-        over = []
         with self._lock:
-            moment = self._clock() if now is None else now
-            while self._ends and self._ends[0][0] <= moment:
-                _, number = heapq.heappop(self._ends)
-                lease = self._leases.get(number)
-                if lease is None:
-                    continue
-                if lease.ends > moment:
-                    heapq.heappush(self._ends, (lease.ends, number))
-                    continue
-                self._drop(number)
-                over.append(number)
+            over = self._over(self._clock() if now is None else now)
         if over:
             log.warning("the leases of %d snapshots ran out; what they held may go", len(over))
+        return over
+
+    def _over(self, moment: float) -> list[int]:
+        over = []
+        while self._ends and self._ends[0][0] <= moment:
+            _, number = heapq.heappop(self._ends)
+            lease = self._leases.get(number)
+            if lease is None:
+                continue
+            if lease.ends > moment:
+                heapq.heappush(self._ends, (lease.ends, number))
+                continue
+            self._drop(number)
+            over.append(number)
         return over
 
     def needed(self, removed_at_version: int) -> bool:
         """Whether a file that manifests from ``removed_at_version`` on do without must stay: a
         lease on an older version is left, over or not. O(1), amortised."""
         with self._lock:
-            versions = self._versions
-            while versions and versions[0] not in self._counts:
-                heapq.heappop(versions)
-            return bool(versions) and versions[0] < removed_at_version
+            return self._oldest() < removed_at_version
+
+    def _oldest(self) -> float:
+        """The oldest version with a lease; infinity where there is none."""
+        versions = self._versions
+        while versions and versions[0] not in self._counts:
+            heapq.heappop(versions)
+        return versions[0] if versions else math.inf
 
     @property
     def live(self) -> list[Live]:
         """The leases that still run, oldest first. O(leases)."""
         with self._lock:
-            now = self._clock()
-            return [
-                Live(number, lease.version, now - lease.since, lease.ends - now)
-                for number, lease in self._leases.items()
-                if lease.ends > now
-            ]
+            return self._live(self._clock())
+
+    def _live(self, now: float) -> list[Live]:
+        return [
+            Live(number, lease.version, now - lease.since, lease.ends - now)
+            for number, lease in self._leases.items()
+            if lease.ends > now
+        ]
 
     def check(self) -> None:
         """Raise ValueError where the heaps do not cover the leases. O(leases)."""
         with self._lock:
-            if self._counts != Counter(lease.version for lease in self._leases.values()):
-                raise ValueError("the counts are not those of the leases")
-            if not self._counts.keys() <= set(self._versions):
-                raise ValueError("a leased version is missing in the heap")
-            first: dict[int, float] = {}
-            for ends, number in self._ends:
-                first[number] = min(ends, first.get(number, math.inf))
-            for number, lease in self._leases.items():
-                if first.get(number, math.inf) > lease.ends:
-                    raise ValueError(f"lease {number} would be found over too late")
+            self._check()
+
+    def _check(self) -> None:
+        if self._counts != Counter(lease.version for lease in self._leases.values()):
+            raise ValueError("the counts are not those of the leases")
+        if not self._counts.keys() <= set(self._versions):
+            raise ValueError("a leased version is missing in the heap")
+        first: dict[int, float] = {}
+        for ends, number in self._ends:
+            first[number] = min(ends, first.get(number, math.inf))
+        for number, lease in self._leases.items():
+            if first.get(number, math.inf) > lease.ends:
+                raise ValueError(f"lease {number} would be found over too late")
 
     def _drop(self, number: int) -> None:
         lease = self._leases.pop(number, None)

@@ -87,9 +87,8 @@ def staged(
     try:
         if options.order_column or options.duplicates == "first":
             batches = _ordered(batches, options)
-        for batch in batches:
-            if batch.num_rows:
-                writer.add(staged_columns.operations(batch, options.bucket))
+        for batch in (batch for batch in batches if batch.num_rows):
+            writer.add(staged_columns.operations(batch, options.bucket))
         made = writer.finish()
     except BaseException:
         writer.abandon()

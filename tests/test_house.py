@@ -151,6 +151,16 @@ def test_nothing_reads_code_from_data(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_locks_are_those_that_a_ctrl_c_leaves_free(path: Path) -> None:
+    if named(path) == "files/locks.py":
+        return
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            made = f"{node.value.id}.{node.attr}"
+            assert made not in ("threading.Lock", "threading.RLock"), f"{named(path)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
 def test_nothing_is_guarded_by_assert(path: Path) -> None:
     # Under -O it vanishes. Outside of functions it may state the sizes of a byte layout.
     for node in ast.walk(tree(path)):

@@ -6,6 +6,7 @@ import random
 import signal
 from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import NoReturn
 
 
 class CtrlC:
@@ -42,12 +43,18 @@ class CtrlC:
         ``longest`` seconds or at the latest after ``calls`` calls, and again at once where the
         interrupt met a callback of the interpreter, which swallows it."""
         try:
-            while True:
-                self._armed = True
-                signal.setitimer(signal.ITIMER_REAL, self._moments.uniform(shortest, longest))
-                for _ in range(calls):
-                    action()
-                    if not self._armed:
-                        break
+            self._call(action, shortest, longest, calls)
         except KeyboardInterrupt:
             return
+
+    def _call(
+        self, action: Callable[[], object], shortest: float, longest: float, calls: int
+    ) -> NoReturn:
+        """Apart, since from CPython 3.13 on a loop may leave the ``try`` around it unheard."""
+        while True:
+            self._armed = True
+            signal.setitimer(signal.ITIMER_REAL, self._moments.uniform(shortest, longest))
+            for _ in range(calls):
+                action()
+                if not self._armed:
+                    break

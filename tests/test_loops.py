@@ -1,0 +1,106 @@
+"""Where Ctrl-C finds no ``finally``: read off the bytecode that this CPython makes of the library.
+
+Up from 3.13 CPython's compiler leaves a jump back to the top of a loop out of what a ``try`` or
+``with`` covers, where the loop ends in a condition: ``for``, ``while`` or a comprehension. A Ctrl-C
+is looked for at just that jump, and then passes the ``finally`` by. Such a loop has to be in a
+function of its own, for a call is covered.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("files", "manifest", "actors", "pipeline", "api")
+NEVER_INTERRUPTED = {
+    ("actors/pool.py", "_serve"): "runs on threads of the pool",
+    ("api/demo_tour.py", "write"): "runs on a thread of the demonstration",
+    ("files/jobs_journal.py", "_files"): "runs in the worker; who calls it removes what it made",
+}
+FOR_ALL = ("BaseException", "KeyboardInterrupt")
+
+
+def functions(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from functions(constant)
+
+
+class Covered:
+    """What of a function is in which ``try`` and ``with``."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.steps = list(dis.get_instructions(code))
+        self._at = {step.offset: number for number, step in enumerate(self.steps)}
+        self._ranges = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+
+    def by(self, offset: int) -> list[int]:
+        """Where an exception at ``offset`` goes, innermost first, if Ctrl-C stops there."""
+        passed: list[int] = []
+        while True:
+            ends = (each.target for each in self._ranges if each.start <= offset < each.end)
+            offset = next(ends, -1)
+            if offset < 0 or offset in passed:
+                return [each for each in passed if self._stops(each)]
+            passed.append(offset)
+
+    def _stops(self, offset: int) -> bool:
+        first = self._at[offset]
+        if self.steps[first].opname != "PUSH_EXC_INFO":
+            return False  # the end of a comprehension: it only puts a name back
+        names = []
+        for step in self.steps[first + 1 :]:
+            if step.opname == "CHECK_EXC_MATCH":
+                return any(name in FOR_ALL for name in names)
+            if step.opname.startswith(("WITH_", "STORE_", "CALL", "RERAISE", "POP_TOP")):
+                return True
+            names.append(step.argval)
+        return True
+
+
+def passed_by(code: CodeType) -> Iterator[int]:
+    """Lines whose jump back passes by a ``finally``, ``with`` or ``except`` around it."""
+    covered = Covered(code)
+    for number, step in enumerate(covered.steps):
+        if step.opname != "JUMP_BACKWARD":
+            continue
+        before = number - 1
+        if covered.steps[before].opname == "NOT_TAKEN":
+            before -= 1
+        if covered.steps[before].opname.startswith("POP_JUMP"):
+            around = covered.by(covered.steps[before - 1].offset)
+            if not set(around) <= set(covered.by(step.offset)):
+                yield step.positions.lineno or 0 if step.positions else 0
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_loop_passes_its_finally_by(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {code.co_name}"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for code in functions(compile(path.read_text(), str(path), "exec"))
+        if (str(path.relative_to(ROOT)), code.co_name) not in NEVER_INTERRUPTED
+        for line in passed_by(code)
+    ]
+    assert found == []
+
+
+LOOPS = {
+    "for": "for x in xs:\n      if x: f()",
+    "comprehension": "y = [x for x in xs if x]",
+}
+
+
+@pytest.mark.parametrize("loop", list(LOOPS.values()), ids=list(LOOPS))
+@pytest.mark.parametrize("around", ["with lock:\n    {}", "try:\n    {}\n  finally:\n    f()"])
+def test_the_look_has_teeth(around: str, loop: str) -> None:
+    made = compile("def g(xs):\n  " + around.format(loop), "g", "exec")
+    found = [line for code in functions(made) for line in passed_by(code)]
+    assert bool(found) == (sys.version_info >= (3, 13)), found
