@@ -124,6 +124,12 @@ def prefixed(prefix: bytes, blob: Bytes, starts: Ints, lengths: Ints) -> ByteCol
     """``prefix`` (1 byte or more) and each string, end to end in an array of their own."""
     ends = offsets_of(lengths + len(prefix))
     out = np.empty(int(ends[-1]), dtype=np.uint8)
+    strings = as_strides(blob, starts, lengths)
+    if strings is not None:
+        size, count = len(prefix) + strings.itemsize, len(strings)
+        evenly(out, 0, size, len(prefix), count)[:] = np.void(prefix)
+        evenly(out, len(prefix), size, strings.itemsize, count)[:] = strings
+        return ByteColumn(out, ends)
     windows(out, len(prefix))[ends[:-1]] = np.frombuffer(prefix, dtype=f"V{len(prefix)}")
     copy(blob, starts, lengths, out, ends[:-1] + len(prefix))
     return ByteColumn(out, ends)
@@ -132,6 +138,20 @@ def prefixed(prefix: bytes, blob: Bytes, starts: Ints, lengths: Ints) -> ByteCol
 def evenly(blob: Bytes, at: int, apart: int, length: int, count: int) -> npt.NDArray[np.void]:
     """Element i is ``blob[at + i * apart :][:length]``; ``length`` >= 1. No copy."""
     return np.ndarray((count,), f"V{length}", blob, at, (apart,))
+
+
+def as_strides(blob: Bytes, starts: Ints, lengths: Ints) -> npt.NDArray[np.void] | None:
+    """The strings, if they are all of one length, not 0, and evenly apart; else None. No copy."""
+    if not len(starts):
+        return None
+    at, length = int(starts[0]), int(lengths[0])
+    apart = int(starts[1]) - at if len(starts) > 1 else length
+    last = at + apart * (len(starts) - 1)
+    if not length or apart <= 0 or at < 0 or last + length > len(blob) or int(starts[-1]) != last:
+        return None
+    if not bool((lengths == length).all()) or not bool((starts[1:] - starts[:-1] == apart).all()):
+        return None
+    return evenly(blob, at, apart, length, len(starts))
 
 
 def of_one_length(strings: ByteColumn) -> int:
@@ -178,11 +198,8 @@ def first_words(blob: Bytes, starts: Ints, lengths: Ints, skip: int) -> Words:
         if skip >= length:
             return np.zeros(len(starts), dtype=np.uint64)
         back = min(skip, length - 8)  # where less is left, the bytes before are shifted out
-        inside = int(starts[0]) >= 0 and int(starts[-1]) + length <= len(blob)
-        apart = int(starts[1] - starts[0]) if len(starts) > 1 else length
-        if inside and apart > 0 and bool((starts[1:] - starts[:-1] == apart).all()):
-            here = evenly(blob, int(starts[0]) + back, apart, 8, len(starts))
-        else:
+        here = as_strides(blob, starts + back, np.broadcast_to(np.int64(8), (len(starts),)))
+        if here is None:
             here = windows(blob, 8)[starts + back]
         whole: Words = here.view(">u8").astype(np.uint64)
         whole <<= np.uint64(8 * (skip - back))

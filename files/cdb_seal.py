@@ -18,6 +18,9 @@ from octavo.files.sparse_offsets import SPARSE_BELOW, plain
 _AT_A_TIME = 1 << 16
 """Entries, unless one table has more."""
 _ROW_BITS = 32
+_TABLES = 256
+_MANY = 1 << 13
+"""Entries of which it is worth while to look whether their numbers have no gaps."""
 
 
 def _cdb_hashes(relative: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
@@ -45,26 +48,88 @@ def hash_tables(
     """(pointers, tables) of a CDB whose tables begin at ``at``; the header pair is included.
 
     Array kernels only; some tables at a time, so that what is worked out stays in the cache.
+    ``relative`` is ascending.
     """
+    positions = positions.astype(np.uint32)
+    many = len(relative) >= _MANY
+    if many and int(relative[0]) == 0 and int(relative[-1]) == len(relative) - 1:
+        return _pointers(*_without_gaps(positions), at)
     hashes = np.concatenate([np.array([_header_hash()], np.uint32), _cdb_hashes(relative)])
-    where = np.concatenate([np.array([POINTERS_BYTES], np.uint32), positions.astype(np.uint32)])
+    where = np.concatenate([np.array([POINTERS_BYTES], np.uint32), positions])
     table = hashes.astype(np.uint8)
     by_table = np.argsort(table, kind="stable")
-    counts = np.bincount(table, minlength=256).astype(np.int64)
+    counts = np.bincount(table, minlength=_TABLES).astype(np.int64)
     ends = np.cumsum(counts)
     out = np.zeros((2 * len(hashes), 2), dtype="<u4")
     done, low = 0, 0
-    while done < 256:
+    while done < _TABLES:
         until = max(int(np.searchsorted(ends, low + _AT_A_TIME, side="right")), done + 1)
         high = int(ends[until - 1])
         rows = by_table[low:high]
         if len(rows):
             _fill(out[2 * low : 2 * high], hashes[rows], where[rows], counts[done:until])
         done, low = until, high
-    pointers = np.empty((256, 2), dtype="<u4")
-    pointers[:, 0] = at + 16 * (ends - counts)
+    return _pointers(out, counts, at)
+
+
+def _pointers(
+    out: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64], at: int
+) -> tuple[bytes, bytes]:
+    pointers = np.empty((_TABLES, 2), dtype="<u4")
+    pointers[:, 0] = at + 16 * (np.cumsum(counts) - counts)
     pointers[:, 1] = 2 * counts
     return pointers.tobytes(), out.tobytes()
+
+
+def _without_gaps(
+    positions: npt.NDArray[np.uint32],
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """(the tables, entries of each) of records that are numbered from 0 on.
+
+    Of 256 numbers that differ in their last byte each goes to another table, and to the same slot
+    there. So one table of each size is worked out, and the others are filled like it: a quarter of
+    the cost.
+    """
+    count = len(positions)
+    first = _cdb_hashes(np.arange(0, count, _TABLES, dtype=np.uint64))
+    each = np.arange(_TABLES, dtype=np.uint8)
+    grid = np.zeros((len(first), _TABLES), dtype=np.uint32)
+    grid.reshape(-1)[:count] = positions
+    place = each ^ first.astype(np.uint8)[:, None]  # of a table's number among the 256
+    of_tables = np.ascontiguousarray(np.take_along_axis(grid, place.astype(np.intp), axis=1).T)
+    whole, rest = divmod(count, _TABLES)
+    counts = np.full(_TABLES, whole, dtype=np.int64)
+    counts[place[-1] < rest] += whole < len(first)
+    header = _header_hash()
+    own = header % _TABLES
+    counts[own] += 1
+    like = {size: _order(first[:size]) for size in (whole, len(first))}
+    out = np.zeros((2 * (count + 1), 2), dtype="<u4")
+    low = 0
+    for table, size in enumerate(counts.tolist()):
+        part = out[2 * low : 2 * (low + size)]
+        low += size
+        size -= table == own
+        entries = np.zeros((size + 1, 2), dtype="<u4")
+        entries[:size, 0] = (first[:size] & np.uint32(0xFFFFFF00)) | np.uint32(table)
+        entries[:size, 1] = of_tables[table, :size]
+        if table == own:
+            entries[size] = header, POINTERS_BYTES
+            entries = np.roll(entries, 1, axis=0)
+            _fill(part, entries[:, 0], entries[:, 1], np.array([size + 1]))
+        else:
+            part.view("<u8")[:, 0] = entries.view("<u8")[:, 0][like[size]]
+    return out, counts
+
+
+def _order(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """Which entry each slot of a table of these has; the number of entries where it is empty."""
+    count = len(hashes)
+    slots = np.zeros((2 * count, 2), dtype="<u4")
+    _fill(slots, hashes, np.arange(1, count + 1, dtype=np.uint32), np.array([count]))
+    order: npt.NDArray[np.int64] = slots[:, 1].astype(np.int64) - 1
+    order[order < 0] = count
+    return order
 
 
 def _fill(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from octavo.files import ledger_key, sst_layout
+from octavo.files import ledger_key, one_value, sst_layout
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, lengths_of, offsets_of, windows
 from octavo.files.disk import Disk
@@ -242,9 +242,9 @@ def stacked(parts: Sequence[Columns]) -> Columns:
         groups=groups,
         hashes=np.concatenate([part.hashes for part in parts]),
         sqns=np.concatenate([part.sqns for part in parts]),
-        flags=np.concatenate([part.flags for part in parts]),
-        sizes=np.concatenate([part.sizes for part in parts]),
-        times=np.concatenate([part.times for part in parts]),
+        flags=one_value.joined([part.flags for part in parts]),
+        sizes=one_value.joined([part.sizes for part in parts]),
+        times=one_value.joined([part.times for part in parts]),
         expiries=expiries,
         metas=metas,
     )
@@ -268,7 +268,7 @@ def _strings(parts: Sequence[Strings]) -> Strings:
     return Strings(
         np.concatenate([part.blob for part in parts]),
         np.concatenate([part.starts + base for part, base in zip(parts, at, strict=False)]),
-        np.concatenate([part.lengths for part in parts]),
+        one_value.joined([part.lengths for part in parts]),
     )
 
 

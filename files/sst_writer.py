@@ -9,6 +9,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.files import sst_layout
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, copy, offsets_of, prefixed
+from octavo.files.one_value import take_into, taken
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 
@@ -95,6 +96,8 @@ class _Plan:
     rows: Ints
     key_ends: Ints
     key_lengths: Ints
+    hashes: npt.NDArray[np.uint32]
+    times: npt.NDArray[np.uint64]
     table: npt.NDArray[np.uint32]
     group_firsts: Ints
     prefixes: list[bytes]
@@ -153,8 +156,9 @@ class Writer:
 
 
 def _plan(columns: Columns, rows: Ints) -> _Plan:
-    key_lengths = columns.keys.lengths[rows]
-    times = columns.times[rows]
+    key_lengths = taken(columns.keys.lengths, rows)
+    times = taken(columns.times, rows)
+    hashes = columns.hashes[rows]
     time_base = int(times.min())
     metas = columns.metas
     meta_lengths = None if metas is None else metas.lengths[rows]
@@ -170,7 +174,9 @@ def _plan(columns: Columns, rows: Ints) -> _Plan:
         rows=rows,
         key_ends=offsets_of(key_lengths),
         key_lengths=key_lengths,
-        table=hash_table(columns.hashes[rows], *table_shape(len(rows))),
+        hashes=hashes,
+        times=times,
+        table=hash_table(hashes, *table_shape(len(rows))),
         group_firsts=firsts,
         prefixes=prefixes,
         time_base=time_base,
@@ -235,15 +241,14 @@ def _fill(
         keys.blob, keys.starts[rows], plan.key_lengths, column(Section.KEYS, "u1"),
         plan.key_ends[:-1],
     )  # fmt: skip
-    np.take(columns.sqns, rows, out=column(Section.SQNS, "<u8"), mode="clip")
-    np.take(columns.flags, rows, out=column(Section.FLAGS, "u1"), mode="clip")
-    np.take(columns.sizes, rows, out=column(Section.SIZES, "<u4"), mode="clip")
-    np.take(columns.hashes, rows, out=column(Section.HASHES, "<u4"), mode="clip")
-    times = columns.times[rows]
+    take_into(columns.sqns, rows, column(Section.SQNS, "<u8"))
+    take_into(columns.flags, rows, column(Section.FLAGS, "u1"))
+    take_into(columns.sizes, rows, column(Section.SIZES, "<u4"))
+    column(Section.HASHES, "<u4")[:] = plan.hashes
     if plan.wide_times:
-        column(Section.TIMES, "<u8")[:] = times
+        column(Section.TIMES, "<u8")[:] = plan.times
     else:
-        column(Section.TIMES, "<u4")[:] = times - np.uint64(plan.time_base)
+        column(Section.TIMES, "<u4")[:] = plan.times - np.uint64(plan.time_base)
     column(Section.FIRSTS, "<u4")[:] = plan.group_firsts
     prefix_lengths = np.array([len(prefix) for prefix in plan.prefixes], dtype=np.int64)
     column(Section.PREFIX_ENDS, "<u4")[:] = offsets_of(prefix_lengths)

@@ -11,13 +11,14 @@ from array import array
 from collections.abc import Sequence
 
 from octavo.files import cdb, cdb_seal, ledger_key, merge, staging
-from octavo.files.arrays import np
-from octavo.files.byte_strings import lengths_of, offsets_of
+from octavo.files.arrays import np, npt
+from octavo.files.byte_strings import lengths_of, of_one_length, offsets_of
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
 from octavo.files.hashing import hash_column
 from octavo.files.journal_windows import WindowSums
 from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
+from octavo.files.one_value import Number, repeated
 from octavo.files.record import MAX_METADATA_BYTES
 from octavo.files.record_batch import Operations, Place, encoded
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
@@ -215,7 +216,9 @@ def _ledger_rows(place: Place, operations: Operations) -> Columns:
     """What the ledger is to know of some operations of a file, in their order; keys and metadata
     are copied."""
     count = len(operations)
-    flags = np.zeros(count, dtype=np.uint8)
+    flags = repeated(np.uint8(0), count)
+    if operations.deletes is not None or operations.expiries is not None:
+        flags = flags.copy()
     if operations.deletes is not None:
         flags[operations.deletes] = TOMBSTONE
     if operations.expiries is not None:
@@ -229,8 +232,8 @@ def _ledger_rows(place: Place, operations: Operations) -> Columns:
         hashes=np.empty(0, dtype=np.uint32),
         sqns=np.arange(place.number, place.number + count, dtype=np.uint64),
         flags=flags,
-        sizes=lengths_of(operations.values.offsets).astype(np.uint32),
-        times=np.full(count, place.now_ms, dtype=np.uint64),
+        sizes=_lengths(operations.values, np.uint32),
+        times=repeated(np.uint64(place.now_ms), count),
         expiries=operations.expiries,
         metas=None if operations.metas is None else _copied(operations.metas),
     )
@@ -241,7 +244,14 @@ def _ledger_rows(place: Place, operations: Operations) -> Columns:
 def _copied(strings: ByteColumn) -> Strings:
     first, end = int(strings.offsets[0]), int(strings.offsets[-1])
     blob = strings.blob[first:end].copy()
-    return Strings(blob, strings.offsets[:-1] - first, lengths_of(strings.offsets))
+    return Strings(blob, strings.offsets[:-1] - first, _lengths(strings, np.int64))
+
+
+def _lengths(strings: ByteColumn, kind: type[Number]) -> npt.NDArray[Number]:
+    length = of_one_length(strings)
+    if length >= 0:
+        return repeated(kind(length), len(strings.offsets) - 1)
+    return lengths_of(strings.offsets).astype(kind)
 
 
 class _Names:

@@ -19,6 +19,7 @@ from octavo.files.byte_strings import (
     first_words,
     gather,
     lengths_of,
+    prefixed,
 )
 
 strings = st.lists(st.binary(max_size=20), min_size=1, max_size=40)
@@ -37,6 +38,25 @@ def test_gather_takes_strings_in_any_order_and_more_than_once(
     of = column(given_strings)
     found = gather(of.blob, of.offsets[:-1][rows], lengths_of(of.offsets)[rows])
     assert as_list(found.blob.tobytes(), found.offsets) == [given_strings[row] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("starts", "lengths"),
+    [
+        ([0, 4, 8, 12], [3, 3, 3, 3]),
+        ([2], [5]),
+        ([0, 4, 8, 13], [3, 3, 3, 3]),
+        ([0, 4, 8, 12], [3, 2, 3, 3]),
+        ([9, 6, 3, 0], [3, 3, 3, 3]),
+        ([5, 5, 5], [4, 4, 4]),
+        ([3, 9], [0, 0]),
+    ],
+)
+def test_a_prefix_comes_before_strings_anywhere(starts: list[int], lengths: list[int]) -> None:
+    blob = b"abcdefghijklmnop"
+    found = prefixed(b"12", np.frombuffer(blob, np.uint8), np.array(starts), np.array(lengths))
+    wanted = [b"12" + blob[at : at + length] for at, length in zip(starts, lengths, strict=True)]
+    assert as_list(found.blob.tobytes(), found.offsets) == wanted
 
 
 def test_gather_crosses_block_borders(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,19 @@ def test_tables_are_the_same_however_many_are_made_at_a_time(
             assert cdb_seal.hash_tables(numbers, places, 9999) == whole
 
 
+@pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 511, 512, 5000, 8192, 9001])
+def test_tables_of_numbers_without_gaps_are_those_of_any_numbers(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    numbers = np.arange(count, dtype=np.uint64)
+    places = np.cumsum(np.random.default_rng(count).integers(42, 900, count)).astype(np.uint32)
+    made = []
+    for many in (1, count + 1):
+        monkeypatch.setattr(cdb_seal, "_MANY", many)
+        made.append(cdb_seal.hash_tables(numbers, places, 9999))
+    assert made[0] == made[1]
+
+
 def test_tinycdb_reads_a_sealed_file(tmp_path: Path) -> None:
     tool = shutil.which("cdb")
     assert tool, "tinycdb is not installed: apt-get install tinycdb"
