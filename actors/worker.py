@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -35,10 +36,13 @@ class JobRunner:
         self._disk = disk
         self._lock_for_workers = lock.workers
         self._niceness = niceness
-        self._in_process = in_process or not isinstance(disk, RealDisk)
+        # A frozen program's interpreter is the program: it would be started once more.
+        frozen = not sys.executable or getattr(sys, "frozen", False)
+        self._in_process = in_process or frozen or not isinstance(disk, RealDisk)
         self._lock = new_lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
+        self._proven = False  # a worker has answered
         self._job: str | None = None
         self._abandoned = ""
         self.history = JobHistory()
@@ -51,9 +55,10 @@ class JobRunner:
             self._refuse_abandoned(job)
             process = None if self._in_process else self._started()
             if process is not None:
-                with self.history.timed(job, arguments) as run:
-                    run.result = self._ask(process, job, blobs, arguments)
-                return run.result
+                with contextlib.suppress(_Unable):
+                    with self.history.timed(job, arguments) as run:
+                        run.result = self._ask(process, job, blobs, arguments)
+                    return run.result
         from octavo.files.jobs import JOBS
 
         with self.history.timed(job, arguments) as run:
@@ -114,7 +119,7 @@ class JobRunner:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd="/",
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": _import_path()},
                 pass_fds=() if self._lock_for_workers is None else (self._lock_for_workers,),
                 start_new_session=True,  # Ctrl-C is for the user's process; ours leaves by EOF
             )
@@ -138,6 +143,15 @@ class JobRunner:
             answer = WorkerPipe(process).ask(job, blobs, arguments)
         except (worker.Disconnected, OSError) as gone:
             self._drop()
+            if not self._proven and (process.returncode or 0) > 0:
+                log.warning(
+                    "the worker process cannot run: %s ended with %d before its first answer, and "
+                    "its standard error says why; merging on a thread",
+                    sys.executable,
+                    process.returncode,
+                )
+                self._in_process = True
+                raise _Unable from gone
             raise WorkerDied(
                 f"the worker process died during {job!r}; the next one is another: try again"
             ) from gone
@@ -156,6 +170,7 @@ class JobRunner:
             raise
         finally:
             self._job = None
+        self._proven = True
         if "error" in answer:
             raise worker.raised(answer)
         result: dict[str, Any] = answer["result"]
@@ -167,8 +182,22 @@ class JobRunner:
             _end(process)
 
 
+class _Unable(Exception):  # noqa: N818 - internal: the job is done on a thread
+    """No worker process can run here."""
+
+
 class WorkerDied(errors.OctavoError):
     """The worker process ended in the middle of a job; the job may be run again."""
+
+
+def _import_path() -> str:
+    """Where this process finds its modules, for one that begins in another directory: the worker is
+    to find the same ones, also where they are in no place that Python looks at by itself."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = ""
+    return os.pathsep.join(os.path.join(here, each) for each in sys.path)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,72 @@
+"""Where a worker process cannot run, its jobs are done on a thread; and it finds what its owner
+finds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octavo.actors.worker import JobRunner, WorkerDied
+from octavo.files.disk import RealDisk
+from octavo.files.file_lock import FileLock
+
+
+def interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    """Have workers started by a program that is none."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+def merge_of_nothing(runner: JobRunner, directory: Path) -> dict[str, Any]:
+    try:
+        return runner.run(
+            "merge", ledger=str(directory), stem="m", inputs=[], basement=True, now_ms=0,
+            max_rows=1, max_bytes=1, levels=[],
+        )  # fmt: skip
+    finally:
+        runner.close()
+
+
+def test_one_that_ends_before_its_first_answer_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    interpreter(tmp_path, monkeypatch, "exit 1")
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    assert merge_of_nothing(runner, tmp_path)["files"] == []
+    assert "cannot run" in caplog.text
+
+
+def test_one_that_was_killed_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter(tmp_path, monkeypatch, "kill -9 $$")
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    with pytest.raises(WorkerDied):
+        merge_of_nothing(runner, tmp_path)
+
+
+def test_a_frozen_program_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter(tmp_path, monkeypatch, f"touch {tmp_path}/started; exit 1")
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    assert merge_of_nothing(runner, tmp_path)["files"] == []
+    assert not (tmp_path / "started").exists()
+
+
+def test_it_looks_for_modules_where_its_owner_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter(tmp_path, monkeypatch, f'echo "$PYTHONPATH" > {tmp_path}/told; exit 1')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["vendor", *sys.path])
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    merge_of_nothing(runner, tmp_path)
+    told = (tmp_path / "told").read_text().strip().split(os.pathsep)
+    assert told[0] == str(tmp_path / "vendor"), "from where the owner stands, not from the worker's"
+    assert set(filter(os.path.isabs, sys.path)) <= set(told)
