@@ -30,7 +30,7 @@ log = logging.getLogger("octavo.consumers")
 CONSUMERS = "CONSUMERS"
 MAX_CONSUMERS = 1000
 MAX_NAME = 200
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 4 << 20  # MAX_CONSUMERS with the longest names, 12 bytes of JSON a character
 _FORMAT = 1
 
 

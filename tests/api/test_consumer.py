@@ -10,6 +10,7 @@ from compacted_store import SMALL_FILES, overwritten
 from whole_store import SEED, Clock, killed, opened
 
 import octavo
+from octavo.manifest import consumers
 
 
 def test_below_the_horizon_the_feed_says_so(tmp_path: Path) -> None:
@@ -178,3 +179,15 @@ def test_the_store_lists_its_consumers(tmp_path: Path) -> None:
         assert list(store.consumers()) == ["audit"]
     with pytest.raises(octavo.Closed):
         store.consumers()
+
+
+def test_as_many_consumers_as_there_may_be_are_known_again(tmp_path: Path) -> None:
+    names = [f"{number:03d}".ljust(consumers.MAX_NAME, "\N{OCTOPUS}") for number in range(1000)]
+    with opened(tmp_path / "s") as store:
+        store.consumer(names[0])  # each name is allowed
+        known = store._running.inker_clerk.actor.consumers
+        known._write({name: consumers.Progress(0, 0) for name in names})
+    with opened(tmp_path / "s", consumer_hold_seconds=None) as store:
+        assert set(store.consumers()) == set(names)
+        with pytest.raises(octavo.Misuse, match="drop some"):
+            store.consumer("one more")
