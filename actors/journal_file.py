@@ -33,6 +33,8 @@ log = logging.getLogger("octavo.journal")
 _NONE: array[int] = array("I")
 Reading = tuple[mmap | bytes | None, Sequence[int]]
 _SYNCED_OFTEN_BYTES = 64 << 10
+_READ_BYTES = 1 << 30
+"""A system call reads no more than 2 GiB."""
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
@@ -360,7 +362,9 @@ class JournalFile(TurnActor):
                     end = offsets[relative + 1]
                     mapped = self.growing.mapped
                     if end > len(mapped) and end > len(mapped := self.growing.missed()):
-                        return file.pread(end - at, at), at
+                        if end - at <= _READ_BYTES:
+                            return file.pread(end - at, at), at
+                        mapped = self.growing.up_to(end)
                 else:
                     mapped, offsets = self.ensure_open()
             at = offsets[relative]

@@ -25,7 +25,10 @@ class Compressor:
         if misses > _PATIENCE and misses % _PATIENCE:
             self._misses = misses + 1
             return None
-        packed: bytes = _compress(value, store_size=False)
+        try:
+            packed: bytes = _compress(value, store_size=False)
+        except (OverflowError, lz4.block.LZ4BlockError):  # over 2,016 MiB no value can be one
+            return None
         saved = len(value) - len(packed)
         if saved < len(value) >> 3:
             self._misses = misses + 1

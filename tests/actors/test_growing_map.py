@@ -10,6 +10,7 @@ import pytest
 from whole_store import opened
 
 import octavo
+from octavo.actors import journal_file
 from octavo.actors.growing_map import GrowingMap
 from octavo.actors.journal_file import JournalFile
 
@@ -41,6 +42,20 @@ def test_what_is_written_behind_the_map_is_read(tmp_path: Path) -> None:
             for back in (0, number // 2, number):
                 assert store.get(b"%03d" % (number - back)) == b"value %d" % (number - back)
         assert 0 < len(being_written(store).growing.mapped) <= being_written(store).offsets[-1]
+
+
+def test_what_is_longer_than_a_system_call_reads_is_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_file, "_READ_BYTES", 1000)
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        store.put("long", b"1" * 1500)
+        pread = being_written(store).file.pread  # type: ignore[union-attr]
+        being_written(store).file.pread = lambda length, at: pread(  # type: ignore[union-attr]
+            min(length, 1000), at
+        )
+        assert store.get("long") == b"1" * 1500
+        assert list(store.values()) == [b"1" * 1500]
 
 
 def test_what_stands_where_a_failed_write_was_cut_off_is_read(tmp_path: Path) -> None:
