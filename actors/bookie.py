@@ -26,6 +26,7 @@ from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key as keys_of
 from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
+from octavo.files.locks import new_lock
 from octavo.files.record import PUT
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
@@ -63,6 +64,7 @@ class Bookie(LiveReads, TurnActor):
         self.inker_clerk: Ref[InkerClerk] | None = None
         self.closed = False
         self.ended: deque[int] = deque()  # snapshots that were dropped without being closed
+        self.publishing = new_lock()  # a snapshot, for other processes
         self.pause_seconds = 0.0
         self._table_began = self.journal_position()
         self.inker.measures.began(self.inker.last_sqn, self._table_began)

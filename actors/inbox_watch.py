@@ -7,6 +7,7 @@ mostly waits for the disk meanwhile.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,10 @@ class InboxWatch:
     """The stores of this process that are looked after."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all of them: for a forked child, whose they are not. Its owner answers."""
         self._stores: weakref.WeakSet[Watched] = weakref.WeakSet()
         self._lock = new_lock()
         self._thread: threading.Thread | None = None
@@ -130,3 +135,4 @@ class Watched:
 
 
 WATCH = InboxWatch()
+os.register_at_fork(after_in_child=WATCH.reset)

@@ -16,7 +16,6 @@ from octavo.actors.view import JournalView, View
 from octavo.files import ledger_key
 from octavo.files.errors import Corruption, StorageFailed, StorageFull, storage_error
 from octavo.files.lifecycle import State
-from octavo.files.locks import new_lock
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -26,7 +25,6 @@ from octavo.manifest.published import Counted, Published
 from octavo.manifest.snapshot_draft import SIDE, Draft
 
 _SYNC_TIMEOUT_SECONDS = 600.0
-_one_at_a_time = new_lock()
 
 
 @or_closed
@@ -38,7 +36,7 @@ def publish(
     Corruption."""
     inker: Inker = bookie.inker
     disk, store = inker.disk, inker.directory.removesuffix("/journal")
-    with _one_at_a_time:
+    with bookie.publishing:
         now_ms = bookie.clock_ms()
         published.sweep(disk, store, now_ms)
         published.refuse_name(disk, store, name, now_ms)

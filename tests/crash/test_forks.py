@@ -62,6 +62,24 @@ if __name__ == "__main__":
     with octavo.open(path) as store:
         assert store.get("k") == b"of the parent" and len(store) == 301 and store.verify().ok
 """
+WATCHING = """
+import os, sys, threading
+import octavo
+from octavo.actors import inbox_watch
+with octavo.open(sys.argv[1] + "/a"):
+    child = os.fork()
+    if not child:
+        looked, twice = [], threading.Event()
+        def look(running, now_ms):
+            looked.append(os.path.basename(running.path))
+            if looked.count("b") == 2:
+                twice.set()
+        inbox_watch.serve = look
+        with octavo.open(sys.argv[1] + "/b"):
+            twice.wait()
+        os._exit(0 if set(looked) == {"b"} else 1)
+    assert os.waitpid(child, 0)[1] == 0, "the child looked into the store of its parent"
+"""
 LEAVING = """
 import os, signal, sys
 import octavo
@@ -85,6 +103,10 @@ def test_a_store_does_not_go_along_to_another_process(tmp_path: Path, method: st
     program = tmp_path / "program.py"
     program.write_text(INHERITING)
     run_to_its_end([sys.executable, str(program), method, str(tmp_path / "s")])
+
+
+def test_what_is_asked_of_a_store_no_child_of_its_owner_answers(tmp_path: Path) -> None:
+    run_to_its_end([sys.executable, "-c", WATCHING, str(tmp_path)])
 
 
 def test_an_open_store_cannot_be_copied(tmp_path: Path) -> None:
