@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
+from octavo.actors import waits
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
@@ -78,6 +79,12 @@ class Bookie(LiveReads, TurnActor):
     def stopped_error(self) -> Exception:
         """A stopped Bookie is a closed store."""
         return Closed("the store is closed")
+
+    def wait_for_turn(self, timeout: float | None, asked: object = "this call") -> float:
+        """As of any actor; but of several who write all the time each has it for a while."""
+        if timeout is None:
+            self.inker.crowd.meet(len(waits.waiting))
+        return super().wait_for_turn(timeout, asked)
 
     # ------------------------------------------------------------ writing
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from octavo.actors.crowd import Crowd
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
 from octavo.actors.measures import Measures
@@ -85,6 +86,7 @@ class Inker(TurnActor):
         self.closing = False
         self.measures = Measures(jobs=runner.history)
         self.compressor = Compressor()
+        self.crowd = Crowd(lambda: self.last_sqn, set())
         self._sealing = False
         self._raising = False  # the ceiling is going to be raised
         self._not_sealed: OctavoError | OSError | None = None
@@ -369,6 +371,7 @@ class Inker(TurnActor):
         once the journal has failed elsewhere: an fsync that goes well after one that did not
         means nothing.
         """
+        self.crowd.rested()
         for file in reversed(self.view.files):
             if file.state is State.SEALED:
                 return
