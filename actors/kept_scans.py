@@ -37,6 +37,8 @@ class Stretches:
 
     def __init__(self, ledger: LedgerManifest | None, limit_bytes: int) -> None:
         self.ledger = ledger
+        levels = () if ledger is None else ledger.levels
+        self.ledger_rows = sum(entry.rows for level in levels for entry in level)
         self.bytes = 0
         self._limit = limit_bytes
         self._starts: list[bytes] = []
@@ -65,7 +67,7 @@ class Stretches:
     def keep(self, low: bytes, keys: list[bytes], sqns: list[int]) -> None:
         """From ``low`` to the last of these keys, rows of its bucket, there is nothing but them.
         The lists are not to be changed. Some 3 us."""
-        size = _STRETCH_BYTES + sum(map(len, keys)) + _ROW_BYTES * len(keys)
+        size = _STRETCH_BYTES + len(b"".join(keys)) + _ROW_BYTES * len(keys)
         if size > self._limit >> 3:
             return
         for free in self._tries:  # as the turn of an actor is taken: see runtime.py

@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
+from operator import itemgetter
 from struct import error as StructError  # noqa: N812
+from typing import Protocol
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -21,6 +23,17 @@ Opened = tuple[mmap | bytes, Sequence[int]]
 """A file's map and the offsets of its records."""
 
 
+class Noted(Protocol):
+    """Who is told where a scan stands."""
+
+    last: bytes | None
+    """The key of what was given last."""
+
+
+class _Nobody:
+    last: bytes | None = None
+
+
 def read_values(
     reader: Reader,
     bucket: bytes,
@@ -29,34 +42,38 @@ def read_values(
     tag: int,
     opened: Callable[[JournalFile], Opened] | None = None,
 ) -> list[bytes]:
-    """The values of some rows of a bucket, as ``each_value`` gives them.
+    """The values of some rows of a bucket, as ``each_item`` gives them.
 
     Where one cannot be read those before it come, fewer than were asked for; if that is the
     first, what is wrong is raised. Raises Corruption, SnapshotExpired, Closed.
     """
     out: list[bytes] = []
     try:
-        out.extend(each_value(reader, bucket, keys, sqns, tag, opened))
+        items = each_item(reader, bucket, keys, sqns, tag, None, opened)
+        out.extend(map(itemgetter(1), items))
     except OctavoError:
         if not out:
             raise
     return out
 
 
-def each_value(
+def each_item(
     reader: Reader,
     bucket: bytes,
     keys: Sequence[bytes],
     sqns: Sequence[int],
     tag: int,
+    place: Noted | None,
     opened: Callable[[JournalFile], Opened] | None = None,
-) -> Iterator[bytes]:
-    """The values of some rows of a bucket, in their order, checksums verified; each is read when
-    it is asked for. Some 1.2 us each, and their bytes. ``opened`` maps a file that is being
-    written, for those who read much of it.
+) -> Iterator[tuple[bytes, bytes]]:
+    """Some rows of a bucket with their values, in their order, checksums verified; each is read
+    when it is asked for, and told to ``place`` as it is given. Some 1.2 us each, and their bytes.
+    ``opened`` maps a file that is being written, for those who read much of it.
 
     Raises Corruption, SnapshotExpired, Closed.
     """
+    if place is None:
+        place = _Nobody()
     bases, files = reader.view.journal
     plain = record.plain_fields(tag, bucket)
     packed = record.packed_fields(tag, bucket)
@@ -70,14 +87,15 @@ def each_value(
             value = cached.get(name := prefix + key)
             # It is the newest, and was before these looks at whether that is what the scan found.
             if value is not None and reader.is_newest() and rows.get(name, sqn) == sqn:
-                yield value
+                place.last = key
+                yield key, value
                 continue
         try:
             if not low <= sqn < high:
-                place = bisect_right(bases, sqn)
-                file = files[place - 1]
-                low = bases[place - 1] if place else sqn + 1  # below the first: file_of says so
-                high = bases[place] if place < len(bases) else 1 << 64
+                number = bisect_right(bases, sqn)
+                file = files[number - 1]
+                low = bases[number - 1] if number else sqn + 1  # below the first: file_of says so
+                high = bases[number] if number < len(bases) else 1 << 64
                 mapped, offsets = file.reading
                 if mapped is None and opened is not None:
                     mapped, offsets = opened(file)
@@ -112,7 +130,8 @@ def each_value(
             # Told as it is meant: an expired lease lets files go, and the short way names nothing.
             with reader.reading():
                 value = _read(reader, bucket, key, sqn, plain)
-        yield value
+        place.last = key
+        yield key, value
 
 
 def _read(reader: Reader, bucket: bytes, key: bytes, sqn: int, plain: bytes) -> bytes:

@@ -145,7 +145,8 @@ class Reader(PlainReads):
         kept = bookie.kept_scans.of(self.view.ledger) if brief and self.is_newest() else None
         found = scan.windows(self.view, self.sqn, self.now_ms, bound, bookie.slice, first, kept)
         while True:
-            self.step()
+            if self._closed or bookie.closed:
+                self._over()
             try:
                 window = next(found, None)
             except FileNotFoundError as missing:
@@ -153,9 +154,9 @@ class Reader(PlainReads):
             except Corruption as damage:
                 self._bookie.penciller.send(Penciller.reported, damage)
                 raise
+            self.step()  # what was read without a lease is not given
             if window is None:
                 return
-            self.check()
             yield window
 
     def long_windows(self, bound: scan.Bounds, *, times: bool) -> Iterator[scan.Window]:

@@ -26,6 +26,7 @@ from octavo.files.bounds import Bounds as Bounds
 from octavo.files.bounds import bounds as bounds
 from octavo.files.errors import Corruption
 from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.ledger_manifest import LedgerManifest
 
 T = TypeVar("T")
 
@@ -52,37 +53,43 @@ def windows(
     """
     if bound.high is not None and bound.low >= bound.high:
         return iter(())
-    last = _LAST if bound.high is None else bound.high
-    runs: list[Sequence[LedgerEntry]] = []
-    weights: list[int] = []
-    ledger = view.ledger
-    for level, entries in enumerate(ledger.levels):
-        touched = ledger.overlapping(level, bound.low, last)
-        if not level:
-            runs += [(entry,) for entry in touched]
-            weights += [entry.rows for entry in touched]
-        elif touched:
-            runs.append(touched)
-            weights.append(len(entries) * touched[0].rows)
     tables = [table for table in (view.recent, *view.frozen) if table.rows]
-    all_rows = sum(weights) + sum([len(table.rows) for table in tables])
-    scale = _MORE * first / max(all_rows, 1)
+    in_memory = sum([len(table.rows) for table in tables])
+    reverse = bound.reverse
+    if kept is None or reverse:
+        kept, runs = None, _runs(view.ledger, bound)
+        in_files = sum([rows for _, rows in runs])
+    else:
+        in_files, runs = kept.ledger_rows, []  # those that are needed, if any are, are found then
+    scale = _MORE * first / max(in_memory + in_files, 1)
 
     def share(rows: int) -> int:
         return min(int(scale * rows) + _LEAST, first)
 
-    def in_files(rest: Bounds) -> list[Iterator[Chunk]]:
-        return [
-            file_chunks(run, rest, share(rows)) for run, rows in zip(runs, weights, strict=True)
-        ]
+    def from_files(rest: Bounds) -> Iterator[Window]:
+        each = [file_chunks(run, rest, share(rows)) for run, rows in _runs(view.ledger, rest)]
+        return _merged(each, now_ms)
 
-    reverse = bound.reverse
     sources = [memory_chunks(view, t, upper, bound, take, share(len(t.rows))) for t in tables]
-    if kept is None or reverse:
-        sources += in_files(bound)
-    elif runs:
-        sources.append(kept_chunks(kept, bound, lambda rest: _merged(in_files(rest), now_ms)))
+    if kept is None:
+        sources += [file_chunks(run, bound, share(rows)) for run, rows in runs]
+    elif in_files:
+        sources.append(kept_chunks(kept, bound, from_files))
     return _merged(sources, now_ms, reverse=reverse)
+
+
+def _runs(ledger: LedgerManifest, bound: Bounds) -> list[tuple[Sequence[LedgerEntry], int]]:
+    """Files of the ledger that follow one another in a range, newest first, and about how many
+    rows there are in the files of their kind."""
+    last = _LAST if bound.high is None else bound.high
+    runs: list[tuple[Sequence[LedgerEntry], int]] = []
+    for level, entries in enumerate(ledger.levels):
+        touched = ledger.overlapping(level, bound.low, last)
+        if not level:
+            runs += [((entry,), entry.rows) for entry in touched]
+        elif touched:
+            runs.append((touched, len(entries) * touched[0].rows))
+    return runs
 
 
 def _merged(

@@ -15,6 +15,8 @@ T = TypeVar("T")
 Part = tuple[int, Chunk, Sequence[int], int, int]
 """Of a source's chunk: the source's place, of which a newer one's is lower; the chunk and which of
 its rows read as absent; rows [low, high)."""
+_MANY_TIMES = 8
+"""Where the oldest source has so many times the rows of all newer ones, those are put among its."""
 
 
 class Window(Protocol):
@@ -99,18 +101,16 @@ class _OneSource:
 class _ManySources:
     """A window merged from rows [low, high) of several chunks, newest source first."""
 
-    def __init__(
-        self, taken: list[tuple[Chunk, int, int]], sqns: dict[bytes, int], reverse: bool
-    ) -> None:
-        self.keys = sorted(sqns, reverse=reverse)
-        self._taken = taken
+    def __init__(self, taken: list[Part], keys: list[bytes], sqns: list[int]) -> None:
+        self.keys = keys
+        self._taken = [(chunk, low, high) for _, chunk, _, low, high in taken]
         self._sqns = sqns
 
     def lasting(self) -> bool:
         return all(chunk.lasting for chunk, _, _ in self._taken)
 
     def sqns(self) -> list[int]:
-        return list(map(self._sqns.__getitem__, self.keys))
+        return self._sqns
 
     def _rows(self) -> list[tuple[int, int]]:
         """(number of the chunk, row in it) of each key."""
@@ -144,18 +144,54 @@ class _ManySources:
         return [next(found[number]) for number, _ in places]
 
     def keep(self, hits: Iterable[object]) -> None:
+        self._sqns = list(compress(self._sqns, hits := list(hits)))
         self.keys = list(compress(self.keys, hits))
 
     def cut(self, rows: int) -> None:
         if rows < len(self.keys):
-            del self.keys[rows:]
+            del self.keys[rows:], self._sqns[rows:]
 
 
 def window_of(taken: list[Part], reverse: bool) -> Window:
     """The rows that live of these parts, newest source first."""
-    if len(taken) == 1 and not taken[0][2]:
-        _, chunk, _, low, high = taken[0]
-        return _OneSource(chunk, low, high, reverse)
+    _, chunk, dead, low, high = taken[-1]
+    if not dead:
+        if len(taken) == 1:
+            return _OneSource(chunk, low, high, reverse)
+        newer = sum([part[4] - part[3] for part in taken]) - (high - low)
+        if newer * _MANY_TIMES <= high - low:
+            keys, sqns = chunk.keys[low:high], chunk.sqns(low, high)
+            for part in reversed(taken[:-1]):  # so that newer ones win
+                _enter(part, keys, sqns)
+            if reverse:
+                keys.reverse()
+                sqns.reverse()
+            return _ManySources(taken, keys, sqns)
+    live = _merged(taken)
+    keys = sorted(live, reverse=reverse)
+    return _ManySources(taken, keys, list(map(live.__getitem__, keys)))
+
+
+def _enter(part: Part, keys: list[bytes], sqns: list[int]) -> None:
+    """The rows of a newer part, of which there are few, among those of older ones in order."""
+    _, chunk, dead, low, high = part
+    gone = dead[bisect_left(dead, low) : bisect_left(dead, high)] if dead else ()
+    newer = zip(range(low, high), chunk.keys[low:high], chunk.sqns(low, high), strict=True)
+    for row, key, sqn in newer:
+        at = bisect_left(keys, key)
+        known = at < len(keys) and keys[at] == key
+        if row in gone:
+            if known:
+                del keys[at], sqns[at]
+        elif known:
+            sqns[at] = sqn
+        else:
+            keys.insert(at, key)
+            sqns.insert(at, sqn)
+
+
+def _merged(taken: list[Part]) -> dict[bytes, int]:
+    """Sqns by key of the rows that live of these parts, newest source first."""
     live: dict[bytes, int] = {}
     for _, chunk, dead, low, high in reversed(taken):  # so that newer ones win
         keys: Iterable[bytes] = chunk.keys[low:high]
@@ -170,4 +206,4 @@ def window_of(taken: list[Part], reverse: bool) -> Window:
                 lives[at - low] = 0
             keys, sqns = compress(keys, lives), compress(sqns, lives)
         live.update(zip(keys, sqns, strict=True))
-    return _ManySources([(chunk, low, high) for _, chunk, _, low, high in taken], live, reverse)
+    return live

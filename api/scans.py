@@ -26,7 +26,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.batch_values import BatchValues, OpenJournal
 from octavo.actors.batches import BatchWindow
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.read_values import Opened, each_value, read_values
+from octavo.actors.read_values import Opened, each_item, read_values
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
@@ -323,10 +323,7 @@ class Items:
         low = 0
         if self._given < _SHORT:
             low = min(_SHORT - self._given, len(keys))
-            self._given += low
-            few = keys[:low]
-            values_in_turn = each_value(reader, self._name, few, sqns[:low], self._tag)
-            yield self._each(few, values_in_turn, place)
+            yield self._one_by_one(reader, keys[:low], sqns[:low], place)
         while low < len(keys):
             high = low + max(min(_STRETCH_BYTES // self._mean, STEP, self._given // _AHEAD), 1)
             stretch = keys[low:high]
@@ -337,6 +334,19 @@ class Items:
             )
             low += len(values)
             yield self._together(reader, stretch, values, place)
+
+    def _one_by_one(
+        self, reader: Reader, keys: list[bytes], sqns: list[int], place: Place
+    ) -> Iterator[Any]:
+        """What is given of these; each is read when it is asked for."""
+        self._given += len(keys)
+        noted = place if self._text is None else None
+        items: Iterator[Any] = each_item(reader, self._name, keys, sqns, self._tag, noted)
+        if self._text is not None:
+            items = self._decoded(items, place)
+        elif not self._with_keys:
+            items = _values_of(items)
+        return place.giving_each(items)
 
     def _of_batch(
         self, reader: Reader, window: BatchWindow, place: Place
@@ -373,17 +383,10 @@ class Items:
         if len(values) < len(keys):
             keys = keys[: len(values)]
         if self._text is not None:
-            return self._each(keys, values, place)
+            return place.giving_each(self._decoded(zip(keys, values, strict=True), place))
         if self._with_keys:
             return place.giving(keys, list(zip(keys, values, strict=True)))
         return place.giving(keys, values)
-
-    def _each(self, keys: list[bytes], values: Iterable[bytes], place: Place) -> Iterator[Any]:
-        """What is given of these, one by one."""
-        pairs = zip(keys, values, strict=True)
-        if self._text is not None:
-            return place.giving_each(self._decoded(pairs, place))
-        return place.giving_each(_noted(pairs, place, with_keys=self._with_keys))
 
     def _decoded(self, pairs: Iterable[tuple[bytes, bytes]], place: Place) -> Iterator[Any]:
         out = self._text.out  # type: ignore[union-attr]
@@ -393,12 +396,9 @@ class Items:
             yield given
 
 
-def _noted(
-    pairs: Iterable[tuple[bytes, bytes]], place: Place, *, with_keys: bool
-) -> Iterator[tuple[bytes, bytes] | bytes]:
-    for pair in pairs:
-        place.last = pair[0]
-        yield pair if with_keys else pair[1]
+def _values_of(items: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+    for _, value in items:
+        yield value
 
 
 class Heads:

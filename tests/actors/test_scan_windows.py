@@ -1,0 +1,91 @@
+"""Windows of a scan are the newest live row of each key, however many rows each source gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from beside import seeded
+
+from octavo.actors.scan_windows import Part, window_of
+from octavo.actors.view import Found, Head
+
+
+class Rows:
+    """A chunk of rows that are all known beforehand."""
+
+    lasting = True
+
+    def __init__(self, keys: list[bytes], first_sqn: int, dead: list[int]) -> None:
+        self.keys = keys
+        self.gone = dead
+        self._sqns = list(range(first_sqn, first_sqn + len(keys)))
+
+    def dead(self, _now_ms: int) -> Sequence[int]:
+        return self.gone
+
+    def found(self, at: int) -> Found:
+        return Found(self._sqns[at], True, None, at)
+
+    def sqns(self, low: int, high: int) -> list[int]:
+        return self._sqns[low:high]
+
+    def times(self, rows: Sequence[int]) -> list[int]:
+        return [self._sqns[at] * 10 for at in rows]
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        return [Head(self._sqns[at], at, b"", 0, None) for at in rows]
+
+
+def some(rng: random.Random, place: int, rows: int, *, dead: bool) -> Part:
+    keys = sorted(rng.sample([b"%04d" % at for at in range(600)], rows))
+    gone = [at for at in range(rows) if dead and rng.random() < 0.2]
+    low, high = sorted(rng.choices(range(rows + 1), k=2))
+    return place, Rows(keys, 1_000_000 - 1000 * place, gone), gone, low, high
+
+
+def live(parts: list[Part]) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    for _, chunk, dead, low, high in reversed(parts):
+        for at, sqn in zip(range(low, high), chunk.sqns(low, high), strict=True):
+            found.pop(chunk.keys[at], None)
+            if at not in dead:
+                found[chunk.keys[at]] = sqn
+    return found
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("newer", [1, 9, 90], ids=["one", "few", "many"])
+@pytest.mark.parametrize("old_deletes", [False, True], ids=["", "deletes below"])
+def test_newer_rows_win(newer: int, old_deletes: bool, reverse: bool) -> None:
+    rng = seeded(f"test_scan_windows {newer} {old_deletes} {reverse}")
+    for _ in range(30):
+        parts = [some(rng, place, newer, dead=True) for place in range(rng.randrange(3))]
+        parts.append(some(rng, len(parts), 400, dead=old_deletes))
+        expected = live(parts)
+        window = window_of(parts, reverse)
+        order = sorted(expected, reverse=reverse)
+        assert window.keys == order
+        assert window.sqns() == [expected[key] for key in order]
+        assert [found.sqn for found in window.found()] == window.sqns()
+        assert [head.sqn for head in window.heads()] == window.sqns()
+        assert window.times() == [sqn * 10 for sqn in window.sqns()]
+        wanted = [rng.random() < 0.5 for _ in order]
+        window.keep(iter(wanted))
+        order = [key for key, hit in zip(order, wanted, strict=True) if hit]
+        assert (window.keys, window.sqns()) == (order, [expected[key] for key in order])
+        window.cut(7)
+        assert (window.keys, window.sqns()) == (order[:7], [expected[key] for key in order[:7]])
+        assert [head.sqn for head in window.heads()] == window.sqns()
+
+
+def test_what_a_window_leaves_out_stays_in_its_sources() -> None:
+    rng = seeded("test_scan_windows sources")
+    parts = [(0, Rows([b"0005"], 9, []), [], 0, 1), some(rng, 1, 300, dead=False)]
+    chunk = parts[1][1]
+    keys, sqns = list(chunk.keys), chunk.sqns(0, 300)
+    window = window_of(parts, reverse=False)
+    window.cut(1)
+    window.keep([False])
+    assert (chunk.keys, chunk.sqns(0, 300)) == (keys, sqns)
