@@ -26,7 +26,6 @@ from whole_store import flush, killed, opened, settle
 import octavo
 from octavo.actors import reserve
 from octavo.actors.ingest import ingest
-from octavo.actors.penciller import LEVEL_ZERO_FILES
 from octavo.files import inbox
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
@@ -163,12 +162,11 @@ class Specimens:
             for number in range(round_of, 24, 5):
                 _put(store, known, number, round_of)
             flush(store)
-        _merged(store)
         store.consumer("mail", since=store.last_sqn)
         _staged(store, known, "taken")
         ingest(store._running, "taken", ["0"])
         known.highest = max(known.highest, store.last_sqn)
-        _merged(store)
+        settle(store)
         with store.snapshot() as snapshot:
             made = snapshot.publish("kept")
         disk = RealDisk()
@@ -223,13 +221,6 @@ class Specimens:
         """Write what is known beside them, for another process."""
         told = {name: versions.told() for name, versions in self.known.items()}
         (self.home / "known.json").write_text(json.dumps(told))
-
-
-def _merged(store: octavo.Store) -> None:
-    """Return when level zero is as small as a merge leaves it: what is random is drawn in turn."""
-    while len(store._running.penciller.actor.manifest.levels[0]) >= LEVEL_ZERO_FILES:
-        settle(store)
-    settle(store)
 
 
 def store_levels(path: Path) -> list[int]:

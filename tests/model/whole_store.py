@@ -19,6 +19,7 @@ from types import FrameType
 from pykka import ActorDeadError
 
 import octavo
+from octavo.actors import penciller as penciller_module
 from octavo.actors import startup
 from octavo.actors.options import Options
 from octavo.files.disk import Disk, RealDisk
@@ -69,7 +70,8 @@ def settle(store: octavo.Store) -> None:
                 actor.enter()
                 actor.leave()
         levels = penciller.manifest.levels
-        busy = penciller.tables or (levels and len(levels[0]) >= 6) or inker.unsealed
+        due = levels and len(levels[0]) >= penciller_module.LEVEL_ZERO_FILES
+        busy = penciller.tables or due or inker.unsealed
         after = (penciller.manifest.version, len(penciller.tables), len(inker.unsealed))
         if before == after and (not busy or penciller.failed or penciller.condemned):
             return
