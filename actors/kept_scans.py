@@ -52,8 +52,9 @@ class Stretches:
         """The rows from a ledger key on, as far as a stretch goes; None where none is known. Some
         1.5 us."""
         place = bisect_right(self._starts, low)
-        start = self._starts[place - 1 : place]  # a slice, for another thread may take some out
-        if not start or not start[0].startswith(prefix):
+        # Another thread may take some out meanwhile: a slice, and it may begin behind ``low``.
+        start = self._starts[place - 1 : place]
+        if not start or start[0] > low or not start[0].startswith(prefix):
             return None
         rows = self._rows.get(start[0])
         if rows is None:

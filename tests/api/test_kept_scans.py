@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -211,6 +212,22 @@ def test_an_earlier_ledger_is_forgotten(tmp_path: Path) -> None:
         flush(store)
         assert kept_in(kept.of(store._bookie.view.ledger)) == 0
         assert kept_in(kept.of(before)) == 0
+
+
+def test_a_stretch_that_another_thread_takes_out_meanwhile_misleads_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = Stretches(None, 20_000)
+    for first in (0, 510, 520, 530):
+        keep(found, first, 10)
+
+    def meanwhile(starts: list[bytes], low: bytes) -> int:
+        place = bisect_right(starts, low)
+        del starts[0]
+        return place
+
+    monkeypatch.setattr("octavo.actors.kept_scans.bisect_right", meanwhile)
+    assert found.at(FRONT + b"000524", FRONT) is None
 
 
 def test_many_threads_keep_and_find() -> None:
