@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
 from octavo.actors.measures import JobHistory
@@ -18,6 +19,8 @@ from octavo.files.locks import new_lock
 from octavo.files.open_file import lead_nowhere
 
 log = logging.getLogger("octavo.worker")
+
+_LOOK_SECONDS = 1.0
 
 
 class JobRunner:
@@ -40,6 +43,9 @@ class JobRunner:
         frozen = not sys.executable or getattr(sys, "frozen", False)
         self._in_process = in_process or frozen or not isinstance(disk, RealDisk)
         self._lock = new_lock()
+        self._ended = threading.Condition(self._lock)
+        self._threads: set[int] = set()
+        """Idents of those that run a job themselves."""
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._proven = False  # a worker has answered
@@ -49,21 +55,29 @@ class JobRunner:
 
     def run(self, job: str, *blobs: bytes, **arguments: Any) -> dict[str, Any]:
         """The job's result. Raises what the job raised: OctavoError or OSError."""
-        with self._lock:
-            if self._closed:
-                raise errors.Closed("the store is closing: no further background job starts")
-            self._refuse_abandoned(job)
-            process = None if self._in_process else self._started()
-            if process is not None:
-                with contextlib.suppress(_Unable):
-                    with self.history.timed(job, arguments) as run:
-                        run.result = self._ask(process, job, blobs, arguments)
-                    return run.result
-        from octavo.files.jobs import JOBS
+        me = threading.get_ident()
+        try:
+            with self._lock:
+                if self._closed:
+                    raise errors.Closed("the store is closing: no further background job starts")
+                self._refuse_abandoned(job)
+                process = None if self._in_process else self._started()
+                if process is not None:
+                    with contextlib.suppress(_Unable):
+                        with self.history.timed(job, arguments) as run:
+                            run.result = self._ask(process, job, blobs, arguments)
+                        return run.result
+                self._threads.add(me)
+            from octavo.files.jobs import JOBS
 
-        with self.history.timed(job, arguments) as run:
-            run.result = JOBS[job](self._disk, *blobs, **arguments)
-        return run.result
+            with self.history.timed(job, arguments) as run:
+                run.result = JOBS[job](self._disk, *blobs, **arguments)
+            return run.result
+        finally:
+            self._threads.discard(me)
+            if self._closed:
+                with self._lock:
+                    self._ended.notify_all()
 
     def abandon(self, job: str) -> None:
         """Let no such job begin (Closed). If one is being run, end it: its asker gets WorkerDied.
@@ -78,10 +92,17 @@ class JobRunner:
             raise errors.Closed(f"the store is closing: {job!r} is left to its next opening")
 
     def close(self) -> None:
-        """End the process. Waits for the job at hand."""
+        """End the process. Waits for the jobs at hand, or they would change files that the next
+        owner of the store has."""
         with self._lock:
             self._closed = True
             self._drop()
+            self._wait_for_threads()
+
+    def _wait_for_threads(self) -> None:
+        me = {threading.get_ident()}  # a signal that closes the store may have come into its job
+        while self._threads - me:
+            self._ended.wait(_LOOK_SECONDS)  # unasked, too: an interrupt may keep one from telling
 
     def cut_off(self) -> None:
         """Take no more jobs, and end the one at hand where a process runs it: its asker gets
@@ -102,6 +123,7 @@ class JobRunner:
         flush or close of the copies goes nowhere."""
         process, self._process = self._process, None
         self._closed = True
+        self._threads = set()
         if process is None:
             return
         process.returncode = 0  # it is no child of this process: never waited for

@@ -90,12 +90,14 @@ def open(
         with usable("path", where):
             return opened(RealDisk(), where, options)
     chosen = checked_options(options)
-    with usable("path", where):
-        running = startup.start(where, chosen, RealDisk())
+    running = None
     try:
+        with usable("path", where):
+            running = startup.start(where, chosen, RealDisk())
         return Store(running)
     except BaseException:  # Ctrl-C: what nobody has, nobody could close
-        shutdown.abandon(running)
+        if running is not None:
+            shutdown.abandon(running)
         raise
 
 

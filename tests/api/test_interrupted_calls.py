@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,22 @@ def test_an_opening_that_is_interrupted_at_its_end_is_undone(
 
     with monkeypatch.context() as patch:
         patch.setattr(octavo.Store, "__init__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            octavo.open(tmp_path / "s", **KEEPS_STILL)
+    with octavo.open(tmp_path / "s", **KEEPS_STILL) as store:
+        assert store.put(b"k", b"v")
+
+
+def test_an_opening_that_is_interrupted_as_it_returns_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def interrupted(name: str, path: str) -> Iterator[None]:
+        yield
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("octavo.store.usable", interrupted)
         with pytest.raises(KeyboardInterrupt):
             octavo.open(tmp_path / "s", **KEEPS_STILL)
     with octavo.open(tmp_path / "s", **KEEPS_STILL) as store:
