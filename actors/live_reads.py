@@ -91,12 +91,14 @@ class LiveReads(PlainReads):
                 return
             break
         try:
+            before, cache.filling = cache.filling, True  # a signal's own reads come here, too
             try:
                 if self.view is view and rows.get(ledger_key, entry) == entry:
                     cache.fill(ledger_key, value)
             finally:  # a Ctrl-C does not hide that a signal put meanwhile
                 if self.view is not view or rows.get(ledger_key, entry) != entry:
                     cache.discard(ledger_key)
+                cache.filling = before
         finally:
             cache.lock.release()
 

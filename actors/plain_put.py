@@ -93,20 +93,20 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
             end = at + len(written)
             sqn = active.base + relative
             try:
-                # Not file.write(...): CPython looks an attribute up faster than a method it is not.
                 write = active.file.write  # type: ignore[union-attr]
                 if write(written) != len(written):
                     active.write_rest(written, at)
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
-                with cache.lock:
-                    if told is not None:
-                        cache.discard(ledger_key)
-                        table.enter(ledger_key, sqn, told)
-                    elif ledger_key in cached:
-                        cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
-                    else:
-                        table.rows[ledger_key] = sqn if puts else -sqn
+                if told is None and not cache.filling and ledger_key not in cached:
+                    table.rows[ledger_key] = sqn if puts else -sqn  # no call: see ReadCache
+                else:
+                    with cache.lock:
+                        if told is None:
+                            cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
+                        else:
+                            cache.discard(ledger_key)
+                            table.enter(ledger_key, sqn, told)
             except BaseException as error:
                 bookie.undo(active, error, sqn)
                 raise

@@ -23,6 +23,11 @@ class ReadCache:
     value. So ``lock`` is held by whoever writes a key, from before its old value leaves the cache
     until the memory table has the new one, and by whoever fills in what was read, which is looked
     at there for still being the newest. It is taken again by a signal's own reads and writes.
+
+    Mostly a key that is written is not cached, and nothing is filled in just then. So who fills in
+    says so in ``filling``, from before that look until after it. Who finds neither enters the
+    memory table without the lock: between these steps, in which nothing is called, CPython changes
+    no threads and runs no signal's handler.
     """
 
     OVERHEAD_BYTES = 200
@@ -35,6 +40,8 @@ class ReadCache:
         """Keys that were hit since they came, or since the hand forgave them."""
         self.bytes = 0
         self.lock = new_rlock()
+        self.filling = False
+        """Set in the lock. An interrupt may leave it set, which costs puts the lock again."""
         self.tries: Iterator[bool] = map(self.lock.acquire, repeat(False))
         """Each step takes the lock if it is free, and says whether it did."""
         self._queue: deque[bytes] = deque()
@@ -59,10 +66,9 @@ class ReadCache:
             self._make_room()
 
     def write_over(self, key: bytes, value: bytes, rows: dict[bytes, int], entry: int) -> None:
-        """In the lock: enter into ``rows`` a key that is cached, negative if it was deleted. What
-        is read often is likely to be read again: a new value takes the old one's place. Amortised
-        O(1)."""
-        old, size = self.entries[key], len(value)
+        """In the lock: enter a key into ``rows``, negative if it was deleted. Where it is cached it
+        is likely to be read again: the new value takes the old one's place. Amortised O(1)."""
+        old, size = self.entries.get(key), len(value)
         if old is None or size > self._most or entry < 0:
             self.discard(key)
             rows[key] = entry

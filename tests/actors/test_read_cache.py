@@ -145,3 +145,10 @@ def test_nothing_is_kept_of_a_key_that_is_deleted() -> None:
     rows: dict[bytes, int] = {}
     cache.write_over(b"0", b"", rows, -17)
     assert (cache.entries, cache.bytes, rows) == ({b"1": VALUE}, SIZE, {b"0": -17})
+
+
+def test_a_key_that_is_not_cached_is_entered_all_the_same() -> None:
+    cache = filled(10, 1)
+    rows: dict[bytes, int] = {}
+    cache.write_over(b"1", b"newer", rows, 17)
+    assert (cache.entries, rows) == ({b"0": VALUE}, {b"1": 17})

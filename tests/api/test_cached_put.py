@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,20 +87,25 @@ def test_what_was_read_before_a_put_is_not_cached_after_it(tmp_path: Path) -> No
         assert store.get(KEY) == b"second"
 
 
+def before_a_fill(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
+    """Have the next value that the cache is to keep come after this, as a signal may have it."""
+    fill = ReadCache.fill
+
+    def interrupted(cache: ReadCache, key: bytes, value: bytes) -> None:
+        monkeypatch.setattr(ReadCache, "fill", fill)
+        step()
+        fill(cache, key, value)
+
+    monkeypatch.setattr(ReadCache, "fill", interrupted)
+
+
 def test_a_put_of_a_signals_while_a_value_is_cached_leaves_no_older_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reopened_with_cached(tmp_path / "store") as store:
         bookie, _, ledger_key = read_and_overwritten(store)
-        fill = ReadCache.fill
-
-        def interrupted(cache: ReadCache, key: bytes, value: bytes) -> None:
-            store.put(KEY, b"third")
-            fill(cache, key, value)
-
-        monkeypatch.setattr(ReadCache, "fill", interrupted)
+        before_a_fill(monkeypatch, lambda: store.put(KEY, b"third"))
         assert store.get(KEY) == b"second"  # which the put came after
-        monkeypatch.undo()
         assert store.get(KEY) == b"third"
         assert bookie.cache.entries == {ledger_key: b"third"}
 
@@ -114,6 +121,71 @@ def test_no_reader_fills_the_cache_in_the_midst_of_a_put(tmp_path: Path) -> None
         assert entries_of(store) == set()
         bookie._keep(view, ledger_key, entry, b"second")
         assert entries_of(store) == {b"second"}
+
+
+def test_a_put_in_the_midst_of_a_fill_waits_for_it(tmp_path: Path) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        bookie, view, ledger_key = read_and_overwritten(store)
+        cache, seen = bookie.cache, []
+
+        class Rows(dict[bytes, int]):
+            def get(self, key: bytes, default: Any = None) -> Any:
+                seen.append(cache.filling)  # whether a put that came just now would wait
+                return super().get(key, default)
+
+        view.recent.rows = Rows(view.recent.rows)
+        bookie._keep(view, ledger_key, view.recent.rows[ledger_key], b"second")
+        assert seen == [True, True]
+        assert entries_of(store) == {b"second"}
+        assert not cache.filling
+
+
+class Counted:
+    """A lock that counts how often it is taken."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.taken = lock, 0
+
+    def __enter__(self) -> None:
+        self.taken += 1
+        self.lock.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        self.lock.__exit__(*raised)
+
+
+@pytest.mark.parametrize(
+    ("filling", "key", "taken"), [(False, b"other", 0), (False, KEY, 1), (True, b"other", 1)]
+)
+def test_a_put_takes_the_caches_lock_where_it_may_meet_a_fill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filling: bool, key: bytes, taken: int
+) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        cache = store._running.bookie.actor.cache
+        with monkeypatch.context() as patched:
+            lock = Counted(cache.lock)
+            patched.setattr(cache, "lock", lock)
+            patched.setattr(cache, "filling", filling)
+            store.put(key, b"new")
+        assert lock.taken == taken
+        assert store.get(key) == b"new"
+
+
+def test_a_signals_read_in_the_midst_of_a_fill_leaves_it_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        bookie, view, ledger_key = read_and_overwritten(store)
+        seen = []
+
+        def read() -> None:
+            assert store.get(KEY) == b"second"
+            seen.append(bookie.cache.filling)
+
+        before_a_fill(monkeypatch, read)
+        bookie._keep(view, ledger_key, view.recent.rows[ledger_key], b"second")
+        assert seen == [True]
+        assert not bookie.cache.filling
 
 
 def test_what_has_metadata_or_an_index_or_came_in_a_batch_is_cached_as_any_other(
