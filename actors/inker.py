@@ -22,6 +22,7 @@ from octavo.files.compress import Compressor
 from octavo.files.disk import Disk
 from octavo.files.errors import (
     Closed,
+    Misuse,
     OctavoError,
     StorageFailed,
     StorageFull,
@@ -39,6 +40,11 @@ _LOOK_AGAIN = 1024
 
 CEILING_STEP = 1 << 20
 """Sequence numbers reserved ahead: at most this many are skipped by an unclean stop."""
+
+_SEALING_BYTES = 64
+"""More than a record takes once its file is sealed, beside itself."""
+_MOST_BYTES = cdb.MAX_FILE_BYTES - (256 << 20)
+"""From here on it has to be looked at what still fits a file."""
 
 COMPRESS_FROM_BYTES = 2048
 RESUME_BELOW_BYTES = 4 << 20
@@ -124,7 +130,7 @@ class Inker(TurnActor):
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether these puts want the long way, because there is little room for them."""
         return (
-            active.offsets[-1] > cdb.MAX_FILE_BYTES - (256 << 20)
+            active.offsets[-1] > _MOST_BYTES
             or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling
         )
 
@@ -147,7 +153,12 @@ class Inker(TurnActor):
                 raise Closed("the store is closed")
             first = active.base + len(active.offsets) - 1
             parts, ends = encoded(active, operations, stored, time_ms, atomic)
-            room = cdb.MAX_FILE_BYTES - 64 * (len(active.offsets) + count) - 8192
+            room = cdb.MAX_FILE_BYTES - _SEALING_BYTES * (len(active.offsets) + count) - 8192
+            if fresh and ends[-1] > room:
+                raise Misuse(
+                    f"{count} records of together {ends[-1]} bytes: what is written at once has to "
+                    f"fit a journal file of {room} bytes"
+                )
             if fresh or (ends[-1] <= room and first + count < self.manifest.ceiling):
                 break
             self._make_room(count)
@@ -199,6 +210,8 @@ class Inker(TurnActor):
             self.stop_sqn = following + _LOOK_AGAIN
             if following + 2 * _LOOK_AGAIN > self.manifest.ceiling:
                 self.poison(StorageFailed(f"{full}; no sqn can be reserved: make room and reopen"))
+            elif active.offsets[-1] > _MOST_BYTES - _SEALING_BYTES * len(active.offsets):
+                self.poison(StorageFailed(f"{full}; {active.path} is full: make room and reopen"))
         except StorageFailed as failed:
             self.poison(failed)
 

@@ -34,7 +34,7 @@ from octavo.manifest import published
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
-from octavo.manifest.run_choice import Worth, best_run
+from octavo.manifest.run_choice import Worth, best_run, countable
 
 if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
@@ -179,7 +179,7 @@ class InkerClerk(TurnActor):
         if found is None:
             return []
         log.info("compacting %d files, %.0f points below the bound", found.length, found.worth)
-        return list(entries[found.start : found.start + found.length])
+        return countable(entries[found.start : found.start + found.length])
 
     # ------------------------------------------------------------ steps, in turns
 

@@ -6,7 +6,7 @@ import logging
 import threading
 
 from octavo.actors.inker import Inker
-from octavo.files.errors import OctavoError
+from octavo.files.errors import AskTimeout, OctavoError
 
 log = logging.getLogger("octavo.sync")
 
@@ -25,6 +25,8 @@ class IntervalSync:
         while not self._stopped.wait(self._seconds):
             try:
                 self._inker.make_durable(self._inker.last_sqn, 600.0)
+            except AskTimeout as slow:  # nothing failed: the next interval's may do it
+                log.warning("the interval's sync takes long: %s", slow)
             except OctavoError as error:
                 # The next put or sync meets the same failure and raises it to its caller.
                 log.error("the interval's sync failed: %s", error)

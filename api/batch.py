@@ -94,7 +94,7 @@ class Batch:
         if self._done:
             raise Closed("the batch was already written or discarded")
         _, number, name, key, value, _, packed, entries = operation
-        self._bytes += len(key) + len(value) + len(packed) + len(entries)
+        self._bytes += len(name) + len(key) + len(value) + len(packed) + len(entries)
         if len(self._operations) >= MAX_OPERATIONS or self._bytes > MAX_BYTES:
             raise Misuse(
                 f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"

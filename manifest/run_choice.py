@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from octavo.manifest.journal_manifest import JournalEntry
+
+MAX_RUN_SQNS = 1 << 31
+"""A file counts its sqns in 32 bits, those too that unclean stops skipped between two files."""
+
 
 @dataclass(frozen=True, slots=True)
 class Worth:
@@ -52,3 +57,9 @@ def best_run(scores: Sequence[float | None], worth: Worth) -> Run | None:
             if gain > 0 and (best is None or gain > best.worth):
                 best = Run(start, count, gain)
     return best
+
+
+def countable(run: Sequence[JournalEntry]) -> list[JournalEntry]:
+    """As many of these files, from the first on, as one file could take the place of."""
+    last = run[0].base_sqn + MAX_RUN_SQNS
+    return [entry for entry in run if entry is run[0] or entry.last_sqn < last]

@@ -1,0 +1,43 @@
+"""The sync of an interval goes on for as long as nothing has failed."""
+
+from __future__ import annotations
+
+import threading
+from typing import cast
+
+import pytest
+
+from octavo.actors.inker import Inker
+from octavo.actors.interval_sync import IntervalSync
+from octavo.files.errors import AskTimeout, OctavoError, StorageFailed
+
+
+class Syncs:
+    """Of an Inker what the interval asks for: raises these, one after the other."""
+
+    last_sqn = 1
+
+    def __init__(self, *errors: OctavoError) -> None:
+        self.errors = list(errors)
+        self.done = threading.Event()
+
+    def make_durable(self, sqn: int, timeout: float) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.done.set()
+
+
+def test_one_that_took_too_long_is_not_the_last() -> None:
+    syncs = Syncs(AskTimeout("no fsync ended within 600 s"))
+    interval = IntervalSync(cast(Inker, syncs), 0.001)
+    assert syncs.done.wait(60)
+    interval.stop()
+
+
+def test_one_that_failed_is(caplog: pytest.LogCaptureFixture) -> None:
+    syncs = Syncs(StorageFailed("fsync failed"))
+    interval = IntervalSync(cast(Inker, syncs), 0.001)
+    interval._thread.join(60)
+    interval.stop()
+    assert not syncs.done.is_set()
+    assert "fsync failed" in caplog.text
