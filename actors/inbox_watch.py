@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
-from octavo.files.errors import Closed, OctavoError
+from octavo.files.errors import Closed, Misuse, OctavoError
 from octavo.files.locks import new_lock
 from octavo.files.wall_clock import wall_clock_ms
+from octavo.manifest.consumers import checked_name
 
 if TYPE_CHECKING:
     from octavo.actors.startup import Running
@@ -61,9 +62,12 @@ def _answer(running: Running, asked: dict[str, Any]) -> dict[str, object]:
 
 def acknowledge(running: Running, name: str, sqn: int) -> int:
     """A durable consumer of the feed, made if there is none, needs nothing at or below ``sqn``
-    any more; its position. Raises as Consumers.begin."""
+    any more; its position. Raises as Consumers.begin, and Misuse."""
     consumers = running.inker_clerk.actor.consumers
-    found = consumers.position(name)
+    newest = running.inker.actor.last_sqn
+    if not 0 <= sqn <= newest:
+        raise Misuse(f"sqn={sqn}: allowed are sequence numbers up to the newest, {newest}")
+    found = consumers.position(checked_name(name))
     if found is None:
         inker = running.inker.actor
         consumers.begin(name, sqn, lambda: inker.manifest.horizon)

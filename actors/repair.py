@@ -19,6 +19,7 @@ from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption
 from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.journal_writer import Mover, SealedWriter
+from octavo.files.sparse_offsets import numbers_of
 from octavo.files.sst import Sst
 from octavo.manifest import change_log, recovery
 from octavo.manifest.change_log import ChangeLog
@@ -259,8 +260,8 @@ def _read(view: memoryview, file: str, seed: int) -> _Whole:
         trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), file)
         whole.trailer = trailer
         offsets = cdb.read_offsets(view[trailer.offsets_at :], trailer, file)
-        starts = [offsets[at] for at in range(len(offsets))]
-        numbers = [at for at in range(len(starts) - 1) if starts[at + 1] > starts[at]]
+        # Of a file that was compacted often the numbers reach far, and few of them have a record.
+        numbers = list(numbers_of(offsets, 0, len(offsets) - 1))
         whole.numbers = frozenset(numbers)
         whole.origin = cdb.read_origin(view, trailer, file)
         cdb.verify_tables(view, trailer, file)
@@ -269,7 +270,7 @@ def _read(view: memoryview, file: str, seed: int) -> _Whole:
         whole.faults.append(str(wrong))
         return whole
     for number in numbers:
-        at, end = starts[number], starts[number + 1]
+        at, end = offsets[number], offsets[number + 1]
         try:
             record.decode(view[at:end], seed ^ at, 0, file, at)
         except Corruption as wrong:

@@ -8,7 +8,7 @@ from octavo import changes as feed
 from octavo.actors.startup import Running
 from octavo.changes import Change
 from octavo.files.errors import Closed, HistoryCompacted, Misuse
-from octavo.manifest.consumers import MAX_NAME, Consumers
+from octavo.manifest.consumers import Consumers, checked_name
 
 
 class Consumer:
@@ -21,7 +21,7 @@ class Consumer:
 
     def __init__(self, running: Running, name: str, since: int | None) -> None:
         self._running = running
-        self.name = _checked(name)
+        self.name = checked_name(name)
         known = self._consumers.position(self.name)
         if known is None:
             inker = running.inker.actor
@@ -84,9 +84,3 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<octavo.Consumer {self.name!r} of {self._running.path!r}>"
-
-
-def _checked(name: object) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise Misuse(f"name={name!r:.80}: allowed are 1 to {MAX_NAME} printable characters")
-    return name

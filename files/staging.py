@@ -13,6 +13,7 @@ last, when all it names is durable. Only attempts that a commit names count; oth
 from __future__ import annotations
 
 import json
+import logging
 import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, UnsupportedFormat
+
+log = logging.getLogger("octavo.ingest")
 
 STAGING = "staging"
 INBOX = "inbox"
@@ -160,7 +163,7 @@ def _checksum(told: dict[str, Any]) -> str:
 
 def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
     """Remove the folders of jobs that began over ``KEPT_MS`` ago and were never committed; their
-    names. One whose age cannot be told is left alone."""
+    names. One whose age cannot be told, or that cannot go, is left alone."""
     if not disk.exists(f"{store}/{STAGING}"):
         return []
     gone = []
@@ -172,8 +175,11 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
             continue
         ages = [int(age.group(1), 16) for name in disk.listdir(where) if (age := _AGE.search(name))]
         if ages and max(ages) + KEPT_MS < now_ms:
-            empty(disk, store, job)
-            gone.append(job)
+            try:
+                empty(disk, store, job)
+                gone.append(job)
+            except OSError as error:  # another user's, say: no reason not to open the store
+                log.warning("%s is left over, and cannot be removed: %s", where, error)
     return gone
 
 

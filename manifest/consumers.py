@@ -34,6 +34,13 @@ _MAX_BYTES = 4 << 20  # MAX_CONSUMERS with the longest names, 12 bytes of JSON a
 _FORMAT = 1
 
 
+def checked_name(name: object) -> str:
+    """The name of a consumer. Raises Misuse."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise Misuse(f"name={name!r:.80}: allowed are 1 to {MAX_NAME} printable characters")
+    return name
+
+
 class Progress(NamedTuple):
     """Where a consumer is."""
 

@@ -329,3 +329,14 @@ def test_puts_of_other_threads_go_on_beside_ingests(tmp_path: Path) -> None:
     expected = written | {b"i%d" % n: b"7" for n in range(50)}
     assert dict(store.items()) == expected
     store.close()
+
+
+def test_what_is_left_of_a_job_and_cannot_go_stops_no_opening(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path / "s") as store:
+        staged(store.path, "j", "0-0", [(b"a", b"never taken in")])
+    (tmp_path / "s" / staging.STAGING / "j" / "a-directory").mkdir()
+    with opened(tmp_path / "s") as store:
+        assert len(store) == 0
+    assert "cannot be removed" in caplog.text

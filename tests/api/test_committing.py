@@ -105,3 +105,22 @@ def test_a_damaged_request_is_answered_with_the_damage(tmp_path: Path) -> None:
     assert told is not None
     assert told["error"] == "Corruption"
     store.close()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize(
+    ("name", "sqn"), [("mail", 1 << 70), ("mail", -1), ("m" * 201, 1), ("", 1)]
+)
+def test_what_no_consumer_can_acknowledge_is_refused(
+    tmp_path: Path, is_open: bool, name: str, sqn: int
+) -> None:
+    store = octavo.open(tmp_path / "s")
+    store.put("k", "v")
+    store.consumer("other", since=0)
+    if not is_open:
+        store.close()
+    with pytest.raises(octavo.Misuse, match="allowed are"):
+        octavo.acknowledge(tmp_path / "s", name, sqn)
+    store.close()
+    with octavo.open(tmp_path / "s") as store:
+        assert store.consumers() == {"other": 0}

@@ -17,6 +17,7 @@ from octavo.actors import shutdown, startup
 from octavo.actors.options import Options
 from octavo.actors.repair import DAMAGED
 from octavo.files import cdb
+from octavo.files.sparse_offsets import SparseOffsets
 from octavo.repairing import repair_on
 from octavo.store import Store
 
@@ -361,3 +362,22 @@ def test_a_repair_that_is_cut_short_is_done_again_by_the_next() -> None:
         shutdown.stop(running)
         crashes += 1
     assert crashes > 30
+
+
+def test_a_sparse_file_is_read_by_its_records_not_by_its_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers may be two billion."""
+    with octavo.open(tmp_path / "s") as store:
+        store.put_many((b"%03d" % (n % 100), b"v%d" % n) for n in range(20_000))
+        store.compact()
+    looks: list[object] = []
+    found = SparseOffsets.__getitem__
+
+    def counted(self: SparseOffsets, index: int) -> int:
+        looks.append(index)
+        return found(self, index)
+
+    monkeypatch.setattr(SparseOffsets, "__getitem__", counted)
+    assert octavo.repair(tmp_path / "s").files.nothing
+    assert 0 < len(looks) < 2000, "100 records are left"
