@@ -310,9 +310,8 @@ class Bookie(LiveReads, TurnActor):
         """Keys of a memory table in order; in the Bookie's turn while it is being written."""
         if table.frozen:
             return table.slice(low, high, limit, reverse=reverse)
-        return self._slice(table, low, high, limit, reverse)
+        return self.actor_ref.call(Bookie._slice, table, low, high, limit, reverse)
 
-    @in_turn
     def _slice(
         self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
     ) -> list[bytes]:
@@ -320,9 +319,8 @@ class Bookie(LiveReads, TurnActor):
 
     # ------------------------------------------------------------ snapshots
 
-    @in_turn
     def snapshot(self, lease_seconds: float) -> tuple[int, View, int, int]:
-        """(id, view, upper sqn, moment in ms UTC): nothing is copied. O(1)."""
+        """In the turn: (id, view, upper sqn, moment in ms UTC). Nothing is copied. O(1)."""
         if self.closed:
             raise Closed("the store is closed")
         self._release_ended()

@@ -44,7 +44,8 @@ class Reader(PlainReads):
         self._register = bookie.register
         self._lease = lease_seconds
         self._renewing = renewing
-        self.number, self.view, self.sqn, self.now_ms = bookie.snapshot(lease_seconds)
+        snapshot = bookie.actor_ref.call(Bookie.snapshot, lease_seconds)
+        self.number, self.view, self.sqn, self.now_ms = snapshot
         self._closed = False
 
     def __del__(self) -> None:
@@ -196,8 +197,10 @@ class Reader(PlainReads):
 
     def step(self) -> None:
         """A scan goes on: see that the lease runs, and let that of a live scan begin anew."""
-        self.check()
-        if self._renewing and self._register.left(self.number) < _RENEWED_AT * self._lease:
+        left = self._register.left(self.number)
+        if self._closed or self._bookie.closed or left <= 0:
+            self._over()
+        if self._renewing and left < _RENEWED_AT * self._lease:
             self._register.renew(self.number, self._lease)
 
     def steps(self, keys: list[bytes]) -> Iterator[list[bytes]]:

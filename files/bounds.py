@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from octavo.files import ledger_key
+
+
+_after = lru_cache(maxsize=64)(ledger_key.after)
+"""Of buckets, of which few are scanned by turns."""
 
 
 class Bounds(NamedTuple):
@@ -32,7 +37,7 @@ def bounds(
     prefix: bytes, start: bytes | None, end: bytes | None, begins: bytes | None, reverse: bool
 ) -> Bounds:
     """The range of a bucket: ``start`` inclusive, ``end`` exclusive, keys beginning ``begins``."""
-    low, high = prefix, ledger_key.after(prefix)
+    low, high = prefix, _after(prefix)
     if begins:
         low, high = prefix + begins, ledger_key.after(prefix + begins)
     if start is not None:
