@@ -160,11 +160,13 @@ class Reader(PlainReads):
                 return
             yield window
 
-    def long_windows(self, bound: scan.Bounds, *, times: bool) -> Iterator[scan.Window]:
+    def long_windows(
+        self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW, *, times: bool
+    ) -> Iterator[scan.Window]:
         """As ``windows``, of one bucket; once so many rows were wanted that more are likely to be,
         as batches. ``times``: whether the times of their rows will be asked for."""
         wanted = 0
-        for window in self.windows(bound, brief=not times):
+        for window in self.windows(bound, first, brief=not times):
             wanted += len(window.keys)
             last = window.keys[-1]
             yield window

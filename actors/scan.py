@@ -30,7 +30,7 @@ from octavo.manifest.ledger_manifest import LedgerManifest
 
 T = TypeVar("T")
 
-FIRST_WINDOW = 64
+FIRST_WINDOW = 96
 _MORE, _LEAST = 1.25, 4
 """What a source gives of the first window beyond its share: the one that gives least bounds it."""
 _LAST = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from octavo.actors.reader import Reader
-from octavo.actors.scan import bounds
+from octavo.actors.scan import FIRST_WINDOW, bounds
 from octavo.actors.tags import Tag
 from octavo.actors.trees import to_segments
 from octavo.actors.view import Head
@@ -35,6 +35,8 @@ from octavo.scans import (
 )
 
 D = TypeVar("D")
+_LEAST_FIRST = 16
+"""Rows to find at first, however few are wanted."""
 REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
@@ -324,13 +326,17 @@ class Reading(ABC, Generic[Out, Told]):
         behind = None if resume is None else decode(range_of(bound), resume)
         place = Place(bound, behind)
         left = bound if behind is None else bound.behind(behind)
+        first = FIRST_WINDOW
+        if most and keep is None:
+            first = min(max(most, _LEAST_FIRST), first)
         reader = self._reader()
         if segments is not None:
             windows = in_segments(reader, left, segments)
         elif isinstance(give, Items):
-            windows = reader.long_windows(left, times=keep is not None)
+            windows = reader.long_windows(left, first, times=keep is not None)
         else:
-            windows = reader.windows(left, brief=keep is None and not isinstance(give, Heads))
+            brief = keep is None and not isinstance(give, Heads)
+            windows = reader.windows(left, first, brief=brief)
         return Scan.of(place, parts(reader, windows, place, keep, most, give), reader)
 
     def _object_part(self, key: object) -> bytes:

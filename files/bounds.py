@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from octavo.files import ledger_key
 
-
 _after = lru_cache(maxsize=64)(ledger_key.after)
 """Of buckets, of which few are scanned by turns."""
 
