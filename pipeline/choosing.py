@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octavo.files.disk import RealDisk
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, usable
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
@@ -44,7 +44,8 @@ def chosen(options: ReadOptions) -> Published:
     if options.snapshot is not None:
         return published.found(disk, options.path, options.snapshot, now_ms)
     if not given:
-        return pinning.pin(disk, options.path, int(options.lease_seconds * 1000), now_ms)
+        with usable("path", options.path):
+            return pinning.pin(disk, options.path, int(options.lease_seconds * 1000), now_ms)
     live = [each for each in published.listed(disk, options.path) if now_ms < each.expires_at]
     fitting = [
         each

@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from octavo.files.disk import RealDisk
+from octavo.manifest import store_identity
+
 
 def made_store(path: str) -> str:
-    """Have a store at this path; its absolute path. Raises Misuse, Corruption."""
+    """Have a store at this path that takes in files; its absolute path. Raises Misuse,
+    Corruption."""
     import octavo
 
     try:
         with octavo.open(path) as store:
-            return store.path
+            where = store.path
     except octavo.StoreLocked:
-        return os.path.abspath(path)
+        where = os.path.abspath(path)
+    if store_identity.fields_of(RealDisk(), where)["mode"] == store_identity.HEAD_ONLY:
+        raise octavo.Misuse("a head-only store takes in no files: it keeps values in its ledger")
+    return where
 
 
 def committed(path: str, job: str, attempts: Sequence[str], stream: str, batch: int) -> bool:

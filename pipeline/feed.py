@@ -1,9 +1,9 @@
 """The change feed on Spark: ``option("readChangeFeed", True)`` with ``read`` or ``readStream``.
 
-An offset is ``{"sqn": n, "horizon": h}``: everything up to n was read. A feed that begins at 0
-(no ``startingSqn``) gives what the journal still has; what compaction dropped up to ``h``, the
-horizon when it began, was replaced or deleted since, so a follower ends at the same state. Above
-``h`` nothing may be missing.
+An offset is ``{"sqn": n, "horizon": h, "store": id}``: everything up to n of that store was read.
+A feed that begins at 0 (no ``startingSqn``) gives what the journal still has; what compaction
+dropped up to ``h``, the horizon when it began, was replaced or deleted since, so a follower ends at
+the same state. Above ``h`` nothing may be missing. A checkpoint goes on with no other store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from pyspark.sql.types import StructType
 from octavo.files import record
 from octavo.files.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse
+from octavo.manifest import store_identity
 from octavo.pipeline import commit, read_options
+from octavo.pipeline.arrow_rows import fitted
 from octavo.pipeline.feed_files import JournalLook, JournalPart, records
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import CHANGE_DDL, local_path, refuse_unknown
@@ -131,15 +133,17 @@ def batches(
 def _batch(rows: list[record.Record], schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
-        made = pa.array([_VALUES[field.name](row) for row in rows], type=_stored(field.type))
-        columns.append(made if made.type == field.type else made.cast(field.type))
+        made = pa.array([_VALUES[field.name](row) for row in rows], _STORED[CHANGE_DDL[field.name]])
+        columns.append(fitted(made, field))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
-    return pa.int64() if pa.types.is_timestamp(kind) else kind
-
-
+_STORED = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
 _VALUES: dict[str, Any] = {
     "_change_type": lambda row: "put" if row.kind == record.PUT else "delete",
     "_commit_sqn": lambda row: row.sqn,
@@ -212,22 +216,35 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
         self._acknowledged = -1
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def _begun(self, offset: str | dict[str, Any]) -> dict[str, Any]:
+        """Where to go on. Raises Misuse for the offset of another store."""
+        begun = json.loads(offset) if isinstance(offset, str) else dict(offset)
+        path, other = self._options.path, begun.get("store")
+        found = other and store_identity.fields_of(RealDisk(), path)["id"]
+        if found != other:
+            raise Misuse(
+                f"the checkpoint is of the store {other}, and at {path} is {found}: follow that "
+                "one with a checkpoint of its own"
+            )
+        return begun
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins."""
         self._look.look()
         since = self._options.since
         allowed = self._look.horizon if since is None else 0
         if self._options.consumer:
             commit.consumer_at(self._options.path, self._options.consumer, max(since or 0, allowed))
-        return {"sqn": since or 0, "horizon": allowed}
+        identity = store_identity.fields_of(RealDisk(), self._options.path)
+        return {"sqn": since or 0, "horizon": allowed, "store": identity["id"]}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """This query ends at the newest change now."""
         self._target = self._look.newest()
 
-    def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """How far the next trigger reads. One listing and one stat where nothing came."""
-        begun = json.loads(start) if isinstance(start, str) else dict(start)
+    def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """How far the next trigger reads. Two listings and a small file where nothing came."""
+        begun = self._begun(start)
         since = int(begun["sqn"])
         newest = self._look.newest()
         refuse_gap(self._options, since, int(begun["horizon"]), self._look.horizon)
@@ -236,14 +253,15 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         upto = self._look.end_of(since, self._options.records, self._options.bytes)
         if self._target is not None:
             upto = max(min(upto, self._target), since)
-        return {"sqn": upto, "horizon": int(begun["horizon"])}
+        return {**begun, "sqn": upto}
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
         """The newest change there is."""
         return {"sqn": self._look.newest(), "horizon": 0}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
-        """Stretches of (start, end]. Raises HistoryCompacted, Corruption."""
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+        """Stretches of (start, end]. Raises HistoryCompacted, Corruption, Misuse."""
+        self._begun(end)
         self._look.newest()
         since, upto = int(start["sqn"]), int(end["sqn"])
         if since >= upto:
@@ -257,7 +275,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         settle()
         return batches(self._options, partition, self._schema)
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """All up to there was taken in: a durable consumer moves on."""
         sqn = int(end["sqn"])
         if self._options.consumer and sqn > self._acknowledged:

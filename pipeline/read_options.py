@@ -29,6 +29,7 @@ _SPARKS = (
     "is_managed_location", "table_type",
 )  # fmt: skip
 """How options begin that Spark adds itself, of streams and of tables; others have a dot."""
+_MOST_LEASE_SECONDS = 100 * 366 * 86_400
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DDL = {
     "bucket": "binary",
@@ -129,7 +130,7 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
         prefix=_bytes(given, "prefix"),
         columns=columns,
         split_bytes=size_of(given, "splitBytes", 0),
-        lease_seconds=float(size_of(given, "leaseSeconds", 3600)),
+        lease_seconds=_lease(given),
         checksums=flag(given, "checksums", default=True),
         pushdown=_pushdown(given),
     )
@@ -147,7 +148,11 @@ def local_path(path: str) -> str:
     """The absolute directory of a path or a ``file:`` URI; a relative one is of the working
     directory of Spark's driver. Raises Misuse for none, and for another scheme."""
     if not path:
-        raise Misuse("no path: .load(path), or .save(path), with the store's directory")
+        raise Misuse(
+            "no path: .load(path), or .save(path), with the store's directory. A table of Spark's "
+            "catalog gives none to any data source in Python: in SQL, CREATE TEMPORARY VIEW name "
+            "USING octavo OPTIONS (path '...')"
+        )
     if path.startswith("file:"):
         parts = urlsplit(path)
         if parts.netloc not in ("", "localhost"):
@@ -204,6 +209,14 @@ def size_of(given: Mapping[str, str], name: str, default: int) -> int:
     if not digits.isascii() or not digits.isdigit() or not int(digits):
         raise Misuse(f"{name}={text!r:.80}: allowed are numbers from 1 up, and 64k, 128m, 1g")
     return int(digits) * (unit or 1)
+
+
+def _lease(given: Mapping[str, str]) -> float:
+    """Seconds. Raises Misuse."""
+    found = size_of(given, "leaseSeconds", 3600)
+    if found > _MOST_LEASE_SECONDS:
+        raise Misuse(f"leaseSeconds={found}: allowed are up to a hundred years")
+    return float(found)
 
 
 def _pushdown(given: Mapping[str, str]) -> bool:

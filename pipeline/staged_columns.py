@@ -25,6 +25,7 @@ from octavo.files.rows import ByteColumn
 
 _STRINGS = ("binary", "string")
 _TIMES = ("timestamp", "bigint")
+_WITHOUT_ORDER = ("array", "map", "struct", "variant", "void")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "key": _STRINGS,
     "value": _STRINGS,
@@ -57,6 +58,8 @@ def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> N
             raise Misuse(f"column {name!r} is of type {kind}; allowed: {' or '.join(allowed)}")
     if order_column and order_column not in there:
         raise Misuse(f"orderColumn={order_column!r}: there is no such column")
+    if order_column and there[order_column].startswith(_WITHOUT_ORDER):
+        raise Misuse(f"orderColumn={order_column!r} is of type {there[order_column]}: not ordered")
 
 
 def operations(batch: pa.RecordBatch, bucket: bytes) -> Operations:

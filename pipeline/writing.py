@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -25,11 +26,13 @@ from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
+from octavo.manifest.store_identity import IDENTITY
 from octavo.pipeline import commit, duplicates, staged_columns
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import local_path, refuse_unknown
 
 DUPLICATES = ("last", "first", "error")
+_ORDERED_ROWS = 1 << 15
 OPTIONS = ("jobId", "duplicates", "orderColumn", "checkpointLocation", "queryName")
 """What only who writes says."""
 
@@ -97,20 +100,27 @@ def staged(
 
 
 def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterator[pa.RecordBatch]:
-    """All rows of the task in the order in which the last of a key wins."""
+    """All rows of the task, which are held in memory, in the order in which the last of a key
+    wins."""
     every = list(batches)
     if not every:
         return
+    if not options.order_column:
+        for batch in reversed(every):
+            yield batch.take(pa.array(np.arange(batch.num_rows - 1, -1, -1)))
+        return
     table = pa.Table.from_batches(every)
-    if options.order_column:
-        table = table.take(
-            pc.sort_indices(
-                table, sort_keys=[(options.order_column, "ascending")], null_placement="at_start"
-            )
-        )
-    else:
-        table = table.take(pa.array(range(table.num_rows - 1, -1, -1)))
-    yield from table.to_batches()
+    # Rows from all over a column of over 2 GiB have no place in an array of the small type.
+    table = table.cast(pa.schema([field.with_type(_large(field.type)) for field in table.schema]))
+    order = pc.sort_indices(
+        table, sort_keys=[(options.order_column, "ascending")], null_placement="at_start"
+    )
+    yield from table.take(order).to_batches(max_chunksize=_ORDERED_ROWS)
+
+
+def _large(kind: pa.DataType) -> pa.DataType:
+    large = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
+    return large.get(kind, kind)
 
 
 def attempts_of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
@@ -161,8 +171,12 @@ def check_duplicates(options: WriteOptions, folder: str, names: Sequence[str]) -
 
 def forget(path: str, folder: str) -> None:
     """Remove what was staged. What was committed is no longer there: it has other links."""
+    disk = RealDisk()
     try:
-        staging.empty(RealDisk(), path, folder)
+        staging.empty(disk, path, folder)
+        if not disk.exists(f"{path}/{IDENTITY}"):  # destroyed meanwhile: tasks made these anew
+            disk.rmdir(f"{path}/{staging.STAGING}")
+            disk.rmdir(path)
     except OSError:
         return  # a task still writes; swept by age
 

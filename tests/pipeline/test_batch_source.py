@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ from random_stores import COLUMNS, fill, held, load, read
 from whole_store import SEED, flush, opened
 
 import octavo
-from octavo.manifest import published
+from octavo.manifest import pinning, published
+from octavo.pipeline.choosing import snapshot_path
 from octavo.pipeline.feed import feed_options
 from octavo.pipeline.read_options import parsed
 from octavo.pipeline.writing import write_options
@@ -216,6 +218,7 @@ def test_pushdown_narrows_what_is_read(spark: Any, store: octavo.Store) -> None:
         ({"path": "/x", "keyStartHex": "zz"}, "hexadecimal"),
         ({"path": "/x", "sqnAsOf": "-1"}, "whole numbers"),
         ({"path": "/x", "timestampAsOf": "soon"}, "ISO 8601"),
+        ({"path": "/x", "leaseSeconds": "9" * 20}, "up to a hundred years"),
         ({"path": "/x", "checksums": "maybe"}, "true and false"),
         ({"path": "/x", "pushdown": "true"}, "allowed are false and once"),
     ],
@@ -274,3 +277,14 @@ def test_what_was_pinned_is_swept_when_it_expired(spark: Any, store: octavo.Stor
     assert published.sweep(
         store._running.disk, store.path, found.expires_at + published.GRACE_MS
     ) == [found.id]
+
+
+def test_a_store_where_nothing_can_be_pinned_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", f"{tmp_path}/snapshots/1")
+
+    monkeypatch.setattr(pinning, "pin", refused)
+    with pytest.raises(octavo.Misuse, match="cannot be used: Read-only file system"):
+        snapshot_path(parsed({"path": str(tmp_path)}))

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import octavo
+from octavo.pipeline.commit import made_store
 from octavo.pipeline.source import DefaultSource
+from octavo.pipeline.writing import forget
 
 
 @pytest.fixture
@@ -152,3 +154,21 @@ def test_a_task_that_fails_first_leaves_nothing(session: Any, tmp_path: Path) ->
     with octavo.open(tmp_path / "s") as store:
         assert store.last_sqn == 500
     assert left_over(tmp_path / "s") == []
+
+
+def test_a_head_only_store_is_refused_before_any_task_runs(tmp_path: Path) -> None:
+    octavo.open(tmp_path / "s", mode="head_only").close()
+    with pytest.raises(octavo.Misuse, match="head-only store takes in no files"):
+        made_store(str(tmp_path / "s"))
+
+
+def test_a_store_that_was_destroyed_during_a_job_leaves_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    (store / "staging" / "job-1").mkdir(parents=True)
+    (store / "staging" / "job-1" / "part.cdb").touch()
+    forget(str(store), "job-1")
+    assert not store.exists()
+    octavo.open(store).close()
+    (store / "staging" / "job-2").mkdir(parents=True)
+    forget(str(store), "job-2")
+    octavo.open(store).close()

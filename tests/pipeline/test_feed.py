@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 import octavo
+from octavo.pipeline.feed import FeedStream, feed_options
 from octavo.pipeline.source import DefaultSource
 
 NEVER_MS = 4_000_000_000_000
@@ -162,6 +165,37 @@ def test_offsets_are_numbers_that_people_can_read(session: Any, tmp_path: Path) 
     )
     assert json.loads(last.read_text().splitlines()[-1])["sqn"] == newest
     shutil.rmtree(state)
+
+
+def test_a_checkpoint_goes_on_with_no_other_store(tmp_path: Path) -> None:
+    schema = StructType([])
+    stores = [tmp_path / "a", tmp_path / "b"]
+    for path in stores:
+        lived(path, 5, 20)
+    one, other = (
+        FeedStream(feed_options({"path": str(path), "readChangeFeed": "true"}), schema)
+        for path in stores
+    )
+    begun = one.initialOffset()
+    reached = one.latestOffset(json.dumps(begun), ReadAllAvailable())
+    assert reached["sqn"] > begun["sqn"] == 0
+    assert one.latestOffset(reached, ReadAllAvailable()) == reached
+    with pytest.raises(octavo.Misuse, match="the checkpoint is of the store"):
+        other.latestOffset(reached, ReadAllAvailable())
+    with pytest.raises(octavo.Misuse, match="the checkpoint is of the store"):
+        other.partitions(begun, reached)
+    del begun["store"], reached["store"]  # as earlier releases had them
+    assert len(other.partitions(begun, reached)) > 0
+
+
+def test_a_schema_that_does_not_fit_is_told(session: Any, tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("a", "1")
+    frame = session.read.format("octavo").option("readChangeFeed", True)
+    load = frame.schema("key string, _commit_sqn int").load(str(tmp_path / "s"))
+    assert load.collect() == [("a", 1)]
+    with pytest.raises(Exception, match="column 'key' is binary, the schema wants int32"):
+        frame.schema("key int").load(str(tmp_path / "s")).collect()
 
 
 def test_spark_that_is_killed_behind_the_stores_commit_replays_in_vain(

@@ -10,7 +10,7 @@ from staged_rows import StagedRow, rows_of
 
 import octavo
 from octavo.files.record_batch import Operations
-from octavo.pipeline import staged_columns
+from octavo.pipeline import staged_columns, writing
 
 KEYS, VALUES = [b"a", b"bb", b"ccc"], [b"1", b"", b"333"]
 PLAIN = [StagedRow(b"b", key, value) for key, value in zip(KEYS, VALUES, strict=True)]
@@ -108,3 +108,28 @@ def test_the_row_that_cannot_be_is_named(columns: dict[str, Any], told: str) -> 
 def test_a_part_of_a_batch_is_taken() -> None:
     batch = pa.RecordBatch.from_pydict({"bucket": [b"x", b"b", b"b"], "key": KEYS, "value": VALUES})
     assert rows_of(staged_columns.operations(batch[1:], b"")) == PLAIN[1:]
+
+
+def test_a_column_that_has_no_order_orders_nothing() -> None:
+    fields = [("key", "binary"), ("value", "binary"), ("at", "array<int>")]
+    with pytest.raises(octavo.Misuse, match="orderColumn='at' is of type array<int>: not ordered"):
+        staged_columns.check_schema(fields, "at")
+
+
+@pytest.mark.parametrize("options", [{"orderColumn": "at"}, {"duplicates": "first"}])
+def test_rows_that_are_ordered_by_task_come_in_batches_that_a_writer_can_take(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_ORDERED_ROWS", 2)
+    given = [
+        pa.RecordBatch.from_pydict({"key": KEYS, "value": VALUES, "at": [9, None, 7]}),
+        pa.RecordBatch.from_pydict({"key": [b"z", b"y"], "value": [b"", b""], "at": [8, 1]}),
+    ]
+    made = writing.write_options({"path": "/s", **options})
+    found = [
+        row.key
+        for batch in writing._ordered(iter(given), made)
+        for row in rows_of(staged_columns.operations(batch, b""))
+    ]
+    by_time = [b"bb", b"y", b"ccc", b"z", b"a"]
+    assert found == (by_time if "orderColumn" in options else [b"y", b"z", *reversed(KEYS)])
