@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from datetime import datetime
 
@@ -52,7 +53,7 @@ def to_limit(limit: object) -> int | None:
         return None
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise Misuse(f"limit={limit!r}: allowed are numbers from 0 up, and None")
-    return limit
+    return min(limit, sys.maxsize)  # more there cannot be, and what counts in C takes no more
 
 
 def to_since(since: object) -> int:

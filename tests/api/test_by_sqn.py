@@ -63,6 +63,7 @@ def test_pages_by_sqn_give_the_whole(store: octavo.Store) -> None:
         assert found == whole
         assert list(snap.items_by_sqn(whole[-1].sqn)) == []
         assert list(snap.items_by_sqn(limit=0)) == []
+        assert len(list(snap.items_by_sqn(limit=1 << 64))) == len(whole)
         assert [head.sqn for _, _, head in snap.heads_by_sqn(whole[50].sqn, limit=3)] == [
             item.sqn for item in whole[51:54]
         ]

@@ -354,6 +354,7 @@ def test_limit_and_after_page_through_a_range_both_ways(books: octavo.Bucket) ->
                 assert len(page) <= size
             assert found == whole
     assert list(who.range(limit=0)) == []
+    assert list(who.range(limit=1 << 64)) == list(who.range())
     page = list(who.range("w1", "w2", limit=3))
     assert list(who.range("w1", "w2", after=page[-1])) == list(who.range("w1", "w2"))[3:]
 
