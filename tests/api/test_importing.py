@@ -28,3 +28,15 @@ def test_without_spark_a_frame_says_what_to_install_and_leaves_nothing_published
         with pytest.raises(octavo.Misuse, match=r"Spark is missing.*pip install 'octavo\[spark\]'"):
             snap.df(None)
         assert store.published() == []
+
+
+@pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["writing", "reading"])
+def test_without_the_interpreter_lock_an_opening_says_how_to_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
+) -> None:
+    octavo.open(tmp_path / "s").close()
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with pytest.raises(octavo.Misuse, match=r"PYTHON_GIL=1"):
+        octavo.open(tmp_path / "s", **options)
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True)
+    octavo.open(tmp_path / "s", **options).close()
