@@ -20,7 +20,6 @@ from octavo.actors.compaction_start import started_clerk
 from octavo.actors.identity import Identity, identify, registered
 from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
-from octavo.actors.interpreter import refuse_free_threads
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
 from octavo.actors.memory_table import MemoryTable
@@ -85,7 +84,6 @@ def start(
     Raises StoreLocked, Misuse, UnsupportedFormat, Corruption, or the OSError of a directory that
     cannot be used.
     """
-    refuse_free_threads()
     who = identify(path, options, disk)
     lock = locked(disk, f"{path}/LOCK")
 

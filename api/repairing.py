@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from octavo.actors import shutdown, startup
+from octavo.actors.interpreter import refuse_free_threads
 from octavo.actors.options import Options
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.repair import Lost, Progress, Repaired, repair_files
@@ -89,6 +90,7 @@ def _opened(
     disk: Disk, path: str, files: Repaired, progress: Progress | None
 ) -> tuple[Repair, bool]:
     """Open the store, verify and close it. Also whether a ledger made anew would agree better."""
+    refuse_free_threads()
     running = startup.start(path, Options(create=False), disk)
     try:
         done = Repair(files, list(running.notes), verify(running, progress))
