@@ -331,10 +331,16 @@ def main() -> None:
             found = measured(spark, where, name, count, size, given.runs)
             written = ("bulk load", "batches thrown away", "bytes written, synced")
             bases = {"groupBy": "Parquet: groupBy", **dict.fromkeys(written, "Parquet: write")}
+            floors = {"bulk load": "bytes written, synced", "all, checksums=false": "all"}
             for task, seconds in found.items():
-                base = bases.get(task.partition(": ")[2], "Parquet: all")
+                who, _, what = task.partition(": ")
+                base = bases.get(what, "Parquet: all")
                 ratio = seconds / found[task if task in bases.values() else base]
-                print(f"{name} x {count:,}: {task:32} {seconds:7.3f} s {ratio:6.2f} of Parquet")
+                line = f"{name} x {count:,}: {task:32} {seconds:7.3f} s {ratio:6.2f} of Parquet"
+                if who == "Octavo":
+                    least = found[f"floor: {floors.get(what, what)}"]
+                    line += f", {seconds / least:5.2f} of its floor's {least:.3f} s"
+                print(line)
         for threads in (2, 1):
             spark.stop()
             spark = session(threads)
