@@ -214,12 +214,16 @@ class WorkerDied(errors.OctavoError):
 
 def _import_path() -> str:
     """Where this process finds its modules, for one that begins in another directory: the worker is
-    to find the same ones, also where they are in no place that Python looks at by itself."""
+    to find the same ones, also where they are in no place that Python looks at by itself. Python's
+    own come first: a program's resource.py is none of the worker's business."""
     try:
         here = os.getcwd()
     except OSError:  # it was removed
         here = ""
-    return os.pathsep.join(os.path.join(here, each) for each in sys.path)
+    own = os.path.dirname(os.__file__)
+    first = [own, os.path.join(own, "lib-dynload")]
+    found = [os.path.join(here, each) for each in sys.path]
+    return os.pathsep.join([*first, *(each for each in found if each not in first)])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
