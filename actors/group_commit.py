@@ -35,7 +35,8 @@ class GroupCommit:
         self.latency: Latency | None = None
         """Where their duration is recorded."""
         self._sync = sync
-        self._failure: Exception | None = None
+        self.failure: BaseException | None = None
+        """Why nothing is durable any more."""
         self._lock = new_lock()
         self._ended = threading.Condition(self._lock)
         self._leading = False
@@ -49,7 +50,7 @@ class GroupCommit:
     def failed(self) -> StorageFailed | None:
         """Why nothing is durable any more; None while syncs succeed. A new error each time, or
         every raise would lengthen one traceback."""
-        failure = self._failure
+        failure = self.failure
         if failure is None:
             return None
         if isinstance(failure, StorageFailed):
@@ -66,7 +67,7 @@ class GroupCommit:
         fsyncs, not one's own, which cannot be cut short. Raises StorageFailed (for ever, once a
         sync failed), AskTimeout.
         """
-        if self.durable >= position and self._failure is None:
+        if self.durable >= position and self.failure is None:
             return
         leading = False
         reached = 0
@@ -75,7 +76,7 @@ class GroupCommit:
             with self._lock:
                 if self._leading:
                     self._follow(position, timeout)
-                if self._failure is None and self.durable < position:
+                if self.failure is None and self.durable < position:
                     leading = self._leading = True
             if leading:
                 if self._crowd:
@@ -87,7 +88,7 @@ class GroupCommit:
                 try:
                     self._sync()
                 except Exception as error:  # noqa: BLE001 - raised below, to everyone
-                    self._failure = error  # first of all, before an interrupt could come
+                    self.failure = error  # first of all, before an interrupt could come
                 else:
                     reached = target
                 took = time.perf_counter_ns() - began
@@ -103,7 +104,7 @@ class GroupCommit:
                 if self._followers:
                     with self._lock:
                         self._ended.notify_all()
-        if self._failure is not None:
+        if self.failure is not None:
             failed = self.failed
             if failed is not None:
                 raise failed
@@ -120,7 +121,7 @@ class GroupCommit:
         self._followers += 1
         try:
             while True:
-                if not self._leading or self.durable >= position or self._failure is not None:
+                if not self._leading or self.durable >= position or self.failure is not None:
                     return
                 left = deadline - time.monotonic()
                 if left <= 0:

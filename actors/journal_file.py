@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
@@ -15,7 +16,7 @@ from octavo.actors.group_commit import GroupCommit
 from octavo.actors.growing_map import GrowingMap
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import Ref, TurnActor
-from octavo.actors.unbroken import interruptible
+from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
 from octavo.files.disk import AppendFile, Disk
@@ -66,6 +67,7 @@ class JournalFile(TurnActor):
         self._expects = False
         self.entry: JournalEntry | None = None  # once sealed in this life
         self._unsealable: StorageFailed | None = None
+        self._not_synced = StorageFailed(f"{name}: a sync failed; close the store and reopen it")
 
     @property
     def path(self) -> str:
@@ -191,7 +193,11 @@ class JournalFile(TurnActor):
         return offsets[at] if at < len(offsets) else offsets[-1] if offsets else 0
 
     def _sync(self) -> None:
-        """Make everything appended so far durable, and the file's name once. Outside any turn."""
+        """Make everything appended so far durable, and the file's name once. Outside any turn.
+
+        Where that fails what was written since the last time may be gone: this file takes no more.
+        It is known before anything is called, where a Ctrl-C that came meanwhile is heard."""
+        before = sys.exception()
         try:
             if self.file is not None:
                 self.file.sync()
@@ -199,8 +205,11 @@ class JournalFile(TurnActor):
                 self.disk.sync_dir(self.directory)
                 self._name_durable = True
         except OSError as error:
-            # What was written since the last sync may be gone: this file takes no more.
-            self.failed = StorageFailed(f"{self.path}: {error}; close the store and reopen it")
+            self.commit.failure, self.failed = error, self._not_synced
+            raise
+        except BaseException as interrupt:
+            if isinstance(lost := interrupt.__context__, OSError) and lost is not before:
+                self.commit.failure, self.failed = lost, self._not_synced
             raise
 
     # ------------------------------------------------------------ the turn of the tide
@@ -247,20 +256,13 @@ class JournalFile(TurnActor):
             name = self.name.rpartition(".")[0] + ".cdb"
             try:
                 result = runner.run(
-                    "seal",
-                    self.offsets.tobytes(),
-                    directory=self.directory,
-                    name=self.name,
-                    sealed_name=name,
-                    seed=self.seed,
-                    first_ms=first,
-                    last_ms=last,
-                )
+                    "seal", self.offsets.tobytes(), directory=self.directory, name=self.name,
+                    sealed_name=name, seed=self.seed, first_ms=first, last_ms=last,
+                )  # fmt: skip
             except StorageFailed as failed:
                 self._unsealable = failed
                 raise
-            self.sealed_as(name)
-            self.entry = JournalEntry(
+            entry = JournalEntry(
                 name=name,
                 base_sqn=self.base,
                 last_sqn=self.base + count - 1,
@@ -269,6 +271,9 @@ class JournalFile(TurnActor):
                 seed=self.seed,
                 state="sealed",
             )
+            with unbroken:  # or it would be sealed again without its offsets
+                self.sealed_as(name)
+                self.entry = entry
         return self.entry
 
     def _times(self) -> tuple[int, int]:

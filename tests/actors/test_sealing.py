@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from whole_store import no_hang, opened, settle
 
 import octavo
+from octavo.actors import journal_file
+from octavo.manifest.journal_manifest import JournalEntry
 
 
 @contextmanager
@@ -49,6 +52,31 @@ def test_level_zero_is_saved_while_its_file_gets_its_sealed_name(tmp_path: Path)
                 actor.enter()
                 actor.leave()
             assert store.stats()["persisted_sqn"] == 200
+        settle(store)
+        assert store.stats()["journal"]["sealed_files"] == 1
+        assert dict(store.items()) == expected
+
+
+def test_a_sealing_that_ctrl_c_cuts_short_at_its_end_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = {b"%03d" % i: b"value %d" % i for i in range(200)}
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        store.put_many(expected)
+        file = store._inker.active
+        assert file is not None
+
+        def interrupted(**_: object) -> JournalEntry:
+            raise KeyboardInterrupt
+
+        file.enter()  # so that nobody else seals it
+        try:
+            store._inker.roll()
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(journal_file, "JournalEntry", interrupted)
+                file.seal_now(store._inker.runner)
+        finally:
+            file.leave()
         settle(store)
         assert store.stats()["journal"]["sealed_files"] == 1
         assert dict(store.items()) == expected

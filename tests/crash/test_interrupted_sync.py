@@ -1,0 +1,83 @@
+"""A sync that fails while a Ctrl-C waits to be heard: the failure is known all the same."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterator
+from errno import EIO
+from pathlib import Path
+
+import pytest
+from whole_store import opened
+
+import octavo
+from octavo.files import disk as disk_module
+from octavo.files.open_file import RealFile
+
+
+def interrupted_and_failed(*_: object) -> None:
+    """As a system call that a signal came during, and that failed: Python hears of the signal at
+    the next call, which is not the one that raises."""
+    failure = OSError(EIO, os.strerror(EIO))
+    send: Callable[[int], int] = getattr(ctypes.PyDLL(None), "raise")
+    for _sent in map(send, [signal.SIGINT]):  # a step that CPython looks for no signal after
+        raise failure
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[octavo.Store]:
+    made = opened(tmp_path / "s")
+    made.put(b"a", b"1")
+    yield made
+    with pytest.raises(octavo.StorageFailed):
+        made.close()
+
+
+def nothing_is_believed(store: octavo.Store) -> None:
+    """Neither by who asks for a sync nor, from then on, by any other write."""
+    with pytest.raises(octavo.StorageFailed, match="a sync failed"):
+        store.put(b"b", b"2")
+    with pytest.raises(octavo.StorageFailed):
+        store.put(b"b", b"2", sync=True)
+    with pytest.raises(octavo.StorageFailed):
+        store.sync()
+    assert store.get(b"a") == b"1"
+
+
+def test_a_sync_of_a_file_that_fails_under_a_ctrl_c_is_known(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(RealFile, "sync", interrupted_and_failed)
+        with pytest.raises(KeyboardInterrupt):
+            store.sync()
+    nothing_is_believed(store)
+
+
+def test_a_sync_of_a_files_name_that_fails_under_a_ctrl_c_is_known(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(disk_module, "sync_directory", interrupted_and_failed)
+        with pytest.raises(KeyboardInterrupt):
+            store.sync()
+    nothing_is_believed(store)
+
+
+def test_a_ctrl_c_that_follows_an_error_of_the_callers_own_fails_no_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"1")
+        try:
+            raise OSError(EIO, os.strerror(EIO))
+        except OSError:
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(RealFile, "sync", interrupted)
+                store.sync()
+        store.sync()
