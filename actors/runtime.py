@@ -64,7 +64,7 @@ from octavo.actors.ref import Ref
 from octavo.actors.turn_future import TurnFuture
 from octavo.actors.unbroken import may_be_cut_short, unbroken
 from octavo.files.errors import AskCycle, AskTimeout
-from octavo.files.locks import new_lock
+from octavo.files.locks import new_lock, new_rlock
 
 __all__ = ["Ref", "TurnActor", "in_turn"]
 
@@ -79,6 +79,9 @@ _STOPPED = ("stopped",)
 """The inbox of a stopped actor, as a turn sees it: never empty, so that every turn looks."""
 
 _actors: weakref.WeakSet[TurnActor] = weakref.WeakSet()
+
+# Pykka's lock around the starts and stops of all actors: Ctrl-C is to leave it free like ours.
+ActorRegistry._actor_refs_lock = new_rlock()
 
 
 class _Inbox:

@@ -72,9 +72,10 @@ def test_a_sealing_that_ctrl_c_cuts_short_at_its_end_is_done_again(
         file.enter()  # so that nobody else seals it
         try:
             store._inker.roll()
-            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            with monkeypatch.context() as patched:
                 patched.setattr(journal_file, "JournalEntry", interrupted)
-                file.seal_now(store._inker.runner)
+                with pytest.raises(KeyboardInterrupt):
+                    file.seal_now(store._inker.runner)
         finally:
             file.leave()
         settle(store)

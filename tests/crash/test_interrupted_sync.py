@@ -77,7 +77,8 @@ def test_a_ctrl_c_that_follows_an_error_of_the_callers_own_fails_no_sync(
         try:
             raise OSError(EIO, os.strerror(EIO))
         except OSError:
-            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            with monkeypatch.context() as patched:
                 patched.setattr(RealFile, "sync", interrupted)
-                store.sync()
+                with pytest.raises(KeyboardInterrupt):
+                    store.sync()
         store.sync()

@@ -10,6 +10,7 @@ import pytest
 from counting_actor import WAIT
 from ctrl_c import CtrlC
 
+from octavo.actors.runtime import ActorRegistry
 from octavo.files.locks import Taken, new_lock, new_rlock
 
 ROUNDS = 400
@@ -52,6 +53,14 @@ def test_an_interrupt_leaves_no_lock_taken(lock: Any) -> None:
     with CtrlC(SEED) as ctrl_c:
         for _ in range(ROUNDS):
             ctrl_c.during(often, 0.0001, 0.0006, 4000)
+            assert is_free(lock)
+
+
+def test_an_interrupt_leaves_pykkas_registry_free() -> None:
+    lock = ActorRegistry._actor_refs_lock
+    with CtrlC(SEED) as ctrl_c:
+        for _ in range(ROUNDS):
+            ctrl_c.during(ActorRegistry.get_all, 0.0001, 0.0006, 4000)
             assert is_free(lock)
 
 
