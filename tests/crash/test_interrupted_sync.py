@@ -35,8 +35,14 @@ def store(tmp_path: Path) -> Iterator[octavo.Store]:
         made.close()
 
 
-def nothing_is_believed(store: octavo.Store) -> None:
+def nothing_is_believed_after(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, where: object, call: str
+) -> None:
     """Neither by who asks for a sync nor, from then on, by any other write."""
+    with monkeypatch.context() as patched:
+        patched.setattr(where, call, interrupted_and_failed)
+        with pytest.raises(KeyboardInterrupt):
+            store.sync()
     with pytest.raises(octavo.StorageFailed, match="a sync failed"):
         store.put(b"b", b"2")
     with pytest.raises(octavo.StorageFailed):
@@ -49,21 +55,13 @@ def nothing_is_believed(store: octavo.Store) -> None:
 def test_a_sync_of_a_file_that_fails_under_a_ctrl_c_is_known(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(RealFile, "sync", interrupted_and_failed)
-        with pytest.raises(KeyboardInterrupt):
-            store.sync()
-    nothing_is_believed(store)
+    nothing_is_believed_after(store, monkeypatch, RealFile, "sync")
 
 
 def test_a_sync_of_a_files_name_that_fails_under_a_ctrl_c_is_known(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(disk_module, "sync_directory", interrupted_and_failed)
-        with pytest.raises(KeyboardInterrupt):
-            store.sync()
-    nothing_is_believed(store)
+    nothing_is_believed_after(store, monkeypatch, disk_module, "sync_directory")
 
 
 def test_a_ctrl_c_that_follows_an_error_of_the_callers_own_fails_no_sync(
