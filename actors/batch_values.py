@@ -17,6 +17,7 @@ from octavo.files.journal_values import Places, Right, places_of
 from octavo.files.journal_windows import RecordSums
 from octavo.files.lifecycle import State
 from octavo.files.live_batches import Batch, buckets_of, keys_of
+from octavo.files.lz4_frame import Frame, may_hold
 from octavo.files.rows import ByteColumn
 from octavo.files.sst_writer import Strings
 
@@ -24,6 +25,8 @@ Value = bytes | memoryview
 _PLAIN, _LONG_WAY = -1, -2
 """In place of the bytes before compression."""
 _FEW = 32
+_FRAME_ROWS = 8
+"""So many values are decompressed together."""
 _ROWS_A_LENGTH = 16
 """So many values of each length make it worth while to move them by length."""
 
@@ -152,6 +155,16 @@ class Located:
             return self._moved(low, high)
         if bool((raw_bytes == _LONG_WAY).any()):
             return self._joined(low, high)
+        if high - low >= _FRAME_ROWS and may_hold(lengths, raw_bytes):
+            frame = Frame(self._maps, self._of[low:high], self._at[low:high], lengths, raw_bytes)
+            blob = frame.values(frame.unpack())
+            if blob is not None:
+                return ByteColumn(blob, frame.offsets)
+        return self._one_by_one(low, high)
+
+    def _one_by_one(self, low: int, high: int) -> ByteColumn:
+        """The same where some are too large to be decompressed together, or one is damaged."""
+        raw_bytes, lengths = self._raw_bytes[low:high], self._lengths[low:high]
         # Large arrays are made of large pages, and each value goes there while it is in a cache of
         # the processor: memory that is new costs more than what is done with it.
         goals = offsets_of(np.where(raw_bytes >= 0, raw_bytes, lengths))
