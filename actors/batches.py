@@ -21,8 +21,8 @@ from octavo.files.hashing import hash_of
 from octavo.files.live_batches import (
     WINDOW_ROWS,
     Batch,
+    Chosen,
     FileRows,
-    Segments,
     Source,
     heads_of,
     keys_of,
@@ -42,7 +42,7 @@ class _MemoryRows:
         upper: int,
         bound: Bounds,
         take: Slice,
-        segments: Segments | None,
+        chosen: Chosen | None,
         *,
         heads: bool,
     ) -> None:
@@ -51,7 +51,7 @@ class _MemoryRows:
         self._upper = upper
         self._bound = bound
         self._slice = take
-        self._segments = segments
+        self._chosen = chosen
         self._heads = heads
         self._keys: list[bytes] = []
 
@@ -79,8 +79,9 @@ class _MemoryRows:
             taken, self._keys = keys[:cut], keys[cut:]
         pairs = [(key, self._table.entry(key, self._upper)) for key in taken]
         found = [(key, entry, hash_of(key)) for key, entry in pairs if entry is not None]
-        if self._segments is not None and found:
-            hits = self._segments.of(np.array([h32 for _, _, h32 in found], dtype=np.uint32))
+        if self._chosen is not None and found:
+            hashes = np.array([h32 for _, _, h32 in found], dtype=np.uint32)
+            hits = self._chosen.keys([key for key, _, _ in found], hashes)
             found = [row for row, hit in zip(found, hits.tolist(), strict=True) if hit]
         return self._columns(found) if found else None
 
@@ -140,13 +141,13 @@ def batches(
     now_ms: int,
     bound: Bounds,
     take: Slice,
-    segments: Segments | None = None,
+    chosen: Chosen | None = None,
     *,
     heads: bool,
     window_rows: int = WINDOW_ROWS,
 ) -> Iterator[Batch]:
     """The live rows of a range of ledger keys, in its direction; of each source up to
-    ``window_rows`` at a time, or more where ``segments`` choose few.
+    ``window_rows`` at a time, or more where rows are ``chosen``.
 
     The range may hold any number of buckets. Without ``heads`` sizes, times and metadata of rows
     that are still in memory are not looked up (3 us each) and read as zero; keys, hashes, sqns
@@ -155,7 +156,7 @@ def batches(
     if bound.high is not None and bound.low >= bound.high:
         return
     sources: list[Source] = [
-        _MemoryRows(view, table, upper, bound, take, segments, heads=heads)
+        _MemoryRows(view, table, upper, bound, take, chosen, heads=heads)
         for table in (view.recent, *view.frozen)
         if table.rows
     ]
@@ -164,7 +165,7 @@ def batches(
         touched = view.ledger.overlapping(level, bound.low, last)
         apart = [(entry,) for entry in touched] if level == 0 else [touched] if touched else []
         sources += [
-            FileRows([(e.file.reader, e.sqn_base) for e in entries], bound, segments, window_rows)
+            FileRows([(e.file.reader, e.sqn_base) for e in entries], bound, chosen, window_rows)
             for entries in apart
         ]
     yield from live_batches(sources, now_ms, reverse=bound.reverse)

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors import scan
+from octavo.actors import bucket_names, scan
 from octavo.actors.batches import BatchWindow, batches
 from octavo.actors.bookie import Bookie
 from octavo.actors.penciller import Penciller
@@ -16,7 +16,7 @@ from octavo.actors.plain_reads import PlainReads
 from octavo.actors.view import Head, View
 from octavo.files import ledger_key
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
-from octavo.files.live_batches import WINDOW_ROWS, Batch, Segments
+from octavo.files.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
 
 LEASE_SECONDS = 900.0
 _LOW_32 = 0xFFFFFFFF
@@ -179,14 +179,14 @@ class Reader(PlainReads):
     def batches(
         self,
         bound: scan.Bounds,
-        segments: Segments | None = None,
+        chosen: Chosen | None = None,
         *,
         heads: bool,
         window_rows: int = WINDOW_ROWS,
     ) -> Iterator[Batch]:
         """The live rows of a range as columns: see batches.batches."""
         found = batches(
-            self.view, self.sqn, self.now_ms, bound, self._bookie.slice, segments,
+            self.view, self.sqn, self.now_ms, bound, self._bookie.slice, chosen,
             heads=heads, window_rows=window_rows,
         )  # fmt: skip
         while True:
@@ -213,41 +213,23 @@ class Reader(PlainReads):
 
     def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:
         """Names of the buckets that hold a live key of the type, in byte order. O(buckets) for
-        the ledger, O(keys) for memory."""
+        the ledger, O(keys) for memory; O(keys) where the first key of most buckets is dead."""
         with self.reading():
-            lives = self._prefixes(tag)
+            lives = bucket_names.fronts(self.view, self.sqn, tag)
+        doubtful = {prefix for prefix, live in lives.items() if not live}
+        if bucket_names.in_one_pass(self.view, len(doubtful)):
+            every = scan.Bounds(b"", bytes((tag,)), ledger_key.after(bytes((tag,))), False)
+            for batch in self.batches(every, Prefixes(doubtful), heads=False):
+                for prefix in bucket_names.of_batch(batch):
+                    lives[prefix] = True
+            doubtful.clear()
         for prefix in sorted(lives):
-            if lives[prefix]:
+            live = lives[prefix]
+            if prefix in doubtful:
+                bound = scan.bounds(prefix, None, None, None, False)
+                live = next(self.windows(bound), None) is not None
+            if live:
                 yield ledger_key.split(prefix)[1]
-                continue
-            bound = scan.bounds(prefix, None, None, None, False)
-            if next(self.windows(bound), None) is not None:
-                yield ledger_key.split(prefix)[1]
-
-    def _prefixes(self, tag: int) -> dict[bytes, bool]:
-        """The buckets that any source has rows of; True: a look at its newest source told that
-        it holds a live key."""
-        lives: dict[bytes, bool] = {}
-        recent = self.view.recent
-        for table in (recent, *self.view.frozen):
-            known = b"\xff"  # that of the key before, if it needs no more looks; now that of none
-            entries = table.rows
-            # A list of keys is made in one step, whoever puts meanwhile; one of pairs is not.
-            for key in list(entries):
-                if key[0] == tag and not key.startswith(known):
-                    prefix = key[: ledger_key.end_of_prefix(key)]
-                    lives.setdefault(prefix, False)
-                    if table is recent and 0 < entries[key] <= self.sqn:
-                        lives[prefix] = True
-                    if table is not recent or lives[prefix]:
-                        known = prefix
-        for level in self.view.ledger.levels:
-            for each in level:  # newest first; below level zero none has keys of another
-                sst = each.file.reader()
-                for prefix, first, _ in sst.groups():
-                    if prefix[0] == tag and prefix not in lives:
-                        lives[prefix] = not sst.flags[first]
-        return lives
 
     @contextmanager
     def reading(self) -> Iterator[None]:

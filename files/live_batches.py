@@ -6,7 +6,7 @@ stays in arrays, and no Python object is made for a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -16,6 +16,7 @@ from octavo.files.byte_strings import Ints, as_list, gather
 from octavo.files.errors import Corruption
 from octavo.files.head import Head
 from octavo.files.key_order import key_order
+from octavo.files.ledger_key import end_of_prefix
 from octavo.files.merge import newest, stacked
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst import Sst
@@ -24,7 +25,7 @@ from octavo.files.sst_writer import Columns, Strings
 WINDOW_ROWS = 1 << 16
 """Rows of each source in a window, at most."""
 WIDE_WINDOW_ROWS = 1 << 20
-"""The same where a set of segments leaves out most of them."""
+"""The same where those that are wanted are chosen, which leaves out most of them."""
 
 WINDOW_BYTES = 8 << 20
 """Bytes of each source's keys, and of its metadata, in a window, or one row."""
@@ -54,6 +55,18 @@ class Batch(NamedTuple):
     rows: Ints
 
 
+class Chosen(Protocol):
+    """Which rows of a range are wanted: for each key all of its versions, or none."""
+
+    def rows(self, columns: Columns) -> Mask:
+        """Which of the rows are."""
+        ...
+
+    def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
+        """Which of the keys are, whose hashes these are."""
+        ...
+
+
 class Segments(NamedTuple):
     """Some of the equal parts that the hashes of ledger keys are divided into."""
 
@@ -61,10 +74,38 @@ class Segments(NamedTuple):
     """A key's segment is its hash shifted right by this."""
     chosen: Mask
 
-    def of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
-        """Which of the rows are in a chosen one."""
+    def rows(self, columns: Columns) -> Mask:
+        """As of Chosen."""
+        return self._of(columns.hashes)
+
+    def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
+        """As of Chosen."""
+        return self._of(hashes)
+
+    def _of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
         found: Mask = self.chosen[(hashes >> np.uint32(self.shift)).astype(np.int64)]
         return found
+
+
+class Prefixes(NamedTuple):
+    """Some pairs of tag and bucket."""
+
+    chosen: Collection[bytes]
+
+    def rows(self, columns: Columns) -> Mask:
+        """As of Chosen."""
+        mask = self._of(columns.prefixes)
+        if columns.groups is None:
+            return np.repeat(mask, len(columns))
+        found: Mask = mask[columns.groups]
+        return found
+
+    def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
+        """As of Chosen."""
+        return self._of([key[: end_of_prefix(key)] for key in ledger_keys])
+
+    def _of(self, prefixes: list[bytes]) -> Mask:
+        return np.fromiter(map(self.chosen.__contains__, prefixes), np.bool_, len(prefixes))
 
 
 class FileRows:
@@ -74,13 +115,13 @@ class FileRows:
         self,
         files: Sequence[LedgerRun],
         bound: Bounds,
-        segments: Segments | None = None,
+        chosen: Chosen | None = None,
         window_rows: int = WINDOW_ROWS,
     ) -> None:
         self._files = iter(reversed(files) if bound.reverse else files)
         self._bound = bound
-        self._segments = segments
-        self._window = window_rows if segments is None else WIDE_WINDOW_ROWS
+        self._wanted = chosen
+        self._window = window_rows if chosen is None else WIDE_WINDOW_ROWS
         self._sst: Sst | None = None
         self._columns: Columns | None = None
         self._chosen: Ints | None = None
@@ -111,8 +152,8 @@ class FileRows:
         high = self._bound.high
         self._low = sst.lower_bound(self._bound.low)
         self._high = sst.rows if high is None else sst.lower_bound(high)
-        if self._segments is not None:
-            self._chosen = np.flatnonzero(self._segments.of(columns.hashes))
+        if self._wanted is not None:
+            self._chosen = np.flatnonzero(self._wanted.rows(columns))
 
     def take(self, edge: bytes) -> Columns | None:
         """Every row up to and with ``edge``, which ``edge()`` of some source gave."""
@@ -154,10 +195,11 @@ def _within(columns: Columns, low: int, high: int, reverse: bool) -> tuple[int, 
 def rows_between(columns: Columns, low: int, high: int) -> Columns:
     """Rows [low, high), low < high, of the columns of a file: views of them."""
     keys, metas = columns.keys, columns.metas
+    prefixes, groups = _own(columns, slice(low, high))
     return Columns(
         keys=_between(keys, low, high),
-        prefixes=columns.prefixes,
-        groups=None if columns.groups is None else columns.groups[low:high],
+        prefixes=prefixes,
+        groups=groups,
         hashes=columns.hashes[low:high],
         sqns=columns.sqns[low:high],
         flags=columns.flags[low:high],
@@ -177,13 +219,26 @@ def _between(strings: Strings, low: int, high: int) -> Strings:
     )
 
 
+def _own(columns: Columns, rows: slice | Ints) -> tuple[list[bytes], Ints | None]:
+    """(prefixes, groups) of some rows in order, one at the least: who puts windows together must
+    not meet all buckets of a file in each."""
+    if columns.groups is None:
+        return columns.prefixes, None
+    groups: Ints = columns.groups[rows]
+    first, last = int(groups[0]), int(groups[-1])
+    if first == last:
+        return columns.prefixes[first : first + 1], None
+    return columns.prefixes[first : last + 1], groups - first if first else groups
+
+
 def rows_at(columns: Columns, rows: Ints) -> Columns:
-    """Some rows, copied."""
+    """Some rows in order of their keys, copied; one at the least."""
     metas = columns.metas
+    prefixes, groups = _own(columns, rows)
     return Columns(
         keys=_at(columns.keys, rows),
-        prefixes=columns.prefixes,
-        groups=None if columns.groups is None else columns.groups[rows],
+        prefixes=prefixes,
+        groups=groups,
         hashes=columns.hashes[rows],
         sqns=columns.sqns[rows],
         flags=columns.flags[rows],

@@ -299,6 +299,13 @@ class Sst:
                 high = middle
         return int(low)
 
+    def fronts(self) -> dict[bytes, int]:
+        """The flags of the first row of each tag and bucket. O(groups). Raises Corruption."""
+        self._need_groups()
+        self._need(Section.FLAGS, 0, self.rows)
+        flags = np.asarray(self.flags)[np.asarray(self._views.firsts)]
+        return dict(zip(self._views.prefixes(), flags.tolist(), strict=True))
+
     # ------------------------------------------------------------ all of it
 
     def hashes(self) -> npt.NDArray[np.uint32]:
@@ -315,9 +322,7 @@ class Sst:
         ends = np.asarray(self._key_ends).astype(np.int64)
         firsts = np.asarray(self._views.firsts, dtype=np.int64)
         count = len(firsts)
-        prefix_ends = self._views.prefix_ends.tolist()
-        blob = bytes(self.column(Section.PREFIXES, "B"))
-        prefixes = [blob[a:b] for a, b in pairwise(prefix_ends)]
+        prefixes = self._views.prefixes()
         spans = np.diff(np.append(firsts, self.rows))
         if any(a >= b for a, b in pairwise(prefixes)):
             raise Corruption(self.name, self.section_at(Section.PREFIXES), "order of the prefixes")

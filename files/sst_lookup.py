@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from mmap import mmap
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -131,6 +132,12 @@ class Views:
         at = self.layout.sections[Section.PREFIXES][0]
         ends = self.prefix_ends
         return self.buffer[at + ends[group] : at + ends[group + 1]]
+
+    def prefixes(self) -> list[bytes]:
+        """Tag and bucket of each group. O(groups)."""
+        at, length = self.layout.sections[Section.PREFIXES]
+        blob = self.buffer[at : at + length]
+        return [blob[low:high] for low, high in pairwise(self.prefix_ends.tolist())]
 
     def group_of(self, row: int) -> int:
         """The group of a row. O(log groups)."""

@@ -1,13 +1,21 @@
-"""Windows of ledger files as columns: how large they are."""
+"""Windows of ledger files as columns: how large they are, and what is in them."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 from ledger_rows import DIRECTORY, Row, key, names, opened, write
 from simdisk import SimDisk
 
 from octavo.files.bounds import Bounds
-from octavo.files.live_batches import WINDOW_BYTES, WINDOW_ROWS, FileRows
+from octavo.files.byte_strings import as_list
+from octavo.files.errors import Corruption
+from octavo.files.ledger_key import end_of_prefix
+from octavo.files.live_batches import WINDOW_BYTES, WINDOW_ROWS, FileRows, Prefixes
+from octavo.files.sst import Sst
+from octavo.files.sst_layout import Section
+from octavo.files.sst_writer import Columns
 
 MIB = 1 << 20
 
@@ -55,3 +63,60 @@ def test_a_window_has_not_too_many_bytes_of_keys(reverse: bool) -> None:
 def test_a_window_has_not_too_many_rows(reverse: bool) -> None:
     rows = [Row(key(b"%07d" % at), at + 1) for at in range(WINDOW_ROWS + 10)]
     assert sorted(map(len, windows(rows, reverse=reverse))) == [10, WINDOW_ROWS]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_window_has_the_buckets_of_its_own_rows(reverse: bool) -> None:
+    rows = [Row(key(b"k", b"%07d" % at), at + 1) for at in range(WINDOW_ROWS + 10)]
+    rows += [Row(key(b"%02d" % at, b"last"), WINDOW_ROWS + 11 + at) for at in range(20)]
+    disk = SimDisk()
+    disk.mkdir(DIRECTORY)
+    (file,) = write(disk, rows, names())
+    sst = opened(disk, file.name)
+    source = FileRows([(lambda: sst, 0)], Bounds(b"", b"", None, reverse))
+    found = []
+    while (edge := source.edge()) is not None:
+        columns = source.take(edge)
+        assert columns is not None
+        assert len(columns.prefixes) == len({key_[: end_of_prefix(key_)] for key_ in keys(columns)})
+        found.append(keys(columns))
+    assert len(found) == 2
+    found = found[::-1] if reverse else found
+    assert [each for window in found for each in window] == sorted(row.key for row in rows)
+
+
+def keys(columns: Columns) -> list[bytes]:
+    """The whole keys of columns."""
+    whole = columns.whole_keys()
+    return as_list(whole.blob.tobytes(), whole.offsets)
+
+
+def test_chosen_buckets_are_given_whole() -> None:
+    rows = [Row(key(b"%d" % at, b"%02d" % (at // 10)), at + 1) for at in range(1000)]
+    disk = SimDisk()
+    disk.mkdir(DIRECTORY)
+    files = write(disk, rows, names(), max_rows=300)
+    assert len(files) > 2
+    runs = [(partial(opened, disk, file.name), 0) for file in files]
+    chosen = {key(b"", b"%02d" % number) for number in (0, 3, 29, 30, 99)}
+    source = FileRows(runs, Bounds(b"", b"", None, False), Prefixes(chosen))
+    found = []
+    while (edge := source.edge()) is not None:
+        columns = source.take(edge)
+        found += [] if columns is None else keys(columns)
+    assert found == sorted(row.key for row in rows if row.key[: end_of_prefix(row.key)] in chosen)
+
+
+def test_the_first_flags_of_buckets_are_verified() -> None:
+    rows = [Row(key(b"k", b"%05d" % at), at + 1, deleted=at % 3 == 0) for at in range(20_000)]
+    disk = SimDisk()
+    disk.mkdir(DIRECTORY)
+    (file,) = write(disk, rows, names())
+    path = f"{DIRECTORY}/{file.name}"
+    image = bytearray(disk.map(path))
+    fronts = Sst(bytes(image), path).fronts()
+    assert fronts == {key(b"", b"%05d" % at): rows[at].flags for at in range(20_000)}
+    offset, length = opened(disk, file.name).layout.sections[Section.FLAGS]
+    image[offset + length // 2] ^= 1
+    with pytest.raises(Corruption):
+        Sst(bytes(image), path).fronts()

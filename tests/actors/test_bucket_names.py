@@ -1,0 +1,106 @@
+"""Which buckets hold a live key, one by one and in one pass over the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beside import LITTLE, seeded
+from whole_store import flush, opened
+
+import octavo
+from octavo import Tag
+from octavo.actors import bucket_names
+from octavo.actors.reader import Reader
+from octavo.files.wall_clock import wall_clock_ms
+
+WAYS = pytest.mark.parametrize("few", [0, 1 << 20], ids=["one pass", "one by one"])
+
+
+@pytest.fixture
+def now() -> list[int]:
+    return [1_000_000]
+
+
+@WAYS
+def test_buckets_with_a_live_key_are_listed_and_no_others(
+    tmp_path: Path, now: list[int], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_names, "_FEW", few)
+    rng = seeded(f"bucket names {few}")
+    names = sorted({rng.randbytes(rng.randrange(5)) for _ in range(120)} | {b"\0", b"\xff" * 9})
+    expires: dict[tuple[str, bytes, bytes], float] = {}
+
+    def listed(source: Any, moment: int) -> None:
+        for tag in ("standard", "a"):
+            live = {name for (of, name, _), end in expires.items() if of == tag and end > moment}
+            assert list(source.buckets(tag=tag)) == sorted(live)
+
+    options: dict[str, Any] = {**LITTLE, "clock_ms": lambda: now[0], "tags": {"a": Tag()}}
+    with opened(tmp_path / "s", **options) as store:
+        for turn in range(12):
+            for _ in range(90):
+                tag, name, key = rng.choice(["standard", "a"]), rng.choice(names), rng.choice(b"kl")
+                bucket, spot = store.bucket(name, tag=tag), (tag, name, bytes((key,)))
+                kind = rng.random()
+                if kind < 0.5:
+                    bucket.delete(bytes((key,)))
+                    expires.pop(spot, None)
+                else:
+                    ttl = None if kind < 0.7 else rng.randrange(1, 9)
+                    bucket.put(bytes((key,)), b"v", ttl=ttl)
+                    expires[spot] = now[0] + ttl * 1000 if ttl else float("inf")
+                now[0] += 10
+            listed(store, now[0])
+            with store.snapshot() as snapshot:
+                for name in rng.sample(names, 5):
+                    store.bucket(name).put("later", b"v")
+                listed(snapshot, now[0])
+            for name in names:
+                store.bucket(name).delete("later")
+            if turn % 4 == 3:
+                flush(store)
+                listed(store, now[0])
+        with octavo.open(tmp_path / "s", read_only=True) as beside:
+            listed(beside, wall_clock_ms())
+
+
+@pytest.mark.parametrize("ending", ["deleted", "expired"])
+def test_many_dead_buckets_take_no_look_each(
+    tmp_path: Path, now: list[int], ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All of it stays in memory: a merge would take the deleted ones away.
+    large = {"push_rows": 1 << 17, "push_bytes": 64 << 20}
+    with opened(tmp_path / "s", clock_ms=lambda: now[0], **large) as store:
+        for number in range(2000):
+            ttl = 1 if ending == "expired" and number % 2 else None
+            store.bucket(b"%04d" % number).put("k", b"v", ttl=ttl)
+        if ending == "deleted":
+            for number in range(1, 2000, 2):
+                store.bucket(b"%04d" % number).delete("k")
+        now[0] += 1000
+        monkeypatch.setattr(Reader, "windows", refused)
+        assert list(store.buckets()) == [b"%04d" % number for number in range(0, 2000, 2)]
+        with store.snapshot() as snapshot:
+            assert len(list(snapshot.buckets())) == 1000
+
+
+def test_a_few_doubtful_buckets_beside_many_rows_take_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_names, "_FEW", 3)
+    monkeypatch.setattr(bucket_names, "_ROWS_A_LOOK", 10)
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%04d" % number, b"v") for number in range(100))
+        for number in range(8):
+            bucket = store.bucket(b"%d" % number)
+            bucket.put("k", b"v")
+            bucket.delete("k")
+        monkeypatch.setattr(Reader, "batches", refused)
+        assert list(store.buckets()) == [b""]
+
+
+def refused(*_: object, **__: object) -> Iterator[Any]:
+    raise AssertionError("this way is not taken")
