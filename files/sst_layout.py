@@ -55,6 +55,8 @@ from enum import IntEnum
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.index_terms import MAX_FIELD_BYTES, MAX_TERM_BYTES
+from octavo.files.ledger_key import MAX_KEY_BYTES
 
 MAGIC = b"\x93octSST\n"
 VERSION = 1
@@ -70,7 +72,8 @@ HEADER_BYTES = _HEADER.size + 8
 _FIXED = struct.Struct("<QQQQ10I")
 _SECTION = struct.Struct("<IIQQ")
 _MAX_SUMMARY_BYTES = 64 << 20
-_MAX_KEY_BYTES = 2 * 64 * 1024 + 8  # escapes may double a bucket name
+_MAX_KEY_BYTES = 2 * (MAX_KEY_BYTES + MAX_FIELD_BYTES + MAX_TERM_BYTES) + 16
+"""Escapes may double the name of a bucket, and an index entry's field and term."""
 
 if HEADER_BYTES != 64 or _FIXED.size != 72 or _SECTION.size != 24:
     raise ImportError("the layout of ledger files is not what its description says")

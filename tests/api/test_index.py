@@ -597,3 +597,19 @@ def test_the_change_feed_of_a_head_only_store_tells_sub_keys(tmp_path: Path) -> 
         (change,) = store.changes()
         assert (change.key, change.sub_key, change.value) == (b"k", b"s", b"v")
         assert change.tag == "head_only"
+
+
+def test_the_longest_entry_of_all_outlives_memory(tmp_path: Path) -> None:
+    """Escapes double the name of a bucket of NULs, and the field and the term: the row's key is
+    longer than that of any object."""
+    bucket, field, term = b"\0" * 65_535, b"\0" * 255, b"\0" * 1024
+    with opened(tmp_path / "s") as store:
+        nuls = store.bucket(bucket)
+        nuls.put(b"k", b"v", index={field: [term]})
+        flush(store)
+        assert list(nuls.index(field).having(term)) == [b"k"]
+        assert nuls.get(b"k") == b"v"
+        assert store.verify().problems == []
+    with opened(tmp_path / "s") as store:
+        assert list(store.bucket(bucket).index(field).having(term)) == [b"k"]
+        assert store.compact().skipped == ()
