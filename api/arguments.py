@@ -159,7 +159,7 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
         raise Misuse("ttl and expires_at are two ways to say one thing: give one of them")
     if ttl is not None:
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 1e10:
-            raise Misuse(f"ttl={ttl!r}: allowed are seconds above 0")
+            raise Misuse(f"ttl={ttl!r:.80}: allowed are seconds above 0, and fewer than 1e10")
         return now_ms + max(int(ttl * 1000), 1)
     if expires_at is None:
         return 0

@@ -20,7 +20,7 @@ from octavo.cli_dump import dump
 from octavo.cli_history import changes, snapshot
 from octavo.cli_index import index
 from octavo.cli_inspect import inspect
-from octavo.cli_output import OutputClosed, complain
+from octavo.cli_output import OutputClosed, complain, told
 from octavo.cli_pipeline import pipeline
 from octavo.cli_read import buckets, get, head, scan
 from octavo.cli_repair import repair
@@ -67,7 +67,7 @@ class Commands(click.Group):
             complain("interrupted; what was acknowledged is kept")
             ctx.exit(INTERRUPTED)
         except (OctavoError, OSError) as error:
-            complain(str(error))
+            complain(told(error))
             ctx.exit(exit_code(error))
 
 
@@ -142,6 +142,10 @@ def main() -> None:
         cli.main(prog_name="octavo")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:  # of a page of help, say, that found no room
+        _forget_output()
+        complain(told(error))
+        sys.exit(STORAGE)
     except Exception:  # noqa: BLE001 - the last place that can say so
         traceback.print_exc()
         complain("this is a bug in Octavo")

@@ -98,7 +98,8 @@ def dump(
             out = stack.enter_context(Output())
         else:
             stream = stack.enter_context(whole_file(output))
-            out = stack.enter_context(Output(stack.enter_context(_compressed(stream, packed))))
+            stream = stack.enter_context(_compressed(stream, packed, output))
+            out = stack.enter_context(Output(stream, output))
         advance = stack.enter_context(progress("dumping", None))
         writer = stack.enter_context(_WRITERS[kind](out, names))
         for name in snap.buckets() if wanted is None else wanted:
@@ -142,8 +143,8 @@ def _rows(source: SnapshotBucket, bounds: _Bounds, names: tuple[str, ...]) -> It
 
 
 @contextlib.contextmanager
-def _compressed(stream: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
-    """What writes to ``stream`` compressed, as the file's name says."""
+def _compressed(stream: BinaryIO, suffix: str, name: str) -> Iterator[BinaryIO]:
+    """What writes to ``stream`` compressed, as the suffix of the file's name says."""
     if suffix == ".gz":
         with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as packed:
             yield cast(BinaryIO, packed)
@@ -151,7 +152,7 @@ def _compressed(stream: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
         from octavo.files.arrow import pyarrow
 
         # It closes what it writes to, which is still wanted.
-        sink = pyarrow().PythonFile(_Sink(Output(stream)), mode="w")
+        sink = pyarrow().PythonFile(_Sink(Output(stream, name)), mode="w")
         with pyarrow().CompressedOutputStream(sink, "zstd") as packed:
             yield packed
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from xxhash import xxh3_128
 
 from octavo.cli_notation import put_field, to_text
 from octavo.cli_options import (
+    COUNT,
     hex_key_option,
     json_option,
     notation_options,
@@ -28,7 +30,7 @@ from octavo.cli_output import (
     progress,
     size,
 )
-from octavo.cli_read import printed
+from octavo.cli_read import fields_of, printed
 
 if TYPE_CHECKING:
     from octavo.snapshot import Snapshot, SnapshotBucket
@@ -46,7 +48,7 @@ _RENEW_EVERY = 4096
     "--since", type=click.IntRange(min=0), default=0, metavar="SQN",
     help="Only changes above this sequence number.",
 )  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N changes.")
+@click.option("--limit", type=COUNT, metavar="N", help="At most N changes.")
 @click.option("--keys-only", is_flag=True, help="No values in the JSON.")
 @click.option("--compacted", is_flag=True, help="What is left, where compaction dropped some.")
 @json_option
@@ -94,7 +96,7 @@ def changes(
 @click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
 @click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
 @click.option(
-    "--depth", type=click.IntRange(min=1), metavar="N",
+    "--depth", type=click.IntRange(1, sys.maxsize), metavar="N",
     help="A line for each first N parts of the keys, as `/` divides them.",
 )  # fmt: skip
 @click.option(
@@ -145,11 +147,19 @@ def snapshot(
             if value is None:
                 complain(f"no key {to_text(wanted)}")
                 ctx.exit(1)
-            out.write(value) if notation is None else out.line(printed(value, notation))
+            if as_json:
+                out.json(fields_of(key=wanted, value=value))
+            elif notation is None:
+                out.write(value)
+            else:
+                out.line(printed(value, notation))
         elif listing:
             complain(f"snapshot at sqn {count(snap.sqn)}")
             for name in snap.bucket(chosen or b"").keys(prefix=begins):
-                out.line(printed(name, notation or "text"))
+                if as_json:
+                    out.json(fields_of(key=name))
+                else:
+                    out.line(printed(name, notation or "text"))
         else:
             names = list(snap.buckets()) if chosen is None else [chosen]
             folded = _Fold(snap, fold, depth)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from octavo.cli_notation import put_field, to_text
-from octavo.cli_options import bucket_option, json_option, open_for_reading, path_argument, to_bytes
+from octavo.cli_options import (
+    COUNT,
+    bucket_option,
+    json_option,
+    open_for_reading,
+    path_argument,
+    to_bytes,
+)
 from octavo.cli_output import Output
 from octavo.files.errors import Misuse
 
@@ -21,14 +28,14 @@ index_option = click.option(
 )  # fmt: skip
 
 
-def to_term(argument: str, *, number: bool) -> Term:
-    """A term from the command line. Raises Misuse."""
+def to_term(name: str, argument: str, *, number: bool) -> Term:
+    """A term from the command line. Raises Misuse that names the option."""
     if not number:
         return argument
     try:
         return int(argument)
     except ValueError:
-        raise Misuse(f"{argument!r} is no whole number") from None
+        raise Misuse(f"{name}={argument!r:.80}: allowed are whole numbers") from None
 
 
 def to_entries(arguments: tuple[str, ...]) -> dict[str, list[Term]] | None:
@@ -39,8 +46,10 @@ def to_entries(arguments: tuple[str, ...]) -> dict[str, list[Term]] | None:
         name, colon, kind = field.rpartition(":")
         number = bool(colon) and kind == "int"
         if not equals or not (name if number else field):
-            raise Misuse(f"--index={argument!r}: allowed is FIELD=TERM, or FIELD:int=NUMBER")
-        out.setdefault(name if number else field, []).append(to_term(term, number=number))
+            raise Misuse(f"--index={argument!r:.80}: allowed is FIELD=TERM, or FIELD:int=NUMBER")
+        out.setdefault(name if number else field, []).append(
+            to_term(f"--index {field[:80]}", term, number=number)
+        )
     return out or None
 
 
@@ -54,7 +63,7 @@ def to_entries(arguments: tuple[str, ...]) -> dict[str, list[Term]] | None:
 @click.option("--int", "number", is_flag=True, help="The terms given are numbers.")
 @click.option("--match", metavar="REGEX", help="Only str terms in which it finds something.")
 @click.option("--reverse", is_flag=True, help="From the highest term down.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N entries.")
+@click.option("--limit", type=COUNT, metavar="N", help="At most N entries.")
 @click.option("--keys-only", is_flag=True, help="Print no terms.")
 @json_option
 def index(
@@ -78,7 +87,8 @@ def index(
     if term is not None and not (start is end is match is None):
         raise click.UsageError("give --term, or --start, --end and --match")
     low, high, exact = (
-        None if given is None else to_term(given, number=number) for given in (start, end, term)
+        None if given is None else to_term(name, given, number=number)
+        for name, given in (("--start", start), ("--end", end), ("--term", term))
     )
     with Output() as out, open_for_reading(path) as store:
         found = store.bucket(to_bytes("--bucket", bucket)).index(field)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 STDIN = "-"
+COUNT = click.IntRange(0, sys.maxsize)
+"""How many at most: what counts in C takes no more."""
 
 path_argument = click.argument("path", type=click.Path(path_type=str))
 bucket_option = click.option(
@@ -80,22 +83,29 @@ def bound(name: str, argument: str | None, *, hexadecimal: bool) -> bytes | None
 
 def to_moment(name: str, argument: str) -> int:
     """ms UTC of a moment in ISO 8601, UTC where it names no zone, or of ms. Raises Misuse."""
-    if argument.isascii() and argument.isdigit() and len(argument) > len("20261231"):
-        return int(argument)
     try:
+        if argument.isascii() and argument.isdigit() and len(argument) > len("20261231"):
+            return int(argument)
         found = datetime.fromisoformat(argument)
     except ValueError:
         raise Misuse(
-            f"{name}={argument!r}: allowed are a moment such as 2026-11-21T10:15:00Z, a date, "
+            f"{name}={argument!r:.80}: allowed are a moment such as 2026-11-21T10:15:00Z, a date, "
             "and ms since 1970 UTC"
         ) from None
     found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return int(found.timestamp() * 1000)
 
 
+def stdin() -> BinaryIO:
+    """Standard input. Raises OSError where nobody gave this process one."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "is closed", "standard input")
+    return sys.stdin.buffer
+
+
 def read_stdin() -> bytes:
-    """All of standard input."""
-    return sys.stdin.buffer.read()
+    """All of standard input. Raises OSError."""
+    return stdin().read()
 
 
 def one_key(argument: str, *, hexadecimal: bool) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -14,6 +15,8 @@ from typing import Any, BinaryIO, Protocol
 
 import click
 
+from octavo.files.errors import Misuse, usable
+
 
 class OutputClosed(Exception):  # noqa: N818 - it is not an error
     """Whoever read our output has seen enough."""
@@ -22,11 +25,18 @@ class OutputClosed(Exception):  # noqa: N818 - it is not an error
 class Output:
     """Standard output as bytes, UTF-8 whatever the locale; flushed where the ``with`` block ends.
 
-    Raises OutputClosed when the reading end is gone, OSError when there is no room.
+    Raises OutputClosed when the reading end is gone, OSError that says where to when there is no
+    room, or nobody gave this process an output.
     """
 
-    def __init__(self, stream: BinaryIO | None = None) -> None:
-        self._stream = sys.stdout.buffer if stream is None else stream
+    def __init__(self, stream: BinaryIO | None = None, name: str = "standard output") -> None:
+        self._name = name
+        if stream is None:
+            # None where the descriptor was closed: said before anything is done.
+            if sys.stdout is None:
+                raise OSError(errno.EBADF, "is closed", name)
+            stream = sys.stdout.buffer
+        self._stream = stream
 
     def write(self, raw: bytes) -> None:
         """Bytes as they are."""
@@ -34,6 +44,8 @@ class Output:
             self._stream.write(raw)
         except BrokenPipeError:
             raise OutputClosed from None
+        except OSError as wrong:
+            raise self._named(wrong) from wrong
 
     def line(self, text: str) -> None:
         """A line of text."""
@@ -63,6 +75,11 @@ class Output:
             self._stream.flush()
         except BrokenPipeError:
             raise OutputClosed from None
+        except OSError as wrong:
+            raise self._named(wrong) from wrong
+
+    def _named(self, wrong: OSError) -> OSError:
+        return OSError(wrong.errno, wrong.strerror, wrong.filename or self._name)
 
     def __enter__(self) -> Output:
         return self
@@ -81,16 +98,19 @@ class Output:
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file of the user's that appears under its name, durable, only if the block succeeds.
 
-    What is there and is no regular file (a FIFO, ``/dev/null``) is written to directly.
+    What is there and is no regular file (a FIFO, ``/dev/null``) is written to directly. Raises
+    Misuse where it can not be made.
     """
     target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise Misuse(f"FILE={path!r} is a directory: name a file in it")
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as stream:
             yield stream
         return
     partial = f"{target}.{os.getpid()}.partial"
     try:
-        with open(partial, "xb") as stream:
+        with _made(path, partial) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -99,6 +119,22 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)
         raise
+
+
+def _made(path: str, partial: str) -> BinaryIO:
+    with usable("FILE", path):
+        try:
+            return open(partial, "xb")
+        except OSError as wrong:
+            wrong.filename = path  # the name that the user knows
+            raise
+
+
+def told(error: Exception) -> str:
+    """An expected error as a line for a person."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
 
 
 def complain(message: str) -> None:
@@ -133,7 +169,7 @@ def progress(what: str, total: float | None, *, of_bytes: bool = False) -> Itera
 
     ``total`` None: it is not known how much there is.
     """
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield _silent
         return
     from rich.console import Console

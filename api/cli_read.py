@@ -8,6 +8,7 @@ import click
 
 from octavo.cli_notation import put_field, to_text
 from octavo.cli_options import (
+    COUNT,
     bound,
     bucket_option,
     hex_key_option,
@@ -56,7 +57,7 @@ def get(
             complain(f"no key {to_text(wanted)}")
             ctx.exit(1)
         if as_json:
-            out.json(_fields(key=wanted, value=value))
+            out.json(fields_of(key=wanted, value=value))
         elif notation is None:
             out.write(value)
         else:
@@ -85,9 +86,9 @@ def head(
             complain(f"no key {to_text(wanted)}")
             ctx.exit(1)
         if as_json:
-            document = _fields(key=wanted)
+            document = fields_of(key=wanted)
             document |= {"sqn": found.sqn, "size": found.size}
-            document |= _fields(metadata=found.metadata)
+            document |= fields_of(metadata=found.metadata)
             document |= {"written_at": found.written_at, "expires_at": found.expires_at}
             out.json(document)
             return
@@ -114,7 +115,7 @@ def head(
 @click.option("--before", metavar="TIME", help="Only what was written before then.")
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=COUNT,
     metavar="N",
     help="At most N keys; a message then says how to go on.",
 )
@@ -167,7 +168,7 @@ def scan(
         for given in found:
             key, value = (given, None) if keys_only else given
             if as_json:
-                out.json(_fields(key=key) if value is None else _fields(key=key, value=value))
+                out.json(fields_of(key=key) if value is None else fields_of(key=key, value=value))
                 continue
             name = printed(key, notation)
             if value is None:
@@ -189,7 +190,7 @@ def buckets(path: str, as_json: bool) -> None:
     with Output() as out, open_for_reading(path) as store:
         for name in store.buckets():
             if as_json:
-                out.json(_fields(bucket=name))
+                out.json(fields_of(bucket=name))
             else:
                 out.line(to_text(name) or "(default)")
 
@@ -199,7 +200,8 @@ def printed(raw: bytes, notation: str) -> str:
     return raw.hex() if notation == "hex" else to_text(raw)
 
 
-def _fields(**parts: bytes) -> dict[str, Any]:
+def fields_of(**parts: bytes) -> dict[str, Any]:
+    """A JSON document of byte strings."""
     document: dict[str, Any] = {}
     for name, raw in parts.items():
         put_field(document, name, raw)

@@ -210,7 +210,7 @@ class _Lines(ABC):
     """Where it is told how much has been read; ``stream`` itself where that is not compressed."""
 
     def _numbered(self) -> Iterator[tuple[int, bytes]]:
-        for number, line in enumerate(_lines_of(self.name, self.stream), 1):
+        for number, line in enumerate(_lines_of(self.stream), 1):
             self.done_bytes = self.done_bytes + len(line) if self.file is None else self.file.tell()
             yield number, line
 
@@ -232,7 +232,15 @@ class Jsonl(_Lines):
 
     def __iter__(self) -> Iterator[Entry | Rejected]:
         make = self._of_dump if self.key_field is None else self._of_fields
-        for number, line in self._numbered():
+        number, lines = 0, self._numbered()
+        while True:
+            try:
+                number, line = next(lines, (number, None))
+            except Misuse as wrong:  # no more can be read
+                yield Rejected(self._at(number + 1), str(wrong))
+                return
+            if line is None:
+                return
             line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if not line.strip():
                 continue
@@ -347,18 +355,15 @@ def _of_dumped_row(where: str, row: list[str]) -> Entry:
     return Entry(where, key, value, bucket, metadata, expires_at, entries_of_text(row[5]))
 
 
-def _lines_of(name: str, stream: BinaryIO) -> Iterator[bytes]:
+def _lines_of(stream: BinaryIO) -> Iterator[bytes]:
     """Lines with their ends. Raises Misuse where they cannot be decompressed."""
-    number = 0
     try:
         # What decompresses may not know lines.
-        for line in stream if isinstance(stream, io.BufferedIOBase) else _split(stream):
-            number += 1
-            yield line
+        yield from stream if isinstance(stream, io.BufferedIOBase) else _split(stream)
     except (EOFError, zlib.error, ValueError, OSError) as wrong:
         if isinstance(wrong, OSError) and wrong.errno is not None:
             raise
-        raise Misuse(f"{name}, behind line {number}: cannot be decompressed: {wrong}") from None
+        raise Misuse(f"cannot be decompressed: {wrong}") from None
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -23,6 +21,7 @@ from octavo.cli_options import (
     open_store,
     path_argument,
     read_stdin,
+    stdin,
     to_bytes,
 )
 from octavo.cli_output import Output, complain, count, progress
@@ -278,9 +277,10 @@ def _file(
         raise click.UsageError("--value-field needs --key-field")
     if delimiter is not None and kind != "csv":
         raise click.UsageError("--delimiter is for CSV")
-    stream: BinaryIO = sys.stdin.buffer
     total = None
-    if source != STDIN:
+    if source == STDIN:
+        stream = stdin()
+    else:
         stream = stack.enter_context(open(source, "rb"))  # noqa: SIM115 - the stack closes it
         total = os.path.getsize(source) or None
         if unpacked_name(source) != source.lower() and kind != "parquet":
@@ -291,6 +291,8 @@ def _file(
     if kind == "jsonl":
         return Jsonl(name, stream, total, key_field=key_field, value_field=value_field)
     between = delimiter or ("\t" if unpacked_name(source).endswith(".tsv") else ",")
-    if len(between) != 1:
-        raise click.UsageError(f"--delimiter {between!r}: allowed is one character")
+    if len(between) != 1 or between in '"\r\n':
+        raise click.UsageError(
+            f"--delimiter {between!r:.80}: allowed is one character, but no quote or end of a line"
+        )
     return Csv(name, stream, total, key_field=key_field, value_field=value_field, delimiter=between)

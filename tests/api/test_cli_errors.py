@@ -136,6 +136,86 @@ def test_an_output_without_room_ends_with_4(store: Path) -> None:
     assert b"Traceback" not in found.stderr
 
 
+def test_a_page_of_help_without_room_ends_with_4() -> None:
+    with open("/dev/full", "wb") as full:
+        found = subprocess.run(
+            command("--help"), stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS
+        )
+    assert found.returncode == 4
+    assert b"No space left" in found.stderr
+    assert b"bug" not in found.stderr
+
+
+def shell(line: str, *words: str | Path) -> subprocess.CompletedProcess[bytes]:
+    """A command of octavo's behind which a shell closes descriptors."""
+    return subprocess.run(
+        ["sh", "-c", line, *command(*words)], capture_output=True, timeout=TIMEOUT_SECONDS
+    )
+
+
+@pytest.mark.parametrize("words", [("scan",), ("put", "key", "value"), ("stats",), ("dump",)])
+def test_a_closed_output_is_told_before_anything_is_done(
+    store: Path, words: tuple[str, ...]
+) -> None:
+    name, *rest = words
+    found = shell('exec "$0" "$@" >&-', name, store, *rest)
+    assert found.returncode == 4
+    assert found.stderr == b"octavo: standard output: is closed\n"
+    with library.open(store) as opened:
+        assert opened.last_sqn == 2000
+
+
+def test_a_closed_input_is_told(store: Path) -> None:
+    found = shell('exec "$0" "$@" <&-', "put", store, "key", "-")
+    assert found.returncode == 4
+    assert found.stderr == b"octavo: standard input: is closed\n"
+
+
+def test_where_messages_go_nowhere_the_command_works(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "file").write_bytes(b"value")
+    found = shell('exec "$0" "$@" 2>&-', "load", store, tmp_path / "in", "--json")
+    assert found.returncode == 0
+    assert b'"loaded": 1' in found.stdout
+
+
+NINES = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("scan", "STORE", "--since", NINES), "--since='999"),
+        (("scan", "STORE", "--limit", "9" * 30), "--limit"),
+        (("changes", "STORE", "--limit", "9" * 30), "--limit"),
+        (("index", "STORE", "f", "--limit", "9" * 30), "--limit"),
+        (("snapshot", "STORE", "--depth", "9" * 30), "--depth"),
+        (("put", "STORE", "k", "v", "--index", f"f:int={NINES}"), "--index f:int='999"),
+        (("put", "STORE", "k", "v", "--index", NINES), "--index='999"),
+        (("index", "STORE", "f", "--int", "--end", "x"), "--end='x'"),
+        (("put", "STORE", "k", "v", "--ttl", "1e10"), "fewer than 1e10"),
+        (("load", "STORE", "-", "--format", "csv", "--delimiter", "\n"), "--delimiter"),
+        (("load", "STORE", "-", "--format", "csv", "--delimiter", '"'), "--delimiter"),
+        (("dump", "STORE", "-o", "missing/d.csv"), "FILE='missing/d.csv' cannot be used"),
+        (("dump", "STORE", "-o", "/"), "FILE='/' is a directory"),
+        (("inspect", "STORE", "--html", "missing/p"), "FILE='missing/p' cannot be used"),
+    ],
+    ids=lambda value: value[:12] if isinstance(value, str) else value[0],
+)
+def test_an_argument_that_cannot_be_is_named_in_short(
+    store: Path, words: tuple[str, ...], said: str
+) -> None:
+    told = octavo(*(store if word == "STORE" else word for word in words), code=2).stderr
+    assert said in told
+    assert len(told) < 600
+
+
+def test_as_many_as_can_be_counted_is_a_limit(store: Path) -> None:
+    most = str((1 << 63) - 1)
+    assert len(output("changes", store, "--limit", most).splitlines()) == 2000
+    assert octavo("snapshot", store, "--depth", most, "--bucket", "none").stdout
+
+
 def interrupted(running: subprocess.Popen[bytes]) -> bytes:
     """Ctrl-C, and what the program says then on standard error. Another one only where the first
     met a callback of its interpreter, which swallows it: that one waits for its input for ever."""

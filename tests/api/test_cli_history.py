@@ -112,6 +112,10 @@ def test_the_digest_tells_different_states_apart(store: Path) -> None:
 def test_a_snapshot_lists_and_reads(store: Path) -> None:
     assert output("snapshot", store, "--list") == b"json/a\njson/b\n"
     assert output("snapshot", store, "--list", "--prefix", "json/b") == b"json/b\n"
+    assert documents("snapshot", store, "--list", "--json") == [
+        {"key": "json/a"},
+        {"key": "json/b"},
+    ]
     assert output("snapshot", store, "--get", "json/b") == b"123"
     assert "snapshot at sqn" in octavo("snapshot", store, "--get", "json/b").stderr
     octavo("snapshot", store, "--get", "top", code=1)

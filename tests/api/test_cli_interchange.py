@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from cli_runs import octavo, output
+from cli_runs import document, octavo, output
 from whole_store import SEED
 
 import octavo as library
@@ -233,6 +233,19 @@ def test_a_damaged_compressed_file_is_refused(
     file.write_bytes(image)
     found = octavo("load", tmp_path / "two", file, code=2)
     assert file.name in found.stderr
+
+
+@pytest.mark.parametrize("ending", [".jsonl.gz", ".csv.gz"])
+def test_what_stands_before_the_damage_is_loaded(store: Path, tmp_path: Path, ending: str) -> None:
+    file, two = tmp_path / f"d{ending}", tmp_path / "two"
+    octavo("dump", store, "-o", file)
+    whole = gzip.decompress(file.read_bytes())
+    lines = whole.count(b"\n") - ending.startswith(".csv")
+    file.write_bytes(gzip.compress(whole)[:-8])  # its end is missing, and no line is
+    found = document("load", two, file, "--skip-bad", "--json", code=1)
+    assert found["loaded"] == lines
+    assert [each["why"][:26] for each in found["rejected"]] == ["cannot be decompressed: Co"]
+    assert file.name in found["rejected"][0]["where"]
 
 
 @pytest.mark.parametrize(
