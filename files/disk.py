@@ -36,6 +36,7 @@ from octavo.files.open_file import (
     AppendFile,
     Buffer,
     RealFile,
+    open_apart,
     open_regular,
     sync_data,
     sync_directory,
@@ -274,7 +275,7 @@ class RealDisk(Disk):
     """The operating system's file systems. Has no state of its own."""
 
     def create(self, path: str) -> AppendFile:
-        return RealFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666))
+        return RealFile(path, open_apart(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS))
 
     def reopen(self, path: str, length: int) -> AppendFile:
         file = RealFile(path, open_regular(path, os.O_RDWR))

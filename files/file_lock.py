@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from octavo.files.errors import StoreLocked
-from octavo.files.open_file import open_regular
+from octavo.files.open_file import open_apart, open_regular
 
 _ATTEMPTS = 16
 _LONGEST_PID = 20
@@ -90,7 +90,7 @@ def lock_file(path: str) -> FileLock:
 
 def _without_workers(path: str) -> int:
     """Lock the directory, once the workers of whoever held ``path`` before have left."""
-    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    fd = open_apart(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
     deadline = time.monotonic() + _LONGEST_WAIT
     try:
         while True:

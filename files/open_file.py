@@ -21,6 +21,10 @@ Buffer = bytes | bytearray | memoryview
 OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
+_STANDARD = 2
+"""The highest descriptor that others write to without having opened it."""
+
+
 class AppendFile(ABC):
     """A file that is written at its end and can be read at the same time.
 
@@ -119,10 +123,22 @@ else:
     sync_directory = os.fsync
 
 
+def open_apart(path: str, flags: int) -> int:
+    """``os.open``, but never for one of the three standard descriptors: where a process has those
+    closed, what anybody prints would go into a store's file."""
+    fd = os.open(path, flags, 0o666)
+    if fd > _STANDARD:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _STANDARD + 1)
+    finally:
+        os.close(fd)
+
+
 def open_regular(path: str, flags: int) -> int:
     """A descriptor of a regular file; Corruption where something else is there."""
     try:
-        fd = os.open(path, flags | OPEN_FLAGS, 0o666)
+        fd = open_apart(path, flags | OPEN_FLAGS)
     except OSError as error:
         if error.errno == errno.ELOOP and os.path.islink(path):
             raise _not_a_file(path, "symbolic link") from None
@@ -140,7 +156,7 @@ def open_regular(path: str, flags: int) -> int:
 
 def lead_nowhere(fd: int) -> None:
     """Give up what a descriptor leads to. Its number stays taken, as if of /dev/null."""
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    nowhere = open_apart(os.devnull, os.O_RDWR)
     os.dup2(nowhere, fd, inheritable=False)
     os.close(nowhere)
 

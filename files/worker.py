@@ -158,12 +158,15 @@ def main() -> None:
     """Serve jobs until standard input closes. An argument is how much to lower the priority."""
     from octavo.files.disk import RealDisk
     from octavo.files.jobs import JOBS
+    from octavo.files.open_file import lead_nowhere
 
     _allow_many_files()
     if len(sys.argv) > 1:
         os.nice(int(sys.argv[1]))
     requests = sys.stdin.buffer
     # Whatever prints must not land between two messages.
+    if sys.stderr is None:  # for its owner has none; else the next descriptor would be 2
+        lead_nowhere(2)
     answers = _Answers(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     threading.Thread(target=_leave_with, args=(0,), daemon=True).start()
