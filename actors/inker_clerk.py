@@ -191,10 +191,11 @@ class InkerClerk(TurnActor):
         """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
         first."""
         persisted = self.bookie.actor.view.ledger.persisted_sqn
-        persisted = min(persisted, self.consumers.lowest(persisted))
+        sealed = self.sealed()
+        persisted = min(persisted, self.consumers.lowest(persisted, sealed))
         return tuple(
             entry
-            for entry in self.sealed()
+            for entry in sealed
             if entry.last_sqn <= persisted and entry.name not in self.damaged
         )
 

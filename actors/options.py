@@ -59,6 +59,9 @@ class Options:
     consumer_hold_seconds: float | None = 7 * 86400.0
     """A consumer of the change feed that makes no progress for so long and holds back compaction
     is dropped, loudly; None: never."""
+    consumer_hold_bytes: int | None = None
+    """... and so is one that holds back more of the journal than this, whatever its progress;
+    None: none is. Counted are sealed files that compaction could look at but for it."""
     worker: bool = True
     """Merge in a worker process; otherwise on a thread of this one."""
 
@@ -89,6 +92,8 @@ class Options:
         _number("waste_retention_seconds", self.waste_retention_seconds, 0, 1e9)
         if self.consumer_hold_seconds is not None:
             _number("consumer_hold_seconds", self.consumer_hold_seconds, 0.001, 1e12)
+        if self.consumer_hold_bytes is not None:
+            _whole("consumer_hold_bytes", self.consumer_hold_bytes, 1, 1 << 60)
         if self.compact_every_seconds is not None:
             _number("compact_every_seconds", self.compact_every_seconds, 0.001, 1e9)
         if isinstance(self.sync, bool) or not (
@@ -128,6 +133,7 @@ class OpenOptions(TypedDict, total=False):
     compact_score_one_in: int
     waste_retention_seconds: float
     consumer_hold_seconds: float | None
+    consumer_hold_bytes: int | None
     worker: bool
     mode: Literal["standard", "head_only"] | None
     lookup: bool | None

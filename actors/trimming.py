@@ -35,7 +35,7 @@ def trim(clerk: InkerClerk) -> int:
         )  # fmt: skip
     persisted = bookie.view.ledger.persisted_sqn
     with clerk.consumers.lock:
-        upto = min(persisted, clerk.consumers.lowest(persisted))
+        upto = min(persisted, clerk.consumers.lowest(persisted, clerk.sealed()))
         done, old = _not_needed(clerk, upto)
         if not done:
             return 0

@@ -15,8 +15,9 @@ class Consumer:
     """Gotten from ``Store.consumer``. What it has not acknowledged stays in the journal: compaction
     leaves every file alone that holds anything above its position.
 
-    One that makes no progress for ``consumer_hold_seconds`` and holds back compaction is dropped,
-    with a warning in the log and in the store's notes; it then raises HistoryCompacted.
+    One that holds back compaction without progress for ``consumer_hold_seconds``, or holds back
+    more than ``consumer_hold_bytes`` of the journal, is dropped, with a warning in the log and in
+    the store's notes; it then raises HistoryCompacted.
     """
 
     def __init__(self, running: Running, name: str, since: int | None) -> None:
@@ -47,7 +48,7 @@ class Consumer:
         if found is None:
             raise HistoryCompacted(
                 f"consumer {self.name!r} is no more: it was dropped, or held back compaction for "
-                "too long without progress"
+                "too long without progress, or too much of the journal"
             )
         return found
 

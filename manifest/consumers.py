@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from octavo.files.disk import Disk
@@ -22,7 +24,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.locks import new_rlock
-from octavo.manifest.journal_manifest import MAX_SQN
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.store_identity import checksum
 
 log = logging.getLogger("octavo.consumers")
@@ -49,6 +51,20 @@ class Progress(NamedTuple):
     moved_ms: int
 
 
+class _Held:
+    """How many bytes of the journal a consumer keeps from compaction."""
+
+    def __init__(self, upto: int, files: Sequence[JournalEntry]) -> None:
+        """Of the files, oldest first, those that the ledger has all of, to the sqn ``upto``."""
+        there = [entry for entry in files if entry.last_sqn <= upto]
+        self._ends = [entry.last_sqn for entry in there]
+        self._filled = [0, *accumulate(entry.bytes for entry in there)]
+
+    def above(self, position: int) -> int:
+        """Bytes of the files that hold anything above a sqn. O(log files)."""
+        return self._filled[-1] - self._filled[bisect_right(self._ends, position)]
+
+
 class Consumers:
     """All of a store. Thread-safe."""
 
@@ -57,17 +73,21 @@ class Consumers:
         disk: Disk,
         path: str,
         clock_ms: Callable[[], int],
-        hold_seconds: float | None,
         notes: list[str],
+        *,
+        hold_seconds: float | None = None,
+        hold_bytes: int | None = None,
     ) -> None:
-        """Reads the file. ``hold_seconds``: one that holds back compaction and made no progress
-        for so long is dropped; ``notes`` is told."""
+        """Reads the file. A consumer that holds back compaction is dropped where it made no
+        progress for ``hold_seconds``, or holds back more than ``hold_bytes`` of the journal;
+        ``notes`` is told."""
         self.lock = new_rlock()
         """Held while positions change, and while files go that a consumer might need."""
         self._disk = disk
         self._file = f"{path}/{CONSUMERS}"
         self._clock_ms = clock_ms
         self._hold_ms = None if hold_seconds is None else int(hold_seconds * 1000)
+        self._hold_bytes = hold_bytes
         self._notes = notes
         self._known: dict[str, Progress] = {}
         if disk.exists(self._file):
@@ -81,27 +101,41 @@ class Consumers:
         with self.lock:
             return dict(self._known)
 
-    def lowest(self, upto: int) -> int:
+    def lowest(self, upto: int, files: Sequence[JournalEntry] = ()) -> int:
         """Records at or below this sqn no consumer needs. Those that hold back compaction at
-        ``upto`` without progress for too long are dropped. O(consumers)."""
+        ``upto`` without progress for too long, or too much of the sealed ``files``, oldest first,
+        are dropped. O(consumers * log files)."""
         with self.lock:
-            if self._hold_ms is not None:
-                self._drop_late(upto, self._clock_ms(), self._hold_ms)
+            now, held = self._clock_ms(), _Held(upto, files)
+            for name, progress in list(self._known.items()):
+                why = self._too_late(progress, upto, now) or self._too_much(progress, held)
+                if why:
+                    self._drop_loudly(name, f"{why} it held back compaction at sqn {progress[0]}")
             return min((each.position for each in self._known.values()), default=MAX_SQN)
 
-    def _drop_late(self, upto: int, now: int, hold_ms: int) -> None:
-        for name, (position, moved_ms) in list(self._known.items()):
-            if position >= upto or now - moved_ms <= hold_ms:
-                continue
-            try:
-                self.drop(name)
-            except OctavoError as error:
-                log.warning("consumer %r is to be dropped: %s", name, error)
-                continue
-            self._tell(
-                f"consumer {name!r} was dropped: without progress for "
-                f"{(now - moved_ms) / 1000:.0f} s it held back compaction at sqn {position}"
-            )
+    def _too_late(self, progress: Progress, upto: int, now: int) -> str:
+        """What one is to be dropped for; "" for nothing."""
+        idle = now - progress.moved_ms
+        if self._hold_ms is None or progress.position >= upto or idle <= self._hold_ms:
+            return ""
+        return f"without progress for {idle / 1000:.0f} s"
+
+    def _too_much(self, progress: Progress, held: _Held) -> str:
+        """As ``_too_late``."""
+        if self._hold_bytes is None:
+            return ""
+        size = held.above(progress.position)
+        if size <= self._hold_bytes:
+            return ""
+        return f"over {size} bytes of the journal, more than consumer_hold_bytes,"
+
+    def _drop_loudly(self, name: str, why: str) -> None:
+        try:
+            self.drop(name)
+        except OctavoError as error:
+            log.warning("consumer %r is to be dropped: %s", name, error)
+            return
+        self._tell(f"consumer {name!r} was dropped: {why}")
 
     def position(self, name: str) -> int | None:
         """Where a consumer is; None: there is none of that name."""

@@ -101,7 +101,7 @@ def _eligible(store: ClosedStore) -> list[JournalEntry]:
     if store.ledger is None:
         return []
     now = partial(int, wall_clock_ms())
-    consumers = Consumers(store.disk, store.path, now, None, store.notes)
+    consumers = Consumers(store.disk, store.path, now, store.notes)
     upto = min(store.ledger.persisted_sqn, consumers.lowest(store.ledger.persisted_sqn))
     return [entry for entry in _sealed(store) if entry.last_sqn <= upto]
 

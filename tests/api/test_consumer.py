@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from compacted_store import SMALL_FILES, overwritten
+from compacted_store import SMALL_FILES, journal_bytes, overwritten
 from whole_store import SEED, Clock, killed, opened
 
 import octavo
@@ -107,6 +107,61 @@ def test_a_consumer_without_progress_is_dropped_loudly(
         clock.now += 1_000_000
         store.compact()
         assert busy.position == store.last_sqn  # it holds back nothing
+
+
+def held_bytes(store: octavo.Store, position: int) -> int:
+    """Bytes of the sealed files that a consumer keeps from compaction."""
+    upto = store._bookie.view.ledger.persisted_sqn
+    sealed = store._running.inker_clerk.actor.sealed()
+    return sum(entry.bytes for entry in sealed if position < entry.last_sqn <= upto)
+
+
+def test_a_consumer_that_holds_back_too_much_is_dropped_loudly(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        near = store.consumer("near")
+        store.consumer("behind")
+        overwritten(store, random.Random(SEED))
+        near.acknowledge(store.last_sqn // 2)
+        assert store.compact().records_dropped == 0  # all is sealed now
+        all_of_it = held_bytes(store, 0)
+        assert 0 < held_bytes(store, near.position) < all_of_it
+    with opened(tmp_path / "s", **SMALL_FILES, consumer_hold_bytes=all_of_it) as store:
+        assert store.compact().records_dropped == 0
+        assert not store.stats()["notes"]
+    with opened(tmp_path / "s", **SMALL_FILES, consumer_hold_bytes=all_of_it - 1) as store:
+        behind, near = store.consumer("behind"), store.consumer("near")
+        assert store.compact().records_dropped > 0
+        told = f"consumer 'behind' was dropped: over {all_of_it} bytes of the journal"
+        assert told in caplog.text
+        assert any(told in note for note in store.stats()["notes"])
+        with pytest.raises(octavo.HistoryCompacted):
+            behind.acknowledge(5)
+        with pytest.raises(octavo.HistoryCompacted, match="too much"):
+            behind.changes()
+        assert len(list(near.changes())) == store.last_sqn - near.position
+
+
+def test_a_consumer_at_the_end_holds_nothing_back(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES, consumer_hold_bytes=1) as store:
+        overwritten(store, random.Random(SEED))
+        store.consumer("done")
+        store.compact()
+        assert list(store.consumers()) == ["done"]
+
+
+def test_a_head_only_store_is_trimmed_for_all_a_consumer_would_keep(tmp_path: Path) -> None:
+    options = {**SMALL_FILES, "consumer_hold_bytes": 1 << 20}
+    with opened(tmp_path / "s", mode="head_only", **options) as store:
+        store.consumer("idle")
+        bucket = store.head_bucket("b")
+        for number in range(12_000):
+            bucket.put(b"%06d" % number, bytes(100))
+        store.trim()
+        assert store.consumers() == {}
+        assert any("'idle' was dropped" in note for note in store.stats()["notes"])
+        assert journal_bytes(store) < 1 << 20
 
 
 def test_a_consumer_that_comes_during_a_job_keeps_what_it_is_to_see(tmp_path: Path) -> None:
