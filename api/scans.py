@@ -52,6 +52,8 @@ _AHEAD = 4
 _LOCATED_ROWS, _LOCATED_BYTES = 1 << 13, 16 << 20
 """Of a batch so many rows, or bytes of values, are looked at together, and no more than were
 given so far."""
+_LARGE_BYTES = 24 << 10
+"""Values of so many bytes, on the average, are not located ahead."""
 _FIRST = 16
 """The first time so many."""
 
@@ -316,7 +318,8 @@ class Items:
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
         self._looked = self._given
-        if isinstance(window, BatchWindow):
+        # Large ones are hashed and cut out one by one, so that they come from memory but once.
+        if isinstance(window, BatchWindow) and self._mean < _LARGE_BYTES:
             yield from self._of_batch(reader, window, place)
             return
         keys, sqns = window.keys, window.sqns()

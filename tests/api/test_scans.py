@@ -506,6 +506,34 @@ def test_a_scan_that_is_broken_off_has_read_few_values_more(
         assert len(list(store.items())) == 4000
 
 
+@pytest.mark.parametrize("large", [0, 100, 1 << 60])
+def test_long_scans_of_small_and_large_values_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    rng = random.Random(SEED)
+    pairs = [
+        (b"%06d" % at, rng.randbytes(rng.choice((3, 500))) + bytes(rng.choice((0, 4000))))
+        for at in range(3000)
+    ]
+    located: list[int] = []
+    locate = BatchValues.locate
+
+    def noted(self: BatchValues, batch: Batch) -> Located:
+        located.append(len(batch.rows))
+        return locate(self, batch)
+
+    monkeypatch.setattr(scans, "_LARGE_BYTES", large)
+    monkeypatch.setattr(BatchValues, "locate", noted)
+    with opened(tmp_path / "s") as store:
+        store.put_many(pairs)
+        flush(store)
+        store.put_many(pairs[2500:])
+        assert list(store.items()) == pairs
+        assert list(store.values()) == [value for _, value in pairs]
+        assert list(store.items(b"0001", b"0029")) == pairs[100:2900]
+    assert bool(located) == (large > 100)
+
+
 def test_a_scan_of_keys_asks_memory_when_they_expire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
