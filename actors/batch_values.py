@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from mmap import mmap
 
@@ -42,13 +43,13 @@ class OpenJournal:
         self._growing: dict[JournalFile, Opened] = {}
         self._sums: dict[JournalFile, RecordSums] = {}
 
-    def right(self, file: JournalFile, mapped: mmap | bytes) -> Right:
+    def right(self, file: JournalFile, mapped: mmap | bytes, times: int = 1) -> Right:
         """What says which records of the file are as they were written; for this reader, that it
-        was looked at is kept in mind."""
+        was looked at is kept in mind. ``times``: see RecordSums.right."""
         known = self._sums.get(file)
         if known is None or known.mapped is not mapped:
             known = self._sums[file] = RecordSums(mapped, file.seed)
-        return known.right
+        return partial(known.right, times=times)
 
     def open(self, file: JournalFile) -> Opened:
         """The file's map and its offsets. Raises Corruption."""
@@ -232,12 +233,14 @@ class BatchValues:
         self._reader = reader
         self._journal = OpenJournal()
 
-    def locate(self, batch: Batch) -> Located:
+    def locate(self, batch: Batch, *, of: Batch | None = None) -> Located:
         """Where the value of each row stands; framing, keys and checksums are compared. 0.2 us
-        each, and their bytes are hashed. Raises Corruption, SnapshotExpired, Closed."""
+        each, and their bytes are hashed. ``of``: the batch of which this is a part, if the rest is
+        likely to be asked for. Raises Corruption, SnapshotExpired, Closed."""
         columns, numbers = batch
         keys = columns.keys
         sqns = columns.sqns[numbers].astype(np.int64)
+        times = 1 if of is None else len(of.rows) // len(numbers)
         located = Located(len(numbers), lambda row: self._with_care(batch, row))
         with self._reader.reading():
             for prefix, low, high in buckets_of(batch):
@@ -251,7 +254,7 @@ class BatchValues:
                         mapped, offsets = self._journal.open(file)
                     except (Corruption, FileNotFoundError):
                         continue  # told with care, of the first row that is wanted
-                    right = self._journal.right(file, mapped)
+                    right = self._journal.right(file, mapped, times)
                     found = places_of(mapped, offsets, relative, right, tag, bucket, wanted)
                     located.add(mapped, rows, found)
         return located

@@ -53,7 +53,7 @@ def _value_digests(values: BatchValues, batch: Batch) -> Words:
     found = np.zeros(len(batch.rows), dtype=np.uint64)
     low = 0
     for part in parts_of(batch, _ROWS, _BYTES, by_values=True):
-        located, end = values.locate(part), low + len(part.rows)
+        located, end = values.locate(part, of=batch), low + len(part.rows)
         at = 0
         while low < end:
             few = located.views(at, min(at + _FEW, len(located)))

@@ -62,11 +62,11 @@ def _batches(
     for whole in reader.batches(bound, heads=heads):
         for batch in parts_of(whole, batch_rows, _BATCH_BYTES, by_values="value" in columns):
             reader.step()
-            arrays = [_array(name, batch, values) for name in columns]
+            arrays = [_array(name, batch, whole, values) for name in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(name: str, batch: Batch, values: BatchValues) -> pa.Array:
+def _array(name: str, batch: Batch, whole: Batch, values: BatchValues) -> pa.Array:
     pa = arrow.pyarrow()
     columns, rows = batch
     if name == "bucket":
@@ -86,7 +86,7 @@ def _array(name: str, batch: Batch, values: BatchValues) -> pa.Array:
     if name == "expires_at":
         moments = None if columns.expiries is None else columns.expiries[rows]
         return arrow.moments_array(moments, len(rows), zero_is_null=True)
-    return arrow.large_binary_of(values.locate(batch).column(0, len(rows)))
+    return arrow.large_binary_of(values.locate(batch, of=whole).column(0, len(rows)))
 
 
 def _buckets(batch: Batch) -> ByteColumn:

@@ -127,10 +127,11 @@ class RecordSums:
         """How many windows were looked at."""
         return int(np.count_nonzero(self._state))
 
-    def right(self, starts: Ints, head_ends: Ints, ends: Ints) -> Mask:
+    def right(self, starts: Ints, head_ends: Ints, ends: Ints, times: int = 1) -> Mask:
         """Which of these records, whose framing fits, are as they were written. By windows, 0.1 ms
         a MiB, once, as soon as that is not dearer than what was asked for so far; until then by
-        their own checksums, 0.5 us each and what their bytes take to hash."""
+        their own checksums, 0.5 us each and what their bytes take to hash. ``times``: so many times
+        as many are likely to be asked for, these included."""
         if not len(self._state) or not len(starts):
             return checksums_right(self.mapped, starts, head_ends, ends, self._seed)
         if self._all_right(int(starts.min()), int(ends.max()), len(starts), ends - starts):
@@ -140,7 +141,7 @@ class RecordSums:
         until = np.clip((ends - 1 - RECORDS_AT) >> _SHIFT, first, last)
         inside = (starts >= RECORDS_AT) & (ends <= self._end)
         low, high = int(first.min()), int(until.max()) + 1
-        self._look(first, until, ends - starts, low, high)
+        self._look(first, until, ends - starts, low, high, times)
         if bool((self._state[low:high] == _RIGHT).all()) and bool(inside.all()):
             return inside
         wrong = np.zeros(len(self._state) + 1, dtype=np.int64)
@@ -166,7 +167,9 @@ class RecordSums:
         self._see(first + np.flatnonzero(self._state[first:until] == _UNKNOWN))
         return bool((self._state[first:until] == _RIGHT).all())
 
-    def _look(self, first: Ints, until: Ints, lengths: Ints, low: int, high: int) -> None:
+    def _look(
+        self, first: Ints, until: Ints, lengths: Ints, low: int, high: int, times: int
+    ) -> None:
         """Look at the windows [first, until] of each record, which are among [low, high), or put
         its cost on the bill."""
         wanted = low + np.flatnonzero(self._state[low:high] == _UNKNOWN)
@@ -180,9 +183,10 @@ class RecordSums:
         new = (self._state[first] == _UNKNOWN) | (self._state[until] == _UNKNOWN)
         self._bill += int(np.count_nonzero(new)) + (int(lengths[new].sum()) >> _RECORD_SHIFT)
         price = _WINDOW_COST * len(wanted)
-        if self._bill < price:
+        if self._bill * times < price:
             return
-        self._bill -= price  # what is left counts towards those that few records cannot pay for
+        # What is left counts towards those that few records cannot pay for.
+        self._bill = max(self._bill - price, 0)
         self._see(wanted)
 
     def _see(self, wanted: Ints) -> None:

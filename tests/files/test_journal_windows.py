@@ -202,6 +202,20 @@ def test_a_damaged_section_is_not_believed(rng: random.Random) -> None:
     assert not sums.windows_seen
 
 
+def test_where_many_more_are_likely_to_follow_windows_pay_at_once(rng: random.Random) -> None:
+    body, offsets, heads = journal(rng, 600)
+    image = sealed(body, offsets, section(body))
+    table, rows = np.array(offsets, dtype=np.int64), np.arange(0, 600, 60)
+    places = table[:-1][rows], heads[rows], table[1:][rows]
+    for times, at_once in ((1, False), (60, True)):
+        sums = RecordSums(image, SEED)
+        assert sums.right(*places, times=times).all()
+        assert bool(sums.windows_seen) == at_once
+        for _ in range(60):  # and in the end they pay by themselves
+            assert sums.right(*places).all()
+        assert sums.windows_seen
+
+
 def test_the_seed_of_another_file_makes_all_records_wrong(rng: random.Random) -> None:
     body, offsets, heads = journal(rng, 60)
     sums = RecordSums(sealed(body, offsets, section(body)), SEED + 1)
