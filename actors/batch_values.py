@@ -26,8 +26,6 @@ Value = bytes | memoryview
 _PLAIN, _LONG_WAY = -1, -2
 """In place of the bytes before compression."""
 _FEW = 32
-_FRAME_ROWS = 8
-"""So many values are decompressed together."""
 _ROWS_A_LENGTH = 16
 """So many values of each length make it worth while to move them by length."""
 
@@ -156,7 +154,7 @@ class Located:
             return self._moved(low, high)
         if bool((raw_bytes == _LONG_WAY).any()):
             return self._joined(low, high)
-        if high - low >= _FRAME_ROWS and may_hold(lengths, raw_bytes):
+        if may_hold(lengths, raw_bytes):
             frame = Frame(self._maps, self._of[low:high], self._at[low:high], lengths, raw_bytes)
             blob = frame.values(frame.unpack())
             if blob is not None:

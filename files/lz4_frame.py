@@ -29,6 +29,8 @@ from octavo.files import arrow
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Bytes, Ints, offsets_of, windows
 
+WORTH_IT_BYTES = 256 << 10
+"""What is decompressed must be so much: a frame costs 60 us, besides 0.4 us a value."""
 _MAGIC = b"\x04\x22\x4d\x18"
 _INDEPENDENT_AND_SIZE = 0x68
 _LARGEST = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
@@ -97,11 +99,18 @@ class Frame:
 
 
 def may_hold(lengths: Ints, raw_bytes: Ints) -> bool:
-    """Whether a frame can hold values of these lengths, as stored and decompressed; see Frame."""
+    """Whether a frame can hold values of these lengths, as stored and decompressed, and is cheaper
+    than one after the other; see Frame."""
     packed = np.flatnonzero(raw_bytes >= 0)
     if not len(packed) or int(np.maximum(raw_bytes, lengths).max()) > _LARGEST[-1]:
         return False
-    return int(np.minimum(raw_bytes[packed], lengths[packed]).min()) > _MARK_BYTES
+    stored, given = lengths[packed], raw_bytes[packed]
+    plain_bytes = int(lengths.sum()) - int(stored.sum())  # they are copied once more
+    if int(given.sum()) < max(WORTH_IT_BYTES, plain_bytes):
+        return False
+    if int(np.minimum(given, stored).min()) <= _MARK_BYTES:
+        return False
+    return bool((given <= 255 * stored + 64).all())  # as record.decompress sees it
 
 
 def _header(largest: int, total: int) -> bytes:

@@ -27,7 +27,7 @@ from octavo.files.record_columns import RecordColumns, columns_of
 from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
 from octavo.pipeline.partitions import even_parts, split_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
-from octavo.pipeline.value_views import Views
+from octavo.pipeline.value_views import Views, together
 
 _FEW_LENGTHS = 64
 
@@ -216,6 +216,10 @@ class _Found:
         if columns.apart:
             return self._strings(columns, columns.values_at, lengths)
         packed = columns.raw_bytes >= 0
+        if packed.all():
+            found = together(self._mapped, columns.values_at, lengths, columns.raw_bytes)
+            if found is not None:
+                return binary_array(found)
         top = int(lengths.max())
         few = top < 1 << 16 and np.count_nonzero(np.bincount(lengths)) <= _FEW_LENGTHS
         if few and not packed.any():

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from octavo.files import record
-from octavo.files.byte_strings import Ints, windows
+from octavo.files.byte_strings import Bytes, Ints, windows
+from octavo.files.lz4_frame import Frame, may_hold
+from octavo.files.rows import ByteColumn
 
 _VIEW = np.dtype([("length", "<i4"), ("bytes", "V12")])
 _VIEW_REST = np.dtype([("first", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
@@ -25,7 +27,7 @@ class Views:
         self.views = np.zeros(rows, dtype=_VIEW)
         self.buffers: list[pa.Buffer] = []
 
-    def add(self, buffer: mmap | bytes, rows: Ints, at: Ints, lengths: Ints) -> None:
+    def add(self, buffer: mmap | bytes | Bytes, rows: Ints, at: Ints, lengths: Ints) -> None:
         """Rows numbered ``rows`` are ``buffer[at:][:lengths]``."""
         raw = np.frombuffer(buffer, dtype=np.uint8)
         views = np.zeros(len(rows), dtype=_VIEW)
@@ -67,6 +69,10 @@ class Views:
         otherwise: Callable[[int], bytes],
     ) -> None:
         """Values that are compressed; ``otherwise`` says what is wrong with that of a row."""
+        found = together(buffer, at, lengths, raw_bytes)
+        if found is not None:
+            self.add(found.blob, rows, found.offsets[:-1], raw_bytes)
+            return
         parts: list[bytes] = []
         view = memoryview(buffer)
         places = zip(rows.tolist(), at.tolist(), lengths.tolist(), raw_bytes.tolist(), strict=True)
@@ -76,6 +82,18 @@ class Views:
             except ValueError:
                 parts.append(otherwise(row))
         self.add_bytes(rows, parts)
+
+
+def together(
+    buffer: mmap | bytes, at: Ints, lengths: Ints, raw_bytes: Ints
+) -> ByteColumn | None:
+    """Values of which some are compressed, end to end. None where they are to be looked at one by
+    one: there are few, or one is wrong."""
+    if not may_hold(lengths, raw_bytes):
+        return None
+    frame = Frame([buffer], np.zeros(len(at), np.int64), at, lengths, raw_bytes)
+    blob = frame.values(frame.unpack())
+    return None if blob is None else ByteColumn(blob, frame.offsets)
 
 
 def _inline(raw: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> npt.NDArray[np.void]:

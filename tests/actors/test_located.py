@@ -84,15 +84,15 @@ def test_what_cannot_be_decompressed_is_read_the_long_way(wrong: tuple[bytes, in
 
 
 def test_lengths_that_make_up_for_each_other_shift_no_value() -> None:
-    kinds = [packed(bytes(5000))] * 20
+    kinds = [packed(bytes(5000))] * 60
     block = kinds[0][0]
     kinds[5:7] = (block, 5001), (block, 4999)
     careful = {5: b"care", 6: b"more care"}
-    expected = [bytes(5000)] * 20
+    expected = [bytes(5000)] * 60
     expected[5:7] = careful.values()
     assert all_of(located(kinds, careful)) == expected
     with pytest.raises(Corruption, match="row 5"):
-        located(kinds, {}).column(5, 20)
+        located(kinds, {}).column(5, 60)
 
 
 def test_where_nothing_was_located_all_is_read_the_long_way() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from whole_store import SEED
 
+from octavo.files import lz4_frame
 from octavo.files.lz4_frame import Frame, may_hold
 
 Stored = tuple[bytes, int]
@@ -32,7 +33,6 @@ def together(stored: list[Stored], files: int = 1) -> list[bytes] | None:
         images[row % files] += part
     lengths = np.array([len(part) for part, _ in stored])
     raw_bytes = np.array([size for _, size in stored])
-    assert may_hold(lengths, raw_bytes)
     of = np.arange(len(stored)) % files
     frame = Frame(images, of, np.array(at), lengths, raw_bytes)
     blob = frame.values(frame.unpack())
@@ -103,15 +103,21 @@ def test_a_length_that_is_wrong_or_a_block_that_is_none_is_seen(row: int) -> Non
         assert together([*stored[:row], one, *stored[row + 1 :]]) is None
 
 
-def test_what_a_frame_cannot_hold_is_told_before() -> None:
+def test_what_a_frame_cannot_hold_is_told_before(monkeypatch: pytest.MonkeyPatch) -> None:
     def held(*stored: tuple[int, int]) -> bool:
         lengths, raw_bytes = zip(*stored, strict=True)
         return may_hold(np.array(lengths), np.array(raw_bytes))
 
-    most = 4 << 20
-    assert held((100, most), (most, -1), (0, -1))
-    assert not held((100, most + 1))
-    assert not held((100, 1000), (most + 1, -1))
-    assert not held((100, 1000), (4, 1000))
-    assert not held((100, 1000), (100, 4))
+    most, worth_it = 4 << 20, lz4_frame.WORTH_IT_BYTES
+    assert held((most // 200, most), (most, -1), (0, -1))
+    assert not held((most // 200, most), (most, -1), (1, -1))  # more is not compressed
+    assert not held((most, most + 1))
+    assert not held((most, most), (most + 1, -1))
+    assert not held((1000, worth_it // 4), (1000, worth_it // 4))
+    monkeypatch.setattr(lz4_frame, "WORTH_IT_BYTES", 0)
+    assert held((1000, 1000))
+    assert not held((1000, 1000), (4, 1000))
+    assert not held((1000, 1000), (100, 4))
+    assert held((1000, 255 * 1000 + 64))
+    assert not held((1000, 255 * 1000 + 65))
     assert not held((100, -1), (0, -1))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import lz4.block
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -131,6 +132,35 @@ def test_any_history_reads_as_the_store_says(
         assert both_ways(files, split) == [want, want]
         assert made.keys == len(want)
         assert bits_of(files).count(0, 1 << 40) == len(want)
+
+
+@pytest.mark.parametrize("noise", [0, 3])
+def test_values_that_are_compressed_come_together(tmp_path: Path, noise: int) -> None:
+    """All of them, or with some among them that are not."""
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s") as store:
+        for number in range(300):
+            value = b"value %03d" % number * rng.randrange(300, 900)
+            store.put(b"k%03d" % number, rng.randbytes(5000) if number % 10 < noise else value)
+        want = held(store.snapshot())
+        made = store.snapshot().publish()
+    for checksums in (True, False):
+        assert both_ways(SnapshotFiles(made.path), 0, checksums=checksums) == [want, want]
+    block = lz4.block.compress(want[b"", b"k255"][0], store_size=False)
+    file = next(file for file in Path(made.path).glob("*.cdb") if block in file.read_bytes())
+    stored = file.read_bytes()
+    at = stored.index(block)
+    for place in (at, at + len(block) // 2, at + len(block) - 4):  # tokens, or what follows one
+        damaged = bytearray(stored)
+        damaged[place] ^= 0xFF
+        file.unlink()  # it is linked to the store's own
+        file.write_bytes(damaged)
+        files = SnapshotFiles(made.path)
+        (part,) = stretches(files, 0)
+        with pytest.raises(octavo.Corruption):
+            list(stretch_batches(files, STANDARD, part, SCHEMA, checksums=True))
+        with pytest.raises(octavo.Corruption):
+            list(record_batches(files, files.batches(OBJECTS), SCHEMA, checksums=True))
 
 
 def test_damage_in_a_record_is_told_whichever_way_is_taken(tmp_path: Path) -> None:
