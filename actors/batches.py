@@ -178,10 +178,6 @@ class BatchWindow:
         self.batch = batch
         self.keys = keys_of(batch)
 
-    def lasting(self) -> bool:
-        """As of a Window; it is not known."""
-        return False
-
     def found(self) -> Iterator[Found]:
         """As of a Window; the journal tells the head."""
         return (Found(sqn, False, None, -1) for sqn in self.sqns())

@@ -36,7 +36,8 @@ class _Nobody:
 
     closed = False
 
-    def __init__(self) -> None:
+    def __init__(self, view: View) -> None:
+        self.view = view
         self.penciller = self
         self.kept_scans = KeptScans(_KEPT_BYTES)
 
@@ -61,7 +62,6 @@ class PublishedReader(Reader):
         self._clock_ms = clock_ms
         self._found = found
         self._lease_ms = max(found.expires_at - clock_ms(), 1)
-        self._bookie: Any = _Nobody()
         self._renewing = True
         self._closed = False
         self._open_files = OpenFiles(max_open_files)
@@ -77,6 +77,7 @@ class PublishedReader(Reader):
         table = MemoryTable(found.sqn)
         table.frozen = True
         self.view = View(table, (), replace(found.ledger, levels=levels), journal)
+        self._bookie: Any = _Nobody(self.view)
 
     def _journal_file(self, entry: JournalEntry) -> JournalFile:
         path = self._found.path

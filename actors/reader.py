@@ -13,6 +13,7 @@ from octavo.actors.batches import BatchWindow, batches
 from octavo.actors.bookie import Bookie
 from octavo.actors.penciller import Penciller
 from octavo.actors.plain_reads import PlainReads
+from octavo.actors.short_scans import short_windows
 from octavo.actors.view import Head, View
 from octavo.files import ledger_key
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
@@ -141,10 +142,15 @@ class Reader(PlainReads):
     ) -> Iterator[scan.Window]:
         """Windows of live rows: see scan.windows. ``brief``: they will be asked for keys and sqns
         only."""
-        bookie = self._bookie
-        # Of an earlier state nothing is kept: who reads the newest would have to begin anew.
-        kept = bookie.kept_scans.of(self.view.ledger) if brief and self.is_newest() else None
-        found = scan.windows(self.view, self.sqn, self.now_ms, bound, bookie.slice, first, kept)
+        bookie, view = self._bookie, self.view
+        found: Iterator[scan.Window]
+        if brief:
+            # Of an earlier state nothing is kept: who reads the newest would have to begin anew.
+            newest = bookie.view.ledger is view.ledger
+            kept = bookie.kept_scans.of(view.ledger) if newest else None
+            found = short_windows(view, self.sqn, self.now_ms, bound, bookie.slice, first, kept)
+        else:
+            found = scan.windows(view, self.sqn, self.now_ms, bound, bookie.slice, first)
         while True:
             if self._closed or bookie.closed:
                 self._over()

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
-from octavo.actors.kept_scans import Stretches, kept_chunks
 from octavo.actors.scan_sources import LARGEST_WINDOW as LARGEST_WINDOW
 from octavo.actors.scan_sources import Chunk, Slice, file_chunks, memory_chunks
 from octavo.actors.scan_windows import Part, window_of
@@ -31,7 +30,7 @@ from octavo.manifest.ledger_manifest import LedgerManifest
 T = TypeVar("T")
 
 FIRST_WINDOW = 96
-_MORE, _LEAST = 1.25, 4
+MORE, LEAST = 1.25, 4
 """What a source gives of the first window beyond its share: the one that gives least bounds it."""
 _LAST = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8)
 
@@ -43,11 +42,9 @@ def windows(
     bound: Bounds,
     take: Slice,
     first: int = FIRST_WINDOW,
-    kept: Stretches | None = None,
 ) -> Iterator[Window]:
     """Windows of the live rows of a range, in its direction; ``first`` rows or so at first, of
-    each source its share, and later more. ``kept``: what is known of the view's ledger; then the
-    windows tell of nothing but keys and sqns.
+    each source its share, and later more.
 
     Raises Corruption. Memory: a few thousand rows a source, whatever the range.
     """
@@ -55,27 +52,16 @@ def windows(
         return iter(())
     tables = [table for table in (view.recent, *view.frozen) if table.rows]
     in_memory = sum([len(table.rows) for table in tables])
-    reverse = bound.reverse
-    if kept is None or reverse:
-        kept, runs = None, _runs(view.ledger, bound)
-        in_files = sum([rows for _, rows in runs])
-    else:
-        in_files, runs = kept.ledger_rows, []  # those that are needed, if any are, are found then
-    scale = _MORE * first / max(in_memory + in_files, 1)
+    runs = _runs(view.ledger, bound)
+    in_files = sum([rows for _, rows in runs])
+    scale = MORE * first / max(in_memory + in_files, 1)
 
     def share(rows: int) -> int:
-        return min(int(scale * rows) + _LEAST, first)
-
-    def from_files(rest: Bounds) -> Iterator[Window]:
-        each = [file_chunks(run, rest, share(rows)) for run, rows in _runs(view.ledger, rest)]
-        return _merged(each, now_ms)
+        return min(int(scale * rows) + LEAST, first)
 
     sources = [memory_chunks(view, t, upper, bound, take, share(len(t.rows))) for t in tables]
-    if kept is None:
-        sources += [file_chunks(run, bound, share(rows)) for run, rows in runs]
-    elif in_files:
-        sources.append(kept_chunks(kept, bound, from_files))
-    return _merged(sources, now_ms, reverse=reverse)
+    sources += [file_chunks(run, bound, share(rows)) for run, rows in runs]
+    return _merged(sources, now_ms, reverse=bound.reverse)
 
 
 def _runs(ledger: LedgerManifest, bound: Bounds) -> list[tuple[Sequence[LedgerEntry], int]]:

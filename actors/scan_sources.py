@@ -25,8 +25,6 @@ class Chunk(Protocol):
     """Consecutive rows of one source: user keys ascending, and what each row is."""
 
     keys: list[bytes]
-    lasting: bool
-    """Which rows read as absent is the same at every moment."""
 
     def dead(self, now_ms: int) -> Sequence[int]:
         """Rows that read as absent, ascending."""
@@ -46,9 +44,43 @@ class Chunk(Protocol):
         ...
 
 
-class _MemoryChunk:
-    lasting = False
+def entries_of(table: MemoryTable, keys: list[bytes], upper: int) -> tuple[list[bytes], list[int]]:
+    """Those of some keys of a table that were there at ``upper``, and their entries of then."""
+    entries = list(map(table.rows.__getitem__, keys))
+    if max(entries) <= upper and min(entries) >= -upper:
+        return keys, entries
+    # Some were written since: an older version may be kept, or there was none.
+    pairs = [(key, table.entry(key, upper)) for key in keys]
+    return (
+        [key for key, entry in pairs if entry is not None],
+        [entry for _, entry in pairs if entry is not None],
+    )
 
+
+def dead_entries(table: MemoryTable, entries: list[int], now_ms: int) -> list[int]:
+    """Which of some entries of a table, one at least is negative, read as absent, ascending."""
+    rows = [at for at, entry in enumerate(entries) if entry < 0]
+    expiring = table.expiring
+    if not expiring:
+        return rows  # deletes, all of them
+    return [at for at in rows if expiring.get(-entries[at], 0) <= now_ms]
+
+
+def dead_rows(sst: Sst, low: int, high: int, now_ms: int) -> Sequence[int]:
+    """Which of rows [low, high) of a file read as absent, ascending, counted from ``low`` on."""
+    if not sst.tombstones and not sst.expiring:
+        return ()
+    flags = bytes(sst.flags[low:high])
+    if not any(flags):
+        return ()
+    out = []
+    for at, flag in enumerate(flags):
+        if flag and (flag & TOMBSTONE or (flag & EXPIRES and sst.expiry(low + at) <= now_ms)):
+            out.append(at)
+    return out
+
+
+class _MemoryChunk:
     def __init__(
         self,
         view: View,
@@ -65,13 +97,7 @@ class _MemoryChunk:
 
     def dead(self, now_ms: int) -> Sequence[int]:
         entries = self.entries
-        if min(entries) >= 0:
-            return ()
-        rows = [at for at, entry in enumerate(entries) if entry < 0]
-        expiring = self.table.expiring
-        if not expiring:
-            return rows  # deletes, all of them
-        return [at for at in rows if expiring.get(-entries[at], 0) <= now_ms]
+        return dead_entries(self.table, entries, now_ms) if min(entries) < 0 else ()
 
     def found(self, at: int) -> Found:
         return found_in(self.table, self.entries[at])
@@ -102,23 +128,12 @@ class _MemoryChunk:
 class _FileChunk:
     def __init__(self, sst: Sst, base: int, low: int, high: int) -> None:
         self.keys = sst.user_keys(low, high)
-        self.lasting = not sst.expiring
         self.sst = sst
         self.base = base
         self.low = low
 
     def dead(self, now_ms: int) -> Sequence[int]:
-        sst, low = self.sst, self.low
-        if not sst.tombstones and not sst.expiring:
-            return ()
-        flags = bytes(sst.flags[low : low + len(self.keys)])
-        if not any(flags):
-            return ()
-        out = []
-        for at, flag in enumerate(flags):
-            if flag and (flag & TOMBSTONE or (flag & EXPIRES and sst.expiry(low + at) <= now_ms)):
-                out.append(at)
-        return out
+        return dead_rows(self.sst, self.low, self.low + len(self.keys), now_ms)
 
     def found(self, at: int) -> Found:
         row = self.low + at
@@ -169,12 +184,7 @@ def memory_chunks(
         else:
             low = keys[-1] + b"\x00"
         rows = len(keys)
-        entries = list(map(table.rows.__getitem__, keys))
-        if max(entries) > upper or min(entries) < -upper:
-            # Some were written since: an older version may be kept, or there was none.
-            pairs = [(key, table.entry(key, upper)) for key in keys]
-            keys = [key for key, entry in pairs if entry is not None]
-            entries = [entry for _, entry in pairs if entry is not None]
+        keys, entries = entries_of(table, keys, upper)
         if keys:
             yield _MemoryChunk(view, table, bounds.prefix, [key[cut:] for key in keys], entries)
         if rows < window:

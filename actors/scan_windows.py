@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, repeat
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from octavo.actors.scan_sources import Chunk
 from octavo.actors.view import Found, Head
@@ -15,6 +15,8 @@ T = TypeVar("T")
 Part = tuple[int, Chunk, Sequence[int], int, int]
 """Of a source's chunk: the source's place, of which a newer one's is lower; the chunk and which of
 its rows read as absent; rows [low, high)."""
+Rows = tuple[list[bytes], list[int], Sequence[int]]
+"""Keys of some rows of a source, ascending; their sqns; which of them read as absent."""
 _MANY_TIMES = 8
 """Where the oldest source has so many times the rows of all newer ones, those are put among its."""
 
@@ -24,10 +26,6 @@ class Window(Protocol):
     stand is looked up when asked for."""
 
     keys: list[bytes]
-
-    def lasting(self) -> bool:
-        """Whether those are all rows that live, as long as the files are these."""
-        ...
 
     def found(self) -> Iterator[Found]:
         """Where each key's version stands, in the order of ``keys``."""
@@ -66,9 +64,6 @@ class _OneSource:
             self.keys.reverse()
             self._order = range(high - 1, low - 1, -1)
 
-    def lasting(self) -> bool:
-        return self._chunk.lasting
-
     def found(self) -> Iterator[Found]:
         return map(self._chunk.found, self._order)
 
@@ -98,19 +93,43 @@ class _OneSource:
             self.keys, self._order = self.keys[:rows], self._order[:rows]
 
 
-class _ManySources:
-    """A window merged from rows [low, high) of several chunks, newest source first."""
+class Brief:
+    """A window of which nothing but keys and sqns will be asked. The lists become its own."""
 
-    def __init__(self, taken: list[Part], keys: list[bytes], sqns: list[int]) -> None:
+    def __init__(self, keys: list[bytes], sqns: list[int]) -> None:
         self.keys = keys
-        self._taken = [(chunk, low, high) for _, chunk, _, low, high in taken]
         self._sqns = sqns
-
-    def lasting(self) -> bool:
-        return all(chunk.lasting for chunk, _, _ in self._taken)
 
     def sqns(self) -> list[int]:
         return self._sqns
+
+    def found(self) -> Iterator[Found]:
+        self._unknown()
+
+    def heads(self) -> list[Head]:
+        self._unknown()
+
+    def times(self) -> list[int]:
+        self._unknown()
+
+    def keep(self, hits: Iterable[object]) -> None:
+        self._sqns = list(compress(self._sqns, hits := list(hits)))
+        self.keys = list(compress(self.keys, hits))
+
+    def cut(self, rows: int) -> None:
+        if rows < len(self.keys):
+            del self.keys[rows:], self._sqns[rows:]
+
+    def _unknown(self) -> NoReturn:
+        raise NotImplementedError("a scan of keys and sqns was asked for more")
+
+
+class _ManySources(Brief):
+    """A window merged from rows [low, high) of several chunks, newest source first."""
+
+    def __init__(self, taken: list[Part], keys: list[bytes], sqns: list[int]) -> None:
+        super().__init__(keys, sqns)
+        self._taken = [(chunk, low, high) for _, chunk, _, low, high in taken]
 
     def _rows(self) -> list[tuple[int, int]]:
         """(number of the chunk, row in it) of each key."""
@@ -143,41 +162,62 @@ class _ManySources:
         ]
         return [next(found[number]) for number, _ in places]
 
-    def keep(self, hits: Iterable[object]) -> None:
-        self._sqns = list(compress(self._sqns, hits := list(hits)))
-        self.keys = list(compress(self.keys, hits))
-
-    def cut(self, rows: int) -> None:
-        if rows < len(self.keys):
-            del self.keys[rows:], self._sqns[rows:]
-
 
 def window_of(taken: list[Part], reverse: bool) -> Window:
     """The rows that live of these parts, newest source first."""
     _, chunk, dead, low, high = taken[-1]
-    if not dead:
-        if len(taken) == 1:
-            return _OneSource(chunk, low, high, reverse)
-        newer = sum([part[4] - part[3] for part in taken]) - (high - low)
-        if newer * _MANY_TIMES <= high - low:
-            keys, sqns = chunk.keys[low:high], chunk.sqns(low, high)
-            for part in reversed(taken[:-1]):  # so that newer ones win
-                _enter(part, keys, sqns)
-            if reverse:
-                keys.reverse()
-                sqns.reverse()
-            return _ManySources(taken, keys, sqns)
-    live = _merged(taken)
-    keys = sorted(live, reverse=reverse)
-    return _ManySources(taken, keys, list(map(live.__getitem__, keys)))
+    if len(taken) == 1 and not dead:
+        return _OneSource(chunk, low, high, reverse)
+    keys, sqns = merged([_rows_of(part) for part in taken])
+    if reverse:
+        keys.reverse()
+        sqns.reverse()
+    return _ManySources(taken, keys, sqns)
 
 
-def _enter(part: Part, keys: list[bytes], sqns: list[int]) -> None:
-    """The rows of a newer part, of which there are few, among those of older ones in order."""
+def _rows_of(part: Part) -> Rows:
     _, chunk, dead, low, high = part
-    gone = dead[bisect_left(dead, low) : bisect_left(dead, high)] if dead else ()
-    newer = zip(range(low, high), chunk.keys[low:high], chunk.sqns(low, high), strict=True)
-    for row, key, sqn in newer:
+    gone: Sequence[int] = ()
+    if dead:
+        gone = [at - low for at in dead[bisect_left(dead, low) : bisect_left(dead, high)]]
+    return chunk.keys[low:high], chunk.sqns(low, high), gone
+
+
+def merged(parts: Sequence[Rows]) -> tuple[list[bytes], list[int]]:
+    """Keys and sqns of the rows that live of these parts, newest source first. Changes the lists
+    of the last part, or gives them back."""
+    keys, sqns, gone = parts[-1]
+    if not gone:
+        if len(parts) == 1:
+            return keys, sqns
+        if sum([len(part[0]) for part in parts]) - len(keys) <= len(keys) // _MANY_TIMES:
+            for part in parts[-2::-1]:  # so that newer ones win
+                _enter(part, keys, sqns)
+            return keys, sqns
+    live: dict[bytes, int] = {}
+    keys, sqns = [], []
+    for names, numbers, gone in reversed(parts):  # so that newer ones win
+        if gone:
+            live.update(zip(keys, sqns, strict=True))
+            keys, sqns = [], []
+            for at in gone:
+                live.pop(names[at], None)
+            lives = bytearray(b"\x01") * len(names)
+            for at in gone:
+                lives[at] = 0
+            live.update(compress(zip(names, numbers, strict=True), lives))
+        else:
+            keys += names
+            sqns += numbers
+    live.update(zip(keys, sqns, strict=True))
+    keys = sorted(live)
+    return keys, list(map(live.__getitem__, keys))
+
+
+def _enter(newer: Rows, keys: list[bytes], sqns: list[int]) -> None:
+    """Newer rows, of which there are few, among those of older ones in order."""
+    names, numbers, gone = newer
+    for row, (key, sqn) in enumerate(zip(names, numbers, strict=True)):
         at = bisect_left(keys, key)
         known = at < len(keys) and keys[at] == key
         if row in gone:
@@ -188,22 +228,3 @@ def _enter(part: Part, keys: list[bytes], sqns: list[int]) -> None:
         else:
             keys.insert(at, key)
             sqns.insert(at, sqn)
-
-
-def _merged(taken: list[Part]) -> dict[bytes, int]:
-    """Sqns by key of the rows that live of these parts, newest source first."""
-    live: dict[bytes, int] = {}
-    for _, chunk, dead, low, high in reversed(taken):  # so that newer ones win
-        keys: Iterable[bytes] = chunk.keys[low:high]
-        sqns: Iterable[int] = chunk.sqns(low, high)
-        gone = dead[bisect_left(dead, low) : bisect_left(dead, high)] if dead else ()
-        if gone:
-            if live:
-                for at in gone:
-                    live.pop(chunk.keys[at], None)
-            lives = bytearray(b"\x01") * (high - low)
-            for at in gone:
-                lives[at - low] = 0
-            keys, sqns = compress(keys, lives), compress(sqns, lives)
-        live.update(zip(keys, sqns, strict=True))
-    return live

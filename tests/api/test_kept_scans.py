@@ -171,7 +171,7 @@ def test_a_long_scan_does_not_push_out_what_short_ones_kept(tmp_path: Path) -> N
         store.put_many((b"%06d" % at, b"v") for at in range(5000))
         flush(store)
         assert len(list(store.keys())) == 5000
-        assert sum(len(keys) for keys, _ in stretches(store)._rows.values()) < 1000
+        assert sum(len(known.keys) for known in stretches(store)._stretches.values()) < 1000
 
 
 FRONT = prefix(1, b"")
@@ -179,7 +179,7 @@ FRONT = prefix(1, b"")
 
 def keep(found: Stretches, first: int, rows: int) -> None:
     keys = [b"%06d" % at for at in range(first, first + rows)]
-    found.keep(FRONT + keys[0], keys, list(range(rows)))
+    found.keep(FRONT + keys[0], keys, list(range(rows)), FRONT + keys[-1] + b"\x00")
 
 
 def test_it_takes_no_more_room_than_it_may() -> None:
@@ -188,8 +188,8 @@ def test_it_takes_no_more_room_than_it_may() -> None:
         keep(found, at * 10, 10)
         assert found.bytes <= 100_000
     assert 20 < kept_in(found) < 100
-    assert found.at(FRONT + b"002995", FRONT) == ([b"%06d" % at for at in range(2995, 3000)],
-                                                  [5, 6, 7, 8, 9])  # fmt: skip
+    rest = [b"%06d" % at for at in range(2995, 3000)], [5, 6, 7, 8, 9], FRONT + b"002999\x00"
+    assert found.at(FRONT + b"002995", FRONT) == rest
     assert found.at(FRONT + b"000005", FRONT) is None  # the oldest are forgotten
     keep(found, 0, 5000)
     assert found.at(FRONT + b"000000", FRONT) is None  # it alone would take most of the room
@@ -240,7 +240,7 @@ def test_many_threads_keep_and_find() -> None:
             first = rng.randrange(100) * 10
             keep(found, first, 10)
             rows = found.at(FRONT + b"%06d" % (first + 4), FRONT)
-            if rows is not None and rows != (
+            if rows is not None and rows[:2] != (
                 [b"%06d" % at for at in range(first + 4, first + 10)], [4, 5, 6, 7, 8, 9]
             ):  # fmt: skip
                 wrong.append(rows)
@@ -252,4 +252,4 @@ def test_many_threads_keep_and_find() -> None:
         thread.join()
     assert not wrong
     assert found.bytes <= 20_000
-    assert sorted(found._rows) == found._starts
+    assert sorted(found._stretches) == found._starts
