@@ -172,7 +172,7 @@ class RecordSums:
     ) -> None:
         """Look at the windows [first, until] of each record, which are among [low, high), or put
         its cost on the bill."""
-        wanted = low + np.flatnonzero(self._state[low:high] == _UNKNOWN)
+        unknown = wanted = low + np.flatnonzero(self._state[low:high] == _UNKNOWN)
         if _WINDOW_COST * len(wanted) > len(first):  # else they may as well all be looked at
             count = len(self._state)
             begins = np.bincount(first, minlength=count + 1)
@@ -181,9 +181,14 @@ class RecordSums:
         if not len(wanted):
             return
         new = (self._state[first] == _UNKNOWN) | (self._state[until] == _UNKNOWN)
-        self._bill += int(np.count_nonzero(new)) + (int(lengths[new].sum()) >> _RECORD_SHIFT)
+        cost = int(np.count_nonzero(new)) + (int(lengths[new].sum()) >> _RECORD_SHIFT)
+        self._bill += cost
         price = _WINDOW_COST * len(wanted)
-        if self._bill * times < price:
+        of_all = price
+        if times > 1:  # each so many are likely to touch as large a part of what is left
+            left = (1 - len(wanted) / len(unknown)) ** times
+            of_all = int(_WINDOW_COST * len(unknown) * (1 - left))
+        if self._bill + cost * (times - 1) < of_all:
             return
         # What is left counts towards those that few records cannot pay for.
         self._bill = max(self._bill - price, 0)

@@ -207,7 +207,7 @@ def test_where_many_more_are_likely_to_follow_windows_pay_at_once(rng: random.Ra
     image = sealed(body, offsets, section(body))
     table, rows = np.array(offsets, dtype=np.int64), np.arange(0, 600, 60)
     places = table[:-1][rows], heads[rows], table[1:][rows]
-    for times, at_once in ((1, False), (60, True)):
+    for times, at_once in ((1, False), (2, False), (60, True)):
         sums = RecordSums(image, SEED)
         assert sums.right(*places, times=times).all()
         assert bool(sums.windows_seen) == at_once
