@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from octavo.actors import identity as identities
 from octavo.actors.backup import PARTIAL
 from octavo.actors.linking import Linked, bring, emptied
+from octavo.actors.point_in_time import last_at
 from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
 from octavo.files.disk import Disk
@@ -33,7 +34,8 @@ class Restored:
     bytes_linked: int
     bytes_copied: int
     notes: tuple[str, ...] = ()
-    """What was not as it should be at the end of the source's journal, as an opening notes it."""
+    """What was not as it should be at the end of the source's journal, as an opening notes it;
+    and of a moment, what was written at or before it and is left out all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class _File:
     seed: int
     offsets: Sequence[int]
     entry: JournalEntry | None  # None: it is not sealed
+    origin: cdb.Origin | None = None  # None: it was never compacted
 
     @property
     def last(self) -> int:
@@ -71,12 +74,16 @@ def restore_on(
         files, notes = _files(disk, backup, manifest)
         newest = max((file.last for file in files), default=ledger.persisted_sqn)
         upto = newest if sqn is None else min(sqn, newest)
+        told: list[str] = []
         if time_ms is not None:
-            upto = min(upto, _last_at(disk, backup, files, time_ms))
-        if upto < manifest.horizon:
+            there, told = last_at(disk, f"{backup}/journal", files, time_ms)
+            told = told if there <= upto else []
+            upto = min(upto, there)
+        if upto < (complete := _complete_from(manifest, files, newest)):
             raise HistoryCompacted(
-                f"{backup}: compaction dropped records up to sqn {manifest.horizon}: "
+                f"{backup}: compaction dropped what was replaced or deleted by sqn {complete}: "
                 f"no state before that is there any more, as that of sqn {upto}"
+                + "".join(f" ({note})" for note in told)
             )
         if who.head_only and upto < newest:
             raise Misuse(f"{backup} is head-only: only its last state can be restored")
@@ -98,7 +105,7 @@ def restore_on(
     finally:
         lock.release()
     return Restored(
-        path, upto, done.linked, done.bytes_linked, done.bytes_copied, tuple(notes)
+        path, upto, done.linked, done.bytes_linked, done.bytes_copied, (*notes, *told)
     )  # fmt: skip
 
 
@@ -180,26 +187,24 @@ def _files(
                 "back, restore another backup, or have octavo.repair(..., accept_missing=True) "
                 "make a copy of this one do without it",
             )  # fmt: skip
-        _, offsets = cdb.sealed_offsets(disk.map(path), path)
-        files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry))
+        view = memoryview(disk.map(path))
+        trailer, offsets = cdb.sealed_offsets(view, path)
+        origin = cdb.read_origin(view, trailer, path)
+        files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry, origin))
     but = names - update_mark.unlisted(disk, directory, names, manifest)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
     files += [_File(one.name, one.base_sqn, one.seed, one.offsets, None) for one in found.tails]
     return sorted(files, key=lambda file: file.base), found.notes
 
 
-def _last_at(disk: Disk, backup: str, files: Sequence[_File], time_ms: int) -> int:
-    """The sqn before the first record that was written later than a moment."""
+def _complete_from(manifest: JournalManifest, files: Sequence[_File], newest: int) -> int:
+    """The lowest sqn as of which the journal has the whole state: what compaction drops was
+    replaced, often long after it was written, by something that the ledger then had."""
+    found = manifest.horizon
     for file in files:
-        view = memoryview(disk.map(f"{backup}/journal/{file.name}"))
-        if file.entry is not None:
-            trailer, _ = cdb.sealed_offsets(view, file.name)
-            if trailer.last_ms <= time_ms:
-                continue
-        for number, at, end in _places(file):
-            if record.parse_header(view[at:end], file.seed ^ at, end - at).time_ms > time_ms:
-                return file.base + number - 1
-    return max((file.last for file in files), default=0)
+        if file.origin is not None and file.origin.horizon:
+            found = max(found, file.origin.clean_sqn or newest)  # 0: it is not known
+    return min(found, newest)
 
 
 def _places(file: _File) -> Iterator[tuple[int, int, int]]:
@@ -238,7 +243,14 @@ def _cut(
                 True,
             )  # fmt: skip
             writer.add(number, encoded, head.time_ms)
-        made = writer.finish(last, cdb.Origin(0, file.base, last, 0, 0))
+        origin = file.origin or cdb.Origin(0, file.base, last, 0, 0)
+        made = writer.finish(last, origin._replace(rank=0, run_base=file.base, run_last=last))
+    except record.NotARecord as wrong:
+        raise Corruption(
+            path, file.offsets[number],
+            f"{wrong.args[0]} of sqn {file.base + number}: the file is to be cut behind it; repair "
+            "the backup, or restore a state that ends before",
+        ) from wrong  # fmt: skip
     finally:
         writer.abandon()
     done.copied += 1

@@ -23,16 +23,20 @@ def restore(
 ) -> Restored:
     """Make a store at ``path`` of a backup, or of a store that is not open, which stays as it is.
 
-    ``sqn``: only what was written up to this sequence number, inclusive; ``time``: only what was
-    written before the first write after this moment (ms UTC, or an aware datetime). Files are
-    linked, the one that is cut and what is not sealed written anew; on another file system they
-    are copied, if ``copy`` allows it. The new store has an id of its own, and goes on above every
-    sequence number that the backup knew of. O(files), and what a point in time has the ledger
-    made anew of at the first opening. The answer's ``notes`` tell what was not whole at the end of
-    the journal, as ``stats()["notes"]`` of a store that is opened does.
+    ``sqn``: only what was written up to this sequence number, inclusive. ``time``: only what
+    stands, in the order of sequence numbers, before the first write whose time is after this
+    moment (ms UTC, or an aware datetime). All write times are looked at, 0.6 us each: where the
+    clock was set back, writes behind that one may bear earlier times; they are left out too, which
+    ``notes`` tell. Of ``sqn`` and ``time`` the one that is reached first counts.
 
-    Raises Misuse (also for a sqn inside an atomic batch), HistoryCompacted where compaction
-    dropped what that state needs, StoreLocked, StorageFull, Corruption.
+    Files are linked, the one that is cut and what is not sealed written anew; on another file
+    system they are copied, if ``copy`` allows it. The new store has an id of its own, and goes on
+    above every sequence number that the backup knew of. O(files), and what a point in time has the
+    ledger made anew of at the first opening. The answer's ``notes`` also tell what was not whole at
+    the end of the journal, as ``stats()["notes"]`` of a store that is opened does.
+
+    Raises Misuse (also for a sqn inside an atomic batch), HistoryCompacted for a state before a
+    compaction that dropped anything, StoreLocked, StorageFull, Corruption.
     """
     if sqn is not None and (isinstance(sqn, bool) or not isinstance(sqn, int) or sqn < 0):
         raise Misuse(f"sqn={sqn!r}: allowed are sequence numbers from 0")

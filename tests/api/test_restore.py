@@ -19,6 +19,7 @@ import octavo
 from octavo.actors import shutdown, startup
 from octavo.actors.options import Options
 from octavo.actors.restoring import restore_on
+from octavo.files import cdb
 from octavo.files.disk import RealDisk
 from octavo.store import Store
 
@@ -64,6 +65,78 @@ def test_a_state_is_restored_by_its_moment(tmp_path: Path) -> None:
         assert copy[b"k"] == b"299"
     moment = datetime.fromtimestamp(1_000.0, UTC)
     assert octavo.restore(tmp_path / "b", tmp_path / "r2", time=moment).sqn == 2
+
+
+def stamped(path: Path, moments: list[int], **options: int) -> None:
+    """A store of one put at each moment, of its number; backed up beside it."""
+    clock = iter(moments)
+    now = [moments[0]]
+    with opened_small(path, clock_ms=lambda: now[0], **options) as store:
+        for number, moment in enumerate(clock):
+            now[0] = moment
+            store.put(b"%d" % (number % 50), b"%d" % number)
+        store.backup(path.with_suffix(".b"))
+
+
+BACK = [*range(1000, 1600), *range(1200, 1700)]
+"""A clock that is set back by 400 ms once; sqn 601 is the first one after."""
+
+
+@pytest.mark.parametrize(
+    ("moment", "sqn", "behind"),
+    [
+        (999, 0, 0), (1100, 101, 0), (1199, 200, 0), (1200, 201, 601), (1500, 501, 901),
+        (1598, 599, 999), (1599, 1000, 0), (1650, 1051, 0), (5000, 1100, 0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("roll", [256, 5000], ids=["sealed", "one file"])
+def test_a_moment_ends_before_the_first_later_write_though_the_clock_went_back(
+    tmp_path: Path, moment: int, sqn: int, behind: int, roll: int
+) -> None:
+    stamped(tmp_path / "s", BACK, roll_count=roll)
+    done = octavo.restore(tmp_path / "s.b", tmp_path / "r", time=moment)
+    assert done.sqn == sqn
+    with octavo.open(tmp_path / "r") as store:
+        assert dict(store.items()) == {b"%d" % (n % 50): b"%d" % n for n in range(sqn)}
+    if behind:
+        (note,) = done.notes
+        assert f"sqn {sqn + 1} was written at" in note
+        assert f"up to sqn {behind}," in note
+        assert "set back" in note
+    else:
+        assert done.notes == ()
+    assert octavo.restore(tmp_path / "s.b", tmp_path / "r2", time=moment, sqn=90).notes == ()
+
+
+def test_compacted_files_tell_their_moments(tmp_path: Path) -> None:
+    stamped(tmp_path / "s", BACK, roll_count=256)
+    now = [1700]
+    with opened_small(tmp_path / "s", clock_ms=lambda: now[0]) as store:
+        assert store.compact().records_dropped > 900
+        for moment in (1710, 1640, 1720):
+            now[0] = moment
+            store.put(b"new", b"%d" % moment)
+    done = octavo.restore(tmp_path / "s", tmp_path / "r", time=1700)
+    assert (done.sqn, len(done.notes)) == (1100, 1)
+    assert octavo.restore(tmp_path / "s", tmp_path / "r2", time=1715).sqn == 1102
+    with pytest.raises(octavo.HistoryCompacted, match=r"of sqn 10\d\d \(sqn .* set back"):
+        octavo.restore(tmp_path / "s", tmp_path / "r3", time=1640)
+
+
+def test_a_damaged_record_tells_no_moment(tmp_path: Path) -> None:
+    stamped(tmp_path / "s", BACK, roll_count=256)
+    file = sorted((tmp_path / "s.b/journal").glob("*.cdb"))[0]
+    raw = bytearray(file.read_bytes())
+    raw[cdb.RECORDS_AT + 30] ^= 0xFF  # the first record's write time
+    file.write_bytes(raw)
+    assert octavo.restore(tmp_path / "s.b", tmp_path / "r", time=1400).sqn == 401
+    with pytest.raises(octavo.Corruption, match=r"header checksum of sqn 1: .* to be cut behind"):
+        octavo.restore(tmp_path / "s.b", tmp_path / "r2", time=1100)
+
+
+def test_impossible_moments_are_all_or_nothing(backup: Path, tmp_path: Path) -> None:
+    assert octavo.restore(backup, tmp_path / "r", time=-1).sqn == 0
+    assert octavo.restore(backup, tmp_path / "r2", time=10**30).sqn == 700
 
 
 def test_a_store_that_was_closed_is_restored_with_what_is_not_sealed(tmp_path: Path) -> None:
@@ -120,6 +193,50 @@ def test_a_cut_inside_a_batch_is_refused_and_says_where_it_may_be(tmp_path: Path
         octavo.restore(tmp_path / "b", tmp_path / "r", sqn=3)
     assert not (tmp_path / "r").exists()
     assert octavo.restore(tmp_path / "b", tmp_path / "r", sqn=6).sqn == 6
+
+
+def test_a_state_between_what_was_dropped_and_what_replaced_it_is_not_made_up(
+    tmp_path: Path,
+) -> None:
+    with opened_small(tmp_path / "s", roll_count=256) as store:
+        for n in range(300):
+            store.put(b"a%d" % n, b"old")
+        for n in range(300):
+            store.put(b"b%d" % n, b"other")
+        for n in range(300):
+            store.put(b"a%d" % n, b"new")
+        store.compact()
+        assert store._inker.manifest.horizon == 300
+        for n in range(300):
+            store.put(b"c%d" % n, b"later")
+        store.backup(tmp_path / "b")
+    for sqn in (299, 300, 301, 600, 750, 899):
+        with pytest.raises(octavo.HistoryCompacted, match=f"by sqn 900: .* as that of sqn {sqn}"):
+            octavo.restore(tmp_path / "b", tmp_path / "r", sqn=sqn)
+    new = {b"a%d" % n: b"new" for n in range(300)} | {b"b%d" % n: b"other" for n in range(300)}
+    for sqn in (900, 901, 1100):
+        octavo.restore(tmp_path / "b", tmp_path / f"r{sqn}", sqn=sqn)
+        with octavo.open(tmp_path / f"r{sqn}") as copy:
+            assert dict(copy.items()) == new | {b"c%d" % n: b"later" for n in range(sqn - 900)}
+            assert copy.verify().ok
+
+
+def test_a_compacted_file_that_is_cut_says_of_which_states_it_is(tmp_path: Path) -> None:
+    with opened_small(tmp_path / "s", roll_count=256) as store:
+        for n in range(500):
+            store.put(b"a%d" % (n % 100), b"%d" % n)
+        store.compact()
+        for n in range(100):
+            store.put(b"b%d" % n, b"later")
+        store.compact()  # the small files become one
+        store.put(b"c", b"last")
+        store.backup(tmp_path / "b")
+    assert len(list((tmp_path / "b/journal").glob("*.cdb"))) == 2
+    with pytest.raises(octavo.HistoryCompacted, match="by sqn 600"):
+        octavo.restore(tmp_path / "b", tmp_path / "r", sqn=599)
+    octavo.restore(tmp_path / "b", tmp_path / "r", sqn=600)
+    with pytest.raises(octavo.HistoryCompacted, match="by sqn 600"):
+        octavo.restore(tmp_path / "r", tmp_path / "r2", sqn=590)
 
 
 def test_what_compaction_dropped_is_not_made_up(tmp_path: Path) -> None:

@@ -347,8 +347,10 @@ def test_every_way_to_make_a_sealed_file_gives_it_windows(
         store.put_many((b"%06d" % n, b"newer") for n in range(0, 3000, 2))
         wanted |= {b"%06d" % n: b"newer" for n in range(0, 3000, 2)}
         store.compact()
+        store.put_many((b"later%d" % n, b"v") for n in range(20))
+        wanted |= {b"later%d" % n: b"v" for n in range(20)}
         store.backup(tmp_path / "b")
-    octavo.restore(tmp_path / "b", tmp_path / "r", sqn=3100)
+    octavo.restore(tmp_path / "b", tmp_path / "r", sqn=4510)
     flipped = files_of(tmp_path / "s")[0]
     image = bytearray(flipped.read_bytes())
     image[-1] ^= 1
