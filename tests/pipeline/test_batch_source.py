@@ -96,6 +96,18 @@ def test_a_schema_of_the_users_picks_columns_and_text(spark: Any, store: octavo.
         spark.read.format("octavo").schema("other long").load(store.path).collect()
 
 
+def test_spark_knows_which_columns_are_never_null(spark: Any, store: octavo.Store) -> None:
+    store.put(b"empty", b"")
+    every = load(spark, store, columns="bucket,key,sqn,size,metadata,written_at,expires_at,value")
+    assert [field.name for field in every.schema if field.nullable] == [
+        "metadata", "written_at", "expires_at",
+    ]  # fmt: skip
+    assert every.where("value is null or key is null").count() == 0
+    chosen = spark.read.format("octavo").schema("key binary, value binary").load(store.path)
+    assert [field.nullable for field in chosen.schema] == [True, True]
+    assert [tuple(row) for row in chosen.collect()] == [(b"empty", b"")]
+
+
 def test_one_range_with_ten_times_the_bytes_is_cut_finer(spark: Any, store: octavo.Store) -> None:
     rng = random.Random(SEED)
     for number in range(400):
