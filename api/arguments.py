@@ -14,6 +14,7 @@ from octavo.actors.operation import Operation, packed_index
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.record import MAX_METADATA_BYTES, PUT
+from octavo.files.wall_clock import ms_of
 from octavo.index_edit import IndexEdit
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
     if isinstance(expires_at, datetime):
         if expires_at.tzinfo is None:
             raise Misuse("expires_at is a datetime without a time zone: give it one")
-        expires_at = int(expires_at.timestamp() * 1000)
+        expires_at = ms_of(expires_at)
     if (
         isinstance(expires_at, bool)
         or not isinstance(expires_at, int)

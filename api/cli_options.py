@@ -13,6 +13,7 @@ import click
 
 from octavo.cli_notation import from_hex, from_text
 from octavo.files.errors import Misuse
+from octavo.files.wall_clock import ms_of
 from octavo.manifest.store_identity import IDENTITY
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def to_moment(name: str, argument: str) -> int:
             "and ms since 1970 UTC"
         ) from None
     found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return int(found.timestamp() * 1000)
+    return ms_of(found)
 
 
 def stdin() -> BinaryIO:

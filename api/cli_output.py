@@ -9,13 +9,13 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 import click
 
 from octavo.files.errors import Misuse, usable
+from octavo.files.wall_clock import moment_of
 
 
 class OutputClosed(Exception):  # noqa: N818 - it is not an error
@@ -237,8 +237,8 @@ def moment(ms: int | None) -> str:
     if ms is None:
         return ""
     try:
-        when = datetime.fromtimestamp(ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
+        when = moment_of(ms)
+    except OverflowError:
         return f"{ms} ms"  # beyond the year 9999
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from octavo.actors.scan import Window
 from octavo.files.errors import Misuse
+from octavo.files.wall_clock import ms_of
 
 Pattern = str | bytes | re.Pattern[bytes]
 Moment = int | datetime
@@ -41,7 +42,7 @@ def to_moment(name: str, moment: object) -> int:
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise Misuse(f"{name} is a datetime without a time zone: give it one")
-        return int(moment.timestamp() * 1000)
+        return ms_of(moment)
     if isinstance(moment, bool) or not isinstance(moment, int):
         raise Misuse(f"{name}={moment!r}: allowed are ms since 1970 UTC, or a datetime")
     return moment

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 from octavo.actors.restoring import Restored, restore_on
 from octavo.arguments import to_path
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse, usable
+from octavo.files.wall_clock import ms_of
 
 __all__ = ["Restored", "restore"]
 
@@ -44,11 +47,22 @@ def restore(
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise Misuse("time is a datetime without a time zone: give it one")
-        moment = int(time.timestamp() * 1000)
+        moment = ms_of(time)
     elif time is not None:
         if isinstance(time, bool) or not isinstance(time, int):
             raise Misuse(f"time={time!r}: allowed are ms since 1970 UTC, or a datetime")
         moment = time
     source, target = to_path("backup", backup), to_path("path", path)
-    with usable("path", target):
+    with _usable(source, target):
         return restore_on(RealDisk(), source, target, sqn=sqn, time_ms=moment, copy=copy)
+
+
+@contextmanager
+def _usable(source: str, target: str) -> Iterator[None]:
+    """``usable`` for both directories: the one is named that the error is of."""
+    try:
+        yield
+    except OSError as error:
+        of_backup = f"{error.filename}/".startswith(f"{source}/")
+        with usable("backup" if of_backup else "path", source if of_backup else target):
+            raise

@@ -9,7 +9,7 @@ from octavo.files.arrays import np, npt
 from octavo.files.errors import Misuse
 from octavo.files.rows import ByteColumn
 from octavo.files.sst import Sst
-from octavo.files.sst_layout import Section
+from octavo.files.sst_layout import MAX_BLOB_BYTES, Section
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,8 +94,10 @@ def schema(names: Sequence[str]) -> pa.Schema:
 
 
 def binary_array(column: ByteColumn, *, empty_is_null: bool = False) -> pa.Array:
-    """The strings as a binary array. No copy of their bytes."""
+    """The strings as a binary array. No copy of their bytes. Raises Misuse where they are more
+    than such an array can hold."""
     pa = pyarrow()
+    refuse_too_many(int(column.offsets[-1]))
     lengths = column.offsets[1:] - column.offsets[:-1]
     validity = None
     if empty_is_null:
@@ -103,6 +105,15 @@ def binary_array(column: ByteColumn, *, empty_is_null: bool = False) -> pa.Array
     ends = column.offsets.astype(np.int32)
     buffers = [validity, pa.py_buffer(ends), pa.py_buffer(column.blob)]
     return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
+
+
+def refuse_too_many(length: int) -> None:
+    """Raise Misuse where so many bytes do not fit into one binary array."""
+    if length > MAX_BLOB_BYTES:
+        raise Misuse(
+            f"{length} bytes, of one value say, are more than Arrow's binary holds "
+            f"({MAX_BLOB_BYTES}): read that value with get()"
+        )
 
 
 def large_binary_of(column: ByteColumn) -> pa.Array:

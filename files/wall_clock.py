@@ -6,11 +6,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 
 def wall_clock_ms() -> int:
     """The system's clock. It can go back."""
     return time.time_ns() // 1_000_000
+
+
+def ms_of(moment: datetime) -> int:
+    """ms UTC of a moment that has a time zone, rounded down. Exact: ``timestamp()``, a float, is
+    not for all moments from 2038 on."""
+    return (moment - _EPOCH) // _MS
+
+
+def moment_of(ms: int) -> datetime:
+    """The moment, in UTC. Raises OverflowError beyond the years 1 to 9999."""
+    return _EPOCH + timedelta(milliseconds=ms)
 
 
 def in_ns(clock_ms: Callable[[], int]) -> Callable[[], int]:

@@ -68,6 +68,10 @@ def fold(
     """
     if what not in ("objects", "heads", "index"):
         raise Misuse(f"what={what!r}: allowed are 'objects', 'heads' and 'index'")
+    choice = {"bucket": bucket, "start": start, "end": end, "prefix": prefix}
+    for name, given in choice.items():
+        if given is not None and not isinstance(given, bytes):
+            raise Misuse(f"{name} is of type {type(given).__name__}: allowed are bytes, and None")
     if what == "index" and (start, end, prefix) != (None, None, None):
         raise Misuse("start, end and prefix choose objects: an index fold takes only a bucket")
     path, release = _published(snapshot)

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from pyspark.sql.types import StructType
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
-from octavo.files.wall_clock import wall_clock_ms
+from octavo.files.wall_clock import moment_of, wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.pipeline.read_options import local_path, refuse_unknown
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -34,8 +33,8 @@ def _snapshots(path: str) -> Iterator[Row]:
     now_ms = wall_clock_ms()
     for each in published.listed(RealDisk(), path):
         yield (
-            each.id, each.name or None, each.sqn, _moment(each.taken_at), _moment(each.expires_at),
-            now_ms >= each.expires_at, each.keys, each.bytes,
+            each.id, each.name or None, each.sqn, moment_of(each.taken_at),
+            moment_of(each.expires_at), now_ms >= each.expires_at, each.keys, each.bytes,
         )  # fmt: skip
 
 
@@ -78,10 +77,6 @@ def _journal(path: str) -> Iterator[Row]:
                    int(sizes[number]), garbage)  # fmt: skip
     finally:
         published.remove(disk, pinned.path)
-
-
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 TABLES: dict[str, tuple[str, Callable[[str], Iterator[Row]]]] = {

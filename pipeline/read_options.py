@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from octavo.files.errors import Misuse
 from octavo.files.unknown_names import unknown_option
+from octavo.files.wall_clock import ms_of
 from octavo.pipeline.arrow_rows import COLUMNS
 
 FEED = "readChangeFeed"
@@ -200,7 +201,7 @@ def _moment(given: Mapping[str, str]) -> int | None:
             "ms since 1970"
         ) from None
     found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return int(found.timestamp() * 1000)
+    return ms_of(found)
 
 
 def size_of(given: Mapping[str, str], name: str, default: int) -> int:

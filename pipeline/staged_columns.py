@@ -4,7 +4,7 @@ key            binary or string, never null, never empty
 value          binary or string; null deletes the key
 bucket         binary or string; not null. Without the column: the option ``bucket``, or ""
 metadata       binary or string; null: none
-expires_at     timestamp, or bigint of ms UTC; null: never
+expires_at     timestamp, or bigint of ms UTC; null, and 0 of a bigint: never
 _change_type   string: "put" or "delete", as a change feed has it
 sqn, written_at, _commit_sqn, _commit_timestamp   ignored: the store gives its own
 """
@@ -36,6 +36,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 IGNORED = ("sqn", "written_at", "_commit_sqn", "_commit_timestamp")
 _KINDS = ("put", "delete")
+_LATEST_MS = 1 << 48
+_SECONDS = 10**9, 10**10
+"""What is from here to there is, as ms, in early 1970, and, as seconds, a moment of today's."""
 
 
 def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> None:
@@ -166,9 +169,23 @@ def _strings(column: Any) -> ByteColumn:
 
 
 def _expiries(column: Any) -> Words:
+    """0 where a row never expires. Raises Misuse, as a put does, but that 0 is such a number."""
+    known = pc.is_valid(column)
     if pa.types.is_timestamp(column.type):
         column = pc.cast(column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False), pa.int64())
+        lowest = 1  # as a moment, 1970 is long ago and not never
+    else:
+        lowest = 0
     found: Ints = pc.fill_null(column, 0).to_numpy()
-    if found.min() < 0:
-        raise Misuse(f"column 'expires_at': row {int((found < 0).argmax())} is before 1970")
+    for wrong, why in (
+        (known.to_numpy(zero_copy_only=False) & (found < lowest), "is before 1970"),
+        (found >= _LATEST_MS, "is later than can be"),
+        ((found >= _SECONDS[0]) & (found < _SECONDS[1]), "looks like seconds"),
+    ):
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise Misuse(
+                f"column 'expires_at': row {row} {why}: {found[row]}; allowed are moments, and ms "
+                "since 1970 UTC"
+            )
     return found.astype(np.uint64)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from octavo.files import record
+from octavo.files.arrow import refuse_too_many
 from octavo.files.byte_strings import Bytes, Ints, windows
 from octavo.files.lz4_frame import Frame, may_hold
 from octavo.files.rows import ByteColumn
@@ -28,9 +29,11 @@ class Views:
         self.buffers: list[pa.Buffer] = []
 
     def add(self, buffer: mmap | bytes | Bytes, rows: Ints, at: Ints, lengths: Ints) -> None:
-        """Rows numbered ``rows`` are ``buffer[at:][:lengths]``."""
+        """Rows numbered ``rows`` are ``buffer[at:][:lengths]``. Raises Misuse for one that has no
+        place in an array of this kind."""
         raw = np.frombuffer(buffer, dtype=np.uint8)
         views = np.zeros(len(rows), dtype=_VIEW)
+        refuse_too_many(int(lengths.max(initial=0)))
         views["length"] = lengths
         short = np.flatnonzero(lengths <= _INLINE)
         if len(short):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from octavo import filters
+from octavo.arguments import to_expiry
 from octavo.cli_notation import from_hex, from_text, put_field, take_field, to_text
+from octavo.cli_options import to_moment
 from octavo.cli_output import duration, moment, size
 from octavo.files.errors import Misuse
+from octavo.pipeline.read_options import parsed
 
 ANY = st.binary(max_size=40) | st.text(max_size=40).map(lambda text: text.encode("utf-8", "ignore"))
 
@@ -30,6 +35,18 @@ def test_a_json_field_gives_back_any_bytes(raw: bytes) -> None:
     made: dict[str, Any] = {}
     put_field(made, "value", raw)
     assert take_field(json.loads(json.dumps(made)), "value") == raw
+
+
+@settings(derandomize=True, max_examples=500)
+@given(st.integers(0, 253_402_300_799_999))
+def test_a_moment_is_told_and_understood_to_the_millisecond(ms: int) -> None:
+    told = moment(ms)
+    assert to_moment("--since", told) == ms
+    when = datetime.fromisoformat(told)
+    assert filters.to_moment("modified_since", when) == ms
+    if 10**10 <= ms < 1 << 48:
+        assert to_expiry(None, when, 0) == ms
+    assert parsed({"path": "/s", "timestampAsOf": told}).timestamp_as_of == ms
 
 
 def test_a_field_that_is_not_there_is_none() -> None:

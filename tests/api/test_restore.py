@@ -16,6 +16,7 @@ from whole_store import flush, killed
 from whole_store import opened as opened_small
 
 import octavo
+from octavo import restoring
 from octavo.actors import shutdown, startup
 from octavo.actors.options import Options
 from octavo.actors.restoring import restore_on
@@ -326,6 +327,20 @@ def test_bad_arguments_are_named(backup: Path, tmp_path: Path) -> None:
     with pytest.raises(octavo.Misuse, match="inside the backup"):
         octavo.restore(backup, backup / "r")
     with octavo.open(backup), pytest.raises(octavo.StoreLocked):
+        octavo.restore(backup, tmp_path / "r")
+
+
+@pytest.mark.parametrize("whose", ["backup", "path"])
+def test_the_directory_that_cannot_be_used_is_named(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    where = backup if whose == "backup" else tmp_path / "r"
+
+    def refuse(*given: object, **more: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", f"{where}/LOCK")
+
+    monkeypatch.setattr(restoring, "restore_on", refuse)
+    with pytest.raises(octavo.Misuse, match=f"^{whose}='{where}' cannot be used: Perm"):
         octavo.restore(backup, tmp_path / "r")
 
 

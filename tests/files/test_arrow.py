@@ -12,10 +12,12 @@ from ledger_rows import DIRECTORY, Row, columns, key, names
 from simdisk import SimDisk
 
 from octavo.files import merge
-from octavo.files.arrow import record_batch
+from octavo.files.arrow import binary_array, record_batch
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.rows import ByteColumn
 from octavo.files.sst import Sst
+from octavo.pipeline.value_views import Views
 
 ROWS = [
     Row(key(b"k%03d" % at, b"b" if at > 60 else b""), at + 1, at % 7 == 0, 0,
@@ -118,3 +120,12 @@ def test_without_pyarrow_the_message_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(Misuse, match=r"octavo\[arrow\]"):
         record_batch(opened(path))
+
+
+def test_more_bytes_than_a_binary_array_can_hold_are_refused() -> None:
+    """Their offsets have 31 bits, and a value may have 3 GiB."""
+    blob, most = np.zeros(0, dtype=np.uint8), (1 << 31) - 1
+    with pytest.raises(Misuse, match="2147483648 bytes"):
+        binary_array(ByteColumn(blob, np.array([0, most + 1])))
+    with pytest.raises(Misuse, match="2147483648 bytes"):
+        Views(1).add(b"abc", np.array([0]), np.array([0]), np.array([most + 1]))

@@ -74,6 +74,8 @@ def test_nothing_gives_zero_and_what_is_checked(spark: Any, store: octavo.Store)
         pipeline.fold(store.path, seq, int.__add__, 0, "values")  # type: ignore[arg-type]
     with pytest.raises(octavo.Misuse, match="only a bucket"):
         pipeline.fold(store.path, seq, int.__add__, 0, "index", prefix=b"a")
+    with pytest.raises(octavo.Misuse, match="bucket is of type str: allowed are bytes"):
+        pipeline.fold(store.path, seq, int.__add__, 0, bucket="b")  # type: ignore[arg-type]
     with pytest.raises(octavo.Misuse, match="snapshot=5"):
         pipeline.fold(5, seq, int.__add__, 0)
     with pytest.raises(octavo.Misuse, match="tag='person'"):

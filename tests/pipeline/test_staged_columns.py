@@ -98,6 +98,12 @@ def test_what_is_deleted_has_nothing_else() -> None:
         ({"_change_type": ["put", "delete", "merge"]}, "row 2 is 'merge', not put or delete"),
         ({"_change_type": ["put", None, "merge"]}, "row 1 is None, not put or delete"),
         ({"expires_at": [5, -3, 1]}, "column 'expires_at': row 1 is before 1970"),
+        ({"expires_at": [5, 6, 1 << 48]}, "row 2 is later than can be: 281474976710656"),
+        ({"expires_at": [5, 1_767_225_600, 1]}, "row 1 looks like seconds: 1767225600"),
+        (
+            {"expires_at": pa.array([None, 999, 1000], pa.timestamp("us", "UTC"))},
+            "row 1 is before 1970: 0",
+        ),
     ],
 )
 def test_the_row_that_cannot_be_is_named(columns: dict[str, Any], told: str) -> None:
