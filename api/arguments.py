@@ -67,7 +67,10 @@ def to_path(name: str, path: object) -> str:
         raise Misuse(f"{name}={path!r}: allowed are str and path-like objects") from None
     if not where or "\0" in where:
         raise Misuse(f"{name}={where!r} names no directory")
-    return os.path.abspath(where)
+    try:
+        return os.path.abspath(where)
+    except FileNotFoundError:
+        raise Misuse(f"{name}={where!r} is relative, and the working directory is gone") from None
 
 
 def to_key(key: object, bucket: bytes) -> bytes:

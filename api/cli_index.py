@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -29,25 +30,30 @@ index_option = click.option(
 
 
 def to_term(name: str, argument: str, *, number: bool) -> Term:
-    """A term from the command line. Raises Misuse that names the option."""
+    """A term from the command line: a str, or, where it is not UTF-8, bytes. Raises Misuse that
+    names the option."""
     if not number:
-        return argument
+        raw = os.fsencode(argument)  # its very bytes, whatever the locale
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return raw
     try:
         return int(argument)
     except ValueError:
         raise Misuse(f"{name}={argument!r:.80}: allowed are whole numbers") from None
 
 
-def to_entries(arguments: tuple[str, ...]) -> dict[str, list[Term]] | None:
+def to_entries(arguments: tuple[str, ...]) -> dict[bytes, list[Term]] | None:
     """What ``--index`` was given, as ``put`` takes it; None if nothing was. Raises Misuse."""
-    out: dict[str, list[Term]] = {}
+    out: dict[bytes, list[Term]] = {}
     for argument in arguments:
         field, equals, term = argument.partition("=")
         name, colon, kind = field.rpartition(":")
         number = bool(colon) and kind == "int"
         if not equals or not (name if number else field):
             raise Misuse(f"--index={argument!r:.80}: allowed is FIELD=TERM, or FIELD:int=NUMBER")
-        out.setdefault(name if number else field, []).append(
+        out.setdefault(os.fsencode(name if number else field), []).append(
             to_term(f"--index {field[:80]}", term, number=number)
         )
     return out or None
@@ -91,7 +97,7 @@ def index(
         for name, given in (("--start", start), ("--end", end), ("--term", term))
     )
     with Output() as out, open_for_reading(path) as store:
-        found = store.bucket(to_bytes("--bucket", bucket)).index(field)
+        found = store.bucket(to_bytes("--bucket", bucket)).index(os.fsencode(field))
         if exact is not None:
             entries = islice(((exact, key) for key in found.having(exact)), limit)
         else:
@@ -110,5 +116,5 @@ def index(
             elif keys_only:
                 out.line(to_text(key))
             else:
-                shown = to_text(given) if isinstance(given, bytes) else str(given)
-                out.line(f"{shown}\t{to_text(key)}")
+                raw = given if isinstance(given, bytes) else str(given).encode()
+                out.line(f"{to_text(raw)}\t{to_text(key)}")

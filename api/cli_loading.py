@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from octavo.arguments import to_expiry, to_key, to_metadata
+from octavo.cli_notation import to_text
 from octavo.cli_output import Advance, Output, complain, count, duration, plural, size
 from octavo.cli_source import Entry, Rejected, Source
 from octavo.files.errors import Misuse
@@ -80,7 +82,8 @@ class Loading:
             )
         self.rejected.append(rejected)
         if len(self.rejected) <= _SHOWN_REJECTIONS:
-            complain(f"not loaded: {rejected.where}: {rejected.why}")
+            # Nothing that a file is called steers a terminal, as nothing does that is stored.
+            complain(f"not loaded: {to_text(os.fsencode(rejected.where))}: {rejected.why}")
 
     def _add(self, entry: Entry) -> None:
         """Take in one entry. Raises Misuse if the store would refuse it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from octavo.arguments import to_path
 from octavo.cli_index import index_option, to_entries
 from octavo.cli_loading import Loading
 from octavo.cli_notation import from_hex, to_text
@@ -252,7 +253,7 @@ def _kind_of(source: str, given: str | None) -> str:
 
 
 def _refuse_itself(path: str, sources: tuple[str, ...]) -> None:
-    inside = f"{os.path.realpath(path)}/"
+    inside = f"{os.path.realpath(to_path('PATH', path))}/"
     for source in sources:
         if source != STDIN and f"{os.path.realpath(source)}/".startswith(inside):
             raise click.UsageError(f"SOURCE {source!r} is the store, or inside it")

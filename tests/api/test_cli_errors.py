@@ -258,6 +258,44 @@ def test_the_output_is_utf8_in_any_locale(tmp_path: Path) -> None:
     assert found.stdout == "clé\tà part\n".encode()
 
 
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_an_index_entry_is_of_the_very_bytes_of_its_argument(tmp_path: Path, locale: str) -> None:
+    store = tmp_path / "s"
+    env = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = ("--index", b"f\xff=\xc3\xa9", "--index", b"f\xff=\xff")
+    assert process("put", store, "k", "v", *words, env=env).returncode == 0
+    with library.open(store) as opened:
+        assert opened.index_of("k") == {b"f\xff": [b"\xff", "é"]}
+    for term, shown in ((b"\xff", b"\\xff"), (b"\xc3\xa9", b"\xc3\xa9")):
+        found = process("index", store, b"f\xff", "--term", term, env=env)
+        assert found.stdout == shown + b"\tk\n"
+
+
+def test_no_term_and_no_file_name_steers_a_terminal(tmp_path: Path) -> None:
+    store, folder = tmp_path / "s", tmp_path / "in"
+    octavo("put", store, "k", "v", "--index", "f=\x1b[2J\n\\")
+    assert output("index", store, "f") == b"\\x1b[2J\\n\\\\\tk\n"
+    folder.mkdir()
+    (folder / "\x1b[2J\n").write_bytes(b"")
+    with open(folder / "\x1b[2J\n", "rb+") as file:
+        file.truncate(1 << 33)  # too large for a value
+    told = octavo("load", store, folder, code=1).stderr
+    assert f"not loaded: {folder}/\\x1b[2J\\n: " in told
+
+
+def test_a_relative_path_without_a_working_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    for words in (("put", "s", "k", "v"), ("load", "s", str(tmp_path)), ("verify", "s")):
+        found = subprocess.run(
+            ["sh", "-c", 'cd "$1" && mkdir here && cd here && rmdir ../here && shift && "$@"',
+             "sh", tmp_path / "gone", *command(*words)],
+            capture_output=True, timeout=TIMEOUT_SECONDS, check=False,
+        )  # fmt: skip
+        assert found.returncode == 2
+        named = b"there is no store at s" if words[0] == "verify" else b"='s' is relative, and"
+        assert named in found.stderr
+
+
 def test_a_key_that_is_not_utf8_can_be_an_argument(tmp_path: Path) -> None:
     store = tmp_path / "store"
     assert process("put", store, b"\xff\xfe", b"\x80").returncode == 0
