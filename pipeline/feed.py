@@ -180,6 +180,18 @@ def refuse_gap(options: FeedOptions, since: int, allowed: int, horizon: int) -> 
         )
 
 
+def refuse_ahead(options: FeedOptions, sqn: int, newest: int, horizon: int) -> None:
+    """Raise Misuse for an offset that the store has not come to, or no more; but a feed may begin
+    wherever it was asked to."""
+    reached = max(newest, horizon)
+    if options.fails and sqn > reached and sqn != options.since:
+        raise Misuse(
+            f"the checkpoint has read up to sqn {sqn}, and the newest change at {options.path} is "
+            f"{reached}: an earlier state was put in the store's place, which gives the numbers "
+            "above anew. Follow it with a new checkpoint, or set failOnDataLoss to false"
+        )
+
+
 class FeedReader(DataSourceReader):
     """``spark.read`` of changes: ``startingSqn`` to ``endingSqn``, both inclusive."""
 
@@ -248,6 +260,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since = int(begun["sqn"])
         newest = self._look.newest()
         refuse_gap(self._options, since, int(begun["horizon"]), self._look.horizon)
+        refuse_ahead(self._options, since, newest, self._look.horizon)
         if newest <= since:
             return begun
         upto = self._look.end_of(since, self._options.records, self._options.bytes)
@@ -262,10 +275,11 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
         """Stretches of (start, end]. Raises HistoryCompacted, Corruption, Misuse."""
         self._begun(end)
-        self._look.newest()
+        newest = self._look.newest()
         since, upto = int(start["sqn"]), int(end["sqn"])
         if since >= upto:
             return [Stretch(None, 0)]
+        refuse_ahead(self._options, upto, newest, self._look.horizon)
         found = stretches(self._look, since, upto, self._options.split_bytes)
         refuse_gap(self._options, since, int(start["horizon"]), self._look.horizon)
         return found

@@ -136,11 +136,11 @@ class JournalLook:
                 break
             entry = self.manifest.find(base)
             if entry is not None:
-                newest = entry.last_sqn
+                newest = max(newest, entry.last_sqn)
                 continue
             places = self._grown(base, seed, name)
-            if places:
-                newest = base + places[-1].relative
+            if places:  # what compaction is about to put in may end below what is there
+                newest = max(newest, base + places[-1].relative)
         return newest
 
     def _grown(self, base: int, seed: int, name: str) -> list[Place]:

@@ -188,6 +188,54 @@ def test_a_checkpoint_goes_on_with_no_other_store(tmp_path: Path) -> None:
     assert len(other.partitions(begun, reached)) > 0
 
 
+def stream(path: Path, **options: Any) -> FeedStream:
+    given = {"path": str(path), "readChangeFeed": "true", **options}
+    return FeedStream(feed_options(given), StructType([]))
+
+
+def test_a_checkpoint_ahead_of_a_backup_in_its_stores_place_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    lived(path, 5, 20)
+    with octavo.open(path) as store:
+        store.backup(tmp_path / "b")
+    lived(path, 6, 20)
+    begun = stream(path).initialOffset()
+    reached = stream(path).latestOffset(begun, ReadAllAvailable())
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "b", path)
+    told = f"has read up to sqn {reached['sqn']}, and the newest change at .* is"
+    with pytest.raises(octavo.Misuse, match=told):
+        stream(path).latestOffset(reached, ReadAllAvailable())
+    with pytest.raises(octavo.Misuse, match=told):
+        stream(path).partitions(begun, reached)
+    careless = stream(path, failOnDataLoss="false")
+    assert careless.latestOffset(reached, ReadAllAvailable()) == reached
+    assert careless.partitions(begun, reached)
+
+
+def test_a_checkpoint_at_the_end_of_a_compacted_store_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with octavo.open(path, roll_count=256) as store:
+        for n in range(600):
+            store.put(b"%d" % (n % 10), b"v")
+        for n in range(10):
+            store.delete(b"%d" % n)
+        begun = stream(path).initialOffset()
+        reached = stream(path).latestOffset(begun, ReadAllAvailable())
+        assert reached["sqn"] == 610
+        store.compact()
+        assert stream(path).latestOffset(reached, ReadAllAvailable()) == reached
+    assert stream(path).latestOffset(reached, ReadAllAvailable()) == reached
+
+
+def test_a_feed_may_begin_above_the_newest_change(tmp_path: Path) -> None:
+    lived(tmp_path / "s", 5, 20)
+    late = stream(tmp_path / "s", startingSqn="1000")
+    begun = late.initialOffset()
+    assert late.latestOffset(begun, ReadAllAvailable()) == begun
+    assert late.partitions(begun, begun)
+
+
 def test_a_schema_that_does_not_fit_is_told(session: Any, tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put("a", "1")
