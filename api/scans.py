@@ -32,6 +32,7 @@ from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
+from octavo.files.freed_memory import keep_freed
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments, parts_of
 
@@ -318,6 +319,8 @@ class Items:
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
         self._looked = self._given
+        if self._given >= _SHORT:
+            keep_freed()
         # Large ones are hashed and cut out one by one, so that they come from memory but once.
         if isinstance(window, BatchWindow) and self._mean < _LARGE_BYTES:
             yield from self._of_batch(reader, window, place)
@@ -362,7 +365,7 @@ class Items:
             rest = window.batch._replace(rows=window.batch.rows[first:])
             rows = min(max(self._given, _SHORT), _LOCATED_ROWS)
             part = next(parts_of(rest, rows, _LOCATED_BYTES, by_values=True))
-            located = self._located.locate(part)
+            located = self._located.locate(part, of=rest)
             filled = np.cumsum(located.sizes()).tolist()
             low, end = 0, len(located)
             while low < end:

@@ -21,6 +21,7 @@ import octavo
 from octavo import scans
 from octavo.actors.batch_values import BatchValues, Located
 from octavo.actors.journal_file import JournalFile
+from octavo.files.freed_memory import keep_freed
 from octavo.files.live_batches import Batch
 
 
@@ -491,9 +492,9 @@ def test_a_scan_that_is_broken_off_has_read_few_values_more(
         read.append(len(keys))
         return real(reader, name, keys, *rest)
 
-    def located(self: BatchValues, batch: Batch) -> Located:
+    def located(self: BatchValues, batch: Batch, *, of: Batch) -> Located:
         read.append(len(batch.rows))
-        return locate(self, batch)
+        return locate(self, batch, of=of)
 
     with opened(tmp_path / "s") as store:
         store.put_many((b"%06d" % at, b"v%d" % at) for at in range(4000))
@@ -518,9 +519,9 @@ def test_long_scans_of_small_and_large_values_give_the_same(
     located: list[int] = []
     locate = BatchValues.locate
 
-    def noted(self: BatchValues, batch: Batch) -> Located:
+    def noted(self: BatchValues, batch: Batch, *, of: Batch) -> Located:
         located.append(len(batch.rows))
-        return locate(self, batch)
+        return locate(self, batch, of=of)
 
     monkeypatch.setattr(scans, "_LARGE_BYTES", large)
     monkeypatch.setattr(BatchValues, "locate", noted)
@@ -532,6 +533,17 @@ def test_long_scans_of_small_and_large_values_give_the_same(
         assert list(store.values()) == [value for _, value in pairs]
         assert list(store.items(b"0001", b"0029")) == pairs[100:2900]
     assert bool(located) == (large > 100)
+
+
+def test_long_scans_of_items_have_freed_memory_kept_and_short_ones_do_not(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%06d" % at, b"v") for at in range(2000))
+        flush(store)
+        keep_freed.cache_clear()
+        assert len(list(store.items(limit=50))) == 50
+        assert not keep_freed.cache_info().currsize
+        assert len(list(store.items())) == 2000
+        assert keep_freed.cache_info().currsize == 1
 
 
 def test_a_scan_of_keys_asks_memory_when_they_expire(
