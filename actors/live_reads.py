@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.guide import Step
 from octavo.actors.measures import CACHE, MEMORY, REST
 from octavo.actors.penciller import Penciller
 from octavo.actors.plain_reads import PlainReads
@@ -16,6 +17,7 @@ from octavo.actors.runtime import Ref
 from octavo.actors.view import Head, View
 from octavo.files import record
 from octavo.files.errors import Corruption
+from octavo.files.ledger_key import end_of_prefix
 from octavo.files.short_head import head_of
 
 T = TypeVar("T")
@@ -130,21 +132,50 @@ class LiveReads(PlainReads):
                 sqn, now_ms = -sqn, self._moment_ms(view)
             return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain, now_ms)
         h32 = xxh3(ledger_key) & _LOW_32
+        slots, shift, tails = view.guide.way
+        cut = end_of_prefix(ledger_key)
+        front, key = ledger_key[:cut], ledger_key[cut:]
+        return self.head_from_ledger(tails[slots[h32 >> shift]], h32, ledger_key, front, key)
+
+    def head_from_ledger(
+        self, steps: tuple[Step, ...], h32: int, ledger_key: bytes, front: bytes, key: bytes
+    ) -> Head | None:
+        """Head of a key that is not in memory but may be in these steps of the newest view's guide.
+        ``h32`` as get_from_ledger has it; ``front`` and ``key``: the ledger key's prefix, and what
+        follows it. ``Sst.find`` is written out."""
         try:
-            slots, shift, tails = view.guide.way
-            for firsts, file, base, entries in tails[slots[h32 >> shift]]:
+            for firsts, file, base, entries in steps:
                 if firsts is not None:
                     place = entries[bisect_right(firsts, ledger_key) - 1]
                     file, base = place.file, place.sqn_base
-                row = (file.sst or file.reader()).find(ledger_key, h32)
-                if row >= 0:
-                    sst = file.sst or file.reader()
+                sst = file.sst
+                if sst is None or sst.swift_head is None:
+                    sst = file.reader()
+                    row = sst.find(ledger_key, h32)
+                    if row < 0:
+                        continue
                     if sst.flags[row]:
                         return self._head_with_care(ledger_key)
-                    meta = sst.meta(row) if sst.has_metas else b""
-                    return _made(
-                        Head, (sst.sqns[row] + base, sst.sizes[row], meta, sst.time(row), None)
-                    )
+                    told = sst.sqns[row] + base, sst.sizes[row], sst.meta(row), sst.time(row), None
+                    return _made(Head, told)
+                (
+                    table, homes, row_bits, low_bits, row_mask, buffer, keys_at, ends,
+                    prefix, flags, sqns, sizes, times, time_base,
+                ) = sst.swift_head  # fmt: skip
+                if prefix != front:
+                    continue
+                at = h32 * homes >> 32
+                wanted = h32 & low_bits
+                while slot := table[at]:
+                    if slot >> row_bits == wanted:
+                        end = slot & row_mask
+                        row = end - 1
+                        if buffer[keys_at + ends[row] : keys_at + ends[end]] == key:
+                            if flags is not None and flags[row]:
+                                return self._head_with_care(ledger_key)
+                            told = sqns[row] + base, sizes[row], b"", times[row] + time_base, None
+                            return _made(Head, told)
+                    at += 1
         except (FileNotFoundError, Corruption):
             return self._head_with_care(ledger_key)
         return None

@@ -395,7 +395,17 @@ class Bucket(Mutable[Out, Told]):
         if left <= 0 or self._kind is not None or bookie.closed:
             return super().head(key)
         meter.left = left - 1
-        found: Any = bookie.head(self._prefix + key, self._name + key, self._plain)
+        prefix = self._prefix
+        ledger_key = prefix + key
+        view = bookie.view
+        found: Any = None
+        if view.frozen or ledger_key in view.recent.rows:
+            found = bookie.head(ledger_key, self._name + key, self._plain)
+        else:
+            h32 = xxh3(ledger_key) & LOW_32
+            slots, shift, tails = view.guide.way
+            if steps := tails[slots[h32 >> shift]]:
+                found = bookie.head_from_ledger(steps, h32, ledger_key, prefix, key)
         if found is None and not 0 < len(key) < self._key_limit:
             self._whole(key)  # found nowhere, and says why
         return found  # type: ignore[no-any-return]

@@ -23,7 +23,7 @@ from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_of
 from octavo.files.rows import ByteColumn, Rows
 from octavo.files.sst_layout import Section
-from octavo.files.sst_lookup import Careful, Find, Probe, Swift, Views, Windows
+from octavo.files.sst_lookup import Careful, Find, Probe, Swift, SwiftHead, Views, Windows
 from octavo.files.sst_writer import Columns, Strings
 
 __all__ = ["Sst", "hash_of"]
@@ -112,6 +112,8 @@ class Sst:
         self._searches = 0
         self.swift: Swift | None = None
         """None until the file is known to be whole."""
+        self.swift_head: SwiftHead | None = None
+        """The same; None for ever where rows have metadata, or are of several buckets."""
 
     def column(self, kind: Section, code: Literal["B", "I", "Q"]) -> memoryview:
         """A section as it stands in the map, items of a ``struct`` code. Not verified."""
@@ -138,15 +140,15 @@ class Sst:
         _check_table(self._views)
         self.probe, self.find = sst_lookup.swift(self._views)
         bits = self.layout.row_bits
-        self.swift = (
-            self._views.table,
-            self.layout.homes,
-            bits,
-            (1 << (32 - bits)) - 1,
-            (1 << bits) - 1,
-            self.flags if self.tombstones or self.expiring else None,
-            self.sqns,
-        )
+        table, homes = self._views.table, self.layout.homes
+        low_bits, row_mask = (1 << (32 - bits)) - 1, (1 << bits) - 1
+        flags = self.flags if self.tombstones or self.expiring else None
+        self.swift = table, homes, bits, low_bits, row_mask, flags, self.sqns
+        if not self.has_metas and len(self._views.firsts) == 1:
+            self.swift_head = (
+                table, homes, bits, low_bits, row_mask, self._buffer, self._keys_at, self._key_ends,
+                self._views.front, flags, self.sqns, self.sizes, self._times, self._time_base,
+            )  # fmt: skip
         self._windows = None
 
     def _need(self, kind: Section, low: int, high: int) -> None:
