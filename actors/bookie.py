@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn, TypeVar
 
 from octavo.actors import waits
@@ -57,6 +58,7 @@ class Bookie(LiveReads, TurnActor):
         self.penciller = penciller
         self.register = register
         self.cache = cache
+        cache.reads = self
         self.kept_scans = KeptScans(cache.limit >> _FOR_SCANS)
         self.limits = limits
         self.view = view
@@ -136,23 +138,14 @@ class Bookie(LiveReads, TurnActor):
         following = self.inker.last_sqn + 1
         try:
             first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
-            with self.cache.lock:
-                self._discard(ledger_keys)
-                table.rows.update(zip(ledger_keys, range(first, last + 1), strict=True))
+            entries = zip(ledger_keys, range(first, last + 1), strict=True)
+            self.cache.write_without(ledger_keys, lambda: table.rows.update(entries))
         except BaseException:
             self._remember(following)
             raise
         if last >= self.attention:
             self.attend()
         return last
-
-    def _discard(self, ledger_keys: Sequence[bytes]) -> None:
-        """In the cache's lock, before the memory table has what was written to these keys."""
-        entries = self.cache.entries
-        if entries:
-            for ledger_key in ledger_keys:
-                if ledger_key in entries:
-                    self.cache.discard(ledger_key)
 
     def write(
         self,
@@ -193,13 +186,8 @@ class Bookie(LiveReads, TurnActor):
         following = self.inker.last_sqn + 1
         try:
             first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
-            enter = self.view.recent.enter
-            with self.cache.lock:
-                self._discard(ledger_keys)
-                for sqn, (operation, ledger_key) in enumerate(
-                    zip(operations, ledger_keys, strict=True), first
-                ):
-                    enter(ledger_key, sqn, operation)
+            enter = self.view.recent.enter_all
+            self.cache.write_without(ledger_keys, lambda: enter(ledger_keys, first, operations))
         except BaseException:
             self._remember(following)
             raise
@@ -224,9 +212,7 @@ class Bookie(LiveReads, TurnActor):
         for sqn in range(first, self.inker.last_sqn + 1):
             header = self.inker.view.file_of(sqn).header(sqn)
             key = keys_of.prefix(header.tag, header.bucket) + header.key
-            with self.cache.lock:
-                self.cache.discard(key)
-                table.enter(key, sqn, header)
+            self.cache.write_without((key,), partial(table.enter, key, sqn, header))
 
     # ------------------------------------------------------------ pushing and pausing
 

@@ -79,31 +79,6 @@ class LiveReads(PlainReads):
             return MEMORY
         return REST
 
-    def _keep(self, view: View, ledger_key: bytes, entry: int, value: bytes) -> None:
-        """Have the cache keep a value that was read by this view, if it still is the newest.
-
-        ``entry``: that of the memory table it was found by; 0: by none.
-        """
-        cache, rows = self.cache, view.recent.rows
-        # In its lock, as whoever writes enters the table. Not kept while another thread is there:
-        # to wait means to hand over the interpreter lock, and the next to come finds the cache
-        # taken by who was woken: threads that met once would meet each time from then on.
-        for free in cache.tries:  # as the turn of an actor is taken: see runtime.py
-            if not free:
-                return
-            break
-        try:
-            before, cache.filling = cache.filling, True  # a signal's own reads come here, too
-            try:
-                if self.view is view and rows.get(ledger_key, entry) == entry:
-                    cache.fill(ledger_key, value)
-            finally:  # a Ctrl-C does not hide that a signal put meanwhile
-                if self.view is not view or rows.get(ledger_key, entry) != entry:
-                    cache.discard(ledger_key)
-                cache.filling = before
-        finally:
-            cache.lock.release()
-
     def _get_with_care(self, ledger_key: bytes) -> bytes | None:
         """The long way: every case, every error named."""
         found = self._retried(lambda view: view.get(ledger_key, 1 << 63, self.clock_ms()))

@@ -81,6 +81,13 @@ class MemoryTable:
                     self.keep(key)
                 self.rows[key] = entry
 
+    def enter_all(
+        self, ledger_keys: Iterable[bytes], first: int, changes: Iterable[Change]
+    ) -> None:
+        """Take in operations of the sqns from ``first`` on."""
+        for sqn, (ledger_key, change) in enumerate(zip(ledger_keys, changes, strict=True), first):
+            self.enter(ledger_key, sqn, change)
+
     def enter_run(self, ledger_keys: Iterable[bytes], first: int, kind: int) -> None:
         """Take in plain puts, or deletes, of these sqns from ``first`` on. Nobody reads yet."""
         entries = count(first) if kind == PUT else count(-first, -1)

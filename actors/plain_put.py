@@ -9,6 +9,7 @@ ceiling, a full memory, a failed file) takes the turns that it concerns, the lon
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -98,15 +99,13 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
                     active.write_rest(written, at)
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
-                if told is None and not cache.filling and ledger_key not in cached:
-                    table.rows[ledger_key] = sqn if puts else -sqn  # no call: see ReadCache
+                if told is not None:
+                    enter = partial(table.enter, ledger_key, sqn, told)
+                    cache.write_without((ledger_key,), enter)
+                elif ledger_key in cached:
+                    cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
                 else:
-                    with cache.lock:
-                        if told is None:
-                            cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
-                        else:
-                            cache.discard(ledger_key)
-                            table.enter(ledger_key, sqn, told)
+                    table.rows[ledger_key] = sqn if puts else -sqn  # no call: see ReadCache
             except BaseException as error:
                 bookie.undo(active, error, sqn)
                 raise

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.guide import Step
+from octavo.actors.read_cache import ReadCache
 from octavo.actors.view import View
 from octavo.files import record
 from octavo.files.errors import Corruption
@@ -21,16 +22,11 @@ _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 class PlainReads(ABC):
     """Reads of the newest state, or of a snapshot's."""
 
+    cache: ReadCache
+
     @abstractmethod
     def _get_with_care(self, ledger_key: bytes) -> bytes | None:
         """The long way: every case, every error named."""
-
-    @abstractmethod
-    def _keep(self, view: View, ledger_key: bytes, entry: int, value: bytes) -> None:
-        """Have the cache keep a value that was read by this view, if it still is the newest.
-
-        ``entry``: that of the memory table it was found by; 0: by none.
-        """
 
     @abstractmethod
     def _moment_ms(self, view: View) -> int:
@@ -61,7 +57,7 @@ class PlainReads(ABC):
             return self._get_with_care(ledger_key)
         if value is None:
             return self._get_with_care(ledger_key)
-        self._keep(view, ledger_key, sqn, value)
+        self.cache.fill(view, ledger_key, sqn, value)
         return value
 
     def get_from_ledger(
@@ -127,7 +123,7 @@ class PlainReads(ABC):
                             value = None
                 if value is None:
                     return self._get_with_care(ledger_key)
-                self._keep(view, ledger_key, 0, value)
+                self.cache.fill(view, ledger_key, 0, value)
                 return value
         except (FileNotFoundError, Corruption, IndexError):
             return self._get_with_care(ledger_key)

@@ -43,6 +43,7 @@ class Reader(PlainReads):
     def __init__(self, bookie: Bookie, lease_seconds: float, *, renewing: bool = False) -> None:
         self._bookie = bookie
         self._register = bookie.register
+        self.cache = bookie.cache
         self._lease = lease_seconds
         self._renewing = renewing
         snapshot = bookie.actor_ref.call(Bookie.snapshot, lease_seconds)
@@ -114,9 +115,6 @@ class Reader(PlainReads):
 
     def _moment_ms(self, view: View) -> int:
         return view.ledger.now_ms(self.now_ms)
-
-    def _keep(self, view: View, ledger_key: bytes, entry: int, value: bytes) -> None:
-        self._bookie._keep(view, ledger_key, entry, value)
 
     def index_of(self, key: bytes) -> bytes | None:
         """Packed index entries of a live ledger key's version, or None."""

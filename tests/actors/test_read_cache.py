@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
 from octavo.actors.read_cache import ReadCache
 
 VALUE = b"v" * 100
 SIZE = len(VALUE) + ReadCache.OVERHEAD_BYTES
 
 
+class Nothing:
+    """A view of a store in whose memory is nothing, and who has it."""
+
+    rows: ClassVar[dict[bytes, int]] = {}
+
+    @property
+    def recent(self) -> Nothing:
+        return self
+
+    @property
+    def view(self) -> Any:
+        return self
+
+
+def made(limit_bytes: int) -> ReadCache:
+    cache = ReadCache(limit_bytes)
+    cache.reads = Nothing()
+    return cache
+
+
+def fill(cache: ReadCache, key: bytes, value: bytes) -> None:
+    cache.fill(cache.reads.view, key, 0, value)
+
+
 def filled(room: int, keys: int) -> ReadCache:
-    cache = ReadCache(SIZE * room)
+    cache = made(SIZE * room)
     for number in range(keys):
-        cache.fill(b"%d" % number, VALUE)
+        fill(cache, b"%d" % number, VALUE)
     return cache
 
 
@@ -32,18 +64,18 @@ def test_a_full_cache_drops_the_oldest_first() -> None:
 def test_a_marked_key_is_forgiven_once() -> None:
     cache = filled(10, 10)
     cache.marks.add(b"0")
-    cache.fill(b"first too many", VALUE)
+    fill(cache, b"first too many", VALUE)
     assert (b"0" in cache.entries, b"1" in cache.entries) == (True, False)
     assert not cache.marks
     for number in range(40):  # every other one is let in
-        cache.fill(b"more %d" % number, VALUE)
+        fill(cache, b"more %d" % number, VALUE)
     assert b"0" not in cache.entries
 
 
 def test_a_full_cache_lets_in_every_other_key() -> None:
     cache = filled(10, 11)
     for number in range(6):
-        cache.fill(b"more %d" % number, VALUE)
+        fill(cache, b"more %d" % number, VALUE)
     assert sum(key.startswith(b"more") for key in cache.entries) == 3
 
 
@@ -52,14 +84,14 @@ def test_a_discarded_key_leaves_no_mark_and_may_come_again() -> None:
     cache.marks.add(b"3")
     cache.discard(b"3")
     assert not cache.marks
-    cache.fill(b"3", b"w" * 100)
+    fill(cache, b"3", b"w" * 100)
     assert (cache.entries[b"3"], cache.bytes) == (b"w" * 100, 10 * SIZE)
 
 
 def test_the_limit_holds_whatever_is_filled_and_discarded() -> None:
-    cache = ReadCache(SIZE * 10)
+    cache = made(SIZE * 10)
     for number in range(500):
-        cache.fill(b"%d" % (number % 37), b"x" * (number % 91))
+        fill(cache, b"%d" % (number % 37), b"x" * (number % 91))
         if number % 3 == 0:
             cache.discard(b"%d" % (number % 11))
         kept = sum(len(value or b"") + ReadCache.OVERHEAD_BYTES for value in cache.entries.values())
@@ -67,16 +99,16 @@ def test_the_limit_holds_whatever_is_filled_and_discarded() -> None:
 
 
 def test_a_large_value_is_not_kept() -> None:
-    cache = ReadCache(8000)
-    cache.fill(b"large", b"x" * 801)
-    cache.fill(b"small", b"x" * 800)
+    cache = made(8000)
+    fill(cache, b"large", b"x" * 801)
+    fill(cache, b"small", b"x" * 800)
     assert list(cache.entries) == [b"small"]
 
 
 def test_no_limit_is_no_cache() -> None:
-    cache = ReadCache(0)
+    cache = made(0)
     for number in range(4):
-        cache.fill(b"%d" % number, b"")
+        fill(cache, b"%d" % number, b"")
     assert (cache.entries, cache.bytes) == ({}, 0)
 
 
@@ -85,7 +117,7 @@ def test_clearing_leaves_room_for_as_much_again() -> None:
     cache.clear()
     assert (cache.entries, cache.bytes) == ({}, 0)
     for number in range(10):
-        cache.fill(b"%d" % number, VALUE)
+        fill(cache, b"%d" % number, VALUE)
     assert len(cache.entries) == 10
 
 
@@ -134,7 +166,7 @@ def test_the_queue_stays_short_however_often_a_key_is_discarded_and_read_again()
     cache = filled(100, 50)
     for _ in range(10_000):
         cache.discard(b"7")
-        cache.fill(b"7", VALUE)
+        fill(cache, b"7", VALUE)
     assert len(cache._queue) <= 2 * 50 + 65
     assert set(cache._queue) >= set(cache.entries)
     assert cache.bytes == 50 * SIZE
@@ -152,3 +184,60 @@ def test_a_key_that_is_not_cached_is_entered_all_the_same() -> None:
     rows: dict[bytes, int] = {}
     cache.write_over(b"1", b"newer", rows, 17)
     assert (cache.entries, rows) == ({b"0": VALUE}, {b"1": 17})
+
+
+def test_nothing_comes_into_a_cache_in_the_midst_of_a_write() -> None:
+    cache = filled(10, 1)
+    seen = []
+
+    def enter() -> None:
+        fill(cache, b"0", VALUE)
+        fill(cache, b"1", VALUE)
+        seen.append(dict(cache.entries))
+
+    cache.write_without((b"0", b"1"), enter)
+    assert seen == [{}]
+    fill(cache, b"1", VALUE)
+    assert list(cache.entries) == [b"1"]
+
+
+def test_after_a_write_that_was_cut_short_values_come_in_again() -> None:
+    cache = filled(10, 1)
+
+    def enter() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.write_without((b"0",), enter)
+    fill(cache, b"1", VALUE)
+    assert list(cache.entries) == [b"1"]
+
+
+def test_a_full_cache_is_left_as_it_is_while_another_thread_takes_out_of_it() -> None:
+    cache = filled(10, 10)
+    with cache.lock:
+        reader = threading.Thread(target=fill, args=(cache, b"too many", VALUE))
+        reader.start()
+        reader.join()  # it does not wait
+    assert len(cache.entries) == 11
+    for number in range(2):
+        fill(cache, b"%d more" % number, VALUE)
+    assert len(cache.entries) == 10
+
+
+STEPS_WITH_A_LOOK = ("CALL", "PRECALL", "JUMP_BACKWARD", "RESUME", "YIELD", "SEND", "RAISE")
+
+
+@pytest.mark.parametrize("function", [ReadCache.fill, ReadCache.write_over])
+def test_nothing_is_called_where_that_is_said(function: Callable[..., None]) -> None:
+    lines, first = inspect.getsourcelines(function)
+    begin = next(at for at, line in enumerate(lines) if "Nothing is called" in line)
+    end = next(at for at, line in enumerate(lines) if "self.bytes += size" in line)
+    assert begin < end
+    within = [
+        step.opname
+        for step in dis.get_instructions(function)
+        if step.positions and begin < (step.positions.lineno or 0) - first <= end
+    ]
+    assert "STORE_SUBSCR" in within
+    assert [name for name in within if name.startswith(STEPS_WITH_A_LOOK)] == []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -78,12 +78,12 @@ def read_and_overwritten(store: octavo.Store) -> tuple[Bookie, View, bytes]:
 def test_what_was_read_before_a_put_is_not_cached_after_it(tmp_path: Path) -> None:
     with reopened_with_cached(tmp_path / "store") as store:
         bookie, view, ledger_key = read_and_overwritten(store)
-        bookie._keep(view, ledger_key, 0, b"first")
+        bookie.cache.fill(view, ledger_key, 0, b"first")
         assert entries_of(store) == set()
         assert store.get(KEY) == b"second"
         bookie.cache.clear()
         bookie.push()  # the row is in no table of newest changes any more
-        bookie._keep(view, ledger_key, 0, b"first")
+        bookie.cache.fill(view, ledger_key, 0, b"first")
         assert store.get(KEY) == b"second"
 
 
@@ -91,10 +91,10 @@ def before_a_fill(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -
     """Have the next value that the cache is to keep come after this, as a signal may have it."""
     fill = ReadCache.fill
 
-    def interrupted(cache: ReadCache, key: bytes, value: bytes) -> None:
+    def interrupted(cache: ReadCache, view: View, key: bytes, entry: int, value: bytes) -> None:
         monkeypatch.setattr(ReadCache, "fill", fill)
         step()
-        fill(cache, key, value)
+        fill(cache, view, key, entry, value)
 
     monkeypatch.setattr(ReadCache, "fill", interrupted)
 
@@ -110,82 +110,107 @@ def test_a_put_of_a_signals_while_a_value_is_cached_leaves_no_older_one(
         assert bookie.cache.entries == {ledger_key: b"third"}
 
 
-def test_no_reader_fills_the_cache_in_the_midst_of_a_put(tmp_path: Path) -> None:
-    with reopened_with_cached(tmp_path / "store") as store:
-        bookie, view, ledger_key = read_and_overwritten(store)
-        entry = view.recent.rows[ledger_key]
-        reader = threading.Thread(target=bookie._keep, args=(view, ledger_key, entry, b"second"))
-        with bookie.cache.lock:  # as a put has it
-            reader.start()
-            reader.join()  # it does not wait, either
-        assert entries_of(store) == set()
-        bookie._keep(view, ledger_key, entry, b"second")
-        assert entries_of(store) == {b"second"}
+class Meeting(deque[bytes]):
+    """The cache's queue; who fills the cache meets this step in the midst of it, once."""
+
+    step: Callable[[], object] | None = None
+
+    def append(self, key: bytes) -> None:
+        super().append(key)
+        step, self.step = self.step, None
+        if step is not None:
+            step()
 
 
-def test_a_put_in_the_midst_of_a_fill_waits_for_it(tmp_path: Path) -> None:
-    with reopened_with_cached(tmp_path / "store") as store:
-        bookie, view, ledger_key = read_and_overwritten(store)
-        cache, seen = bookie.cache, []
-
-        class Rows(dict[bytes, int]):
-            def get(self, key: bytes, default: Any = None) -> Any:
-                seen.append(cache.filling)  # whether a put that came just now would wait
-                return super().get(key, default)
-
-        view.recent.rows = Rows(view.recent.rows)
-        bookie._keep(view, ledger_key, view.recent.rows[ledger_key], b"second")
-        assert seen == [True, True]
-        assert entries_of(store) == {b"second"}
-        assert not cache.filling
-
-
-class Counted:
-    """A lock that counts how often it is taken."""
-
-    def __init__(self, lock: Any) -> None:
-        self.lock, self.taken = lock, 0
-
-    def __enter__(self) -> None:
-        self.taken += 1
-        self.lock.__enter__()
-
-    def __exit__(self, *raised: object) -> None:
-        self.lock.__exit__(*raised)
-
-
-@pytest.mark.parametrize(
-    ("filling", "key", "taken"), [(False, b"other", 0), (False, KEY, 1), (True, b"other", 1)]
-)
-def test_a_put_takes_the_caches_lock_where_it_may_meet_a_fill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filling: bool, key: bytes, taken: int
+@pytest.mark.parametrize("in_a_thread", [False, True])
+@pytest.mark.parametrize("how", ["put", "put with metadata", "put_many", "batch", "delete"])
+def test_a_write_in_the_midst_of_a_fill_leaves_no_older_value(
+    tmp_path: Path, how: str, in_a_thread: bool
 ) -> None:
     with reopened_with_cached(tmp_path / "store") as store:
+        bookie, view, ledger_key = read_and_overwritten(store)
+
+        def write() -> None:
+            if how == "put":
+                store.put(KEY, b"third")
+            elif how == "put with metadata":
+                store.put(KEY, b"third", metadata=b"m")
+            elif how == "put_many":
+                store.put_many([(b"other", b"o"), (KEY, b"third")])
+            elif how == "batch":
+                with store.batch() as batch:
+                    batch.put(b"", KEY, b"third")
+            else:
+                store.delete(KEY)
+
+        def step() -> None:
+            if in_a_thread:
+                writer = threading.Thread(target=write)
+                writer.start()
+                writer.join()  # it waits for nobody
+            else:
+                write()
+
+        bookie.cache._queue = meeting = Meeting()
+        meeting.step = step
+        bookie.cache.fill(view, ledger_key, view.recent.rows[ledger_key], b"second")
+        assert meeting.step is None
+        assert entries_of(store) == set()
+        assert store.get(KEY) == (None if how == "delete" else b"third")
+
+
+def test_what_is_pushed_in_the_midst_of_a_fill_is_not_cached(tmp_path: Path) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        bookie, view, ledger_key = read_and_overwritten(store)
+        bookie.cache._queue = meeting = Meeting()
+        meeting.step = bookie.push
+        bookie.cache.fill(view, ledger_key, view.recent.rows[ledger_key], b"second")
+        assert entries_of(store) == set()  # who writes now enters another table
+        assert store.get(KEY) == b"second"
+
+
+@pytest.mark.parametrize("key", [KEY, b"other"])
+def test_a_put_does_not_wait_for_who_makes_room_in_the_cache(tmp_path: Path, key: bytes) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
         cache = store._running.bookie.actor.cache
-        with monkeypatch.context() as patched:
-            lock = Counted(cache.lock)
-            patched.setattr(cache, "lock", lock)
-            patched.setattr(cache, "filling", filling)
-            store.put(key, b"new")
-        assert lock.taken == taken
+        with cache.lock:
+            writer = threading.Thread(target=store.put, args=(key, b"new"))
+            writer.start()
+            writer.join()
         assert store.get(key) == b"new"
 
 
-def test_a_signals_read_in_the_midst_of_a_fill_leaves_it_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["put with metadata", "put_many", "batch", "delete"])
+def test_no_reader_fills_the_cache_in_the_midst_of_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
+    """What was read before the write, and would be found to be the newest until it is entered."""
     with reopened_with_cached(tmp_path / "store") as store:
         bookie, view, ledger_key = read_and_overwritten(store)
-        seen = []
+        bookie.cache.fill(view, ledger_key, view.recent.rows[ledger_key], b"second")
+        discard = ReadCache.discard
 
-        def read() -> None:
-            assert store.get(KEY) == b"second"
-            seen.append(bookie.cache.filling)
+        def met(cache: ReadCache, key: bytes) -> None:
+            discard(cache, key)
+            reader = threading.Thread(
+                target=cache.fill,
+                args=(view, ledger_key, view.recent.rows[ledger_key], b"second"),
+            )
+            reader.start()
+            reader.join()
 
-        before_a_fill(monkeypatch, read)
-        bookie._keep(view, ledger_key, view.recent.rows[ledger_key], b"second")
-        assert seen == [True]
-        assert not bookie.cache.filling
+        monkeypatch.setattr(ReadCache, "discard", met)
+        if how == "put with metadata":
+            store.put(KEY, b"third", metadata=b"m")
+        elif how == "put_many":
+            store.put_many([(b"other", b"o"), (KEY, b"third")])
+        elif how == "batch":
+            with store.batch() as batch:
+                batch.put(b"", KEY, b"third")
+        else:
+            store.delete(KEY)
+        assert entries_of(store) == set()
+        assert store.get(KEY) == (None if how == "delete" else b"third")
 
 
 def test_what_has_metadata_or_an_index_or_came_in_a_batch_is_cached_as_any_other(
