@@ -15,6 +15,7 @@ from octavo.actors.kept_scans import KeptScans
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
+from octavo.actors.read_cache import ReadCache
 from octavo.actors.reader import Reader
 from octavo.actors.view import JournalView, View
 from octavo.files import cdb
@@ -64,6 +65,7 @@ class PublishedReader(Reader):
         self._lease_ms = max(found.expires_at - clock_ms(), 1)
         self._renewing = True
         self._closed = False
+        self.cache = ReadCache(0)
         self._open_files = OpenFiles(max_open_files)
         self.number = 0
         self.sqn = found.sqn
@@ -116,9 +118,6 @@ class PublishedReader(Reader):
             self._found = published.renewed(
                 self._disk, self._found.path, now_ms + self._lease_ms, now_ms
             )
-
-    def _keep(self, *_: object) -> None:
-        """There is no cache."""
 
     def renew(self, lease_seconds: float | None = None) -> None:
         """The lease begins anew. Raises SnapshotExpired if it had ended."""
