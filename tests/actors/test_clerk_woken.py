@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import octavo
+from octavo.actors.bookie import Bookie
 from octavo.actors.penciller_clerk import PencillerClerk
 
 WAIT = 300.0
@@ -24,7 +25,7 @@ def test_many_pushes_leave_one_message_in_the_clerks_inbox(tmp_path: Path) -> No
         assert entered.wait(WAIT)
         for number in range(10):
             store.put(b"key", b"%d" % number)
-            store._bookie.push()
+            store._running.bookie.call(Bookie.push)
         works = [m.method for m, _ in clerk.waiting_messages if m.method is PencillerClerk.work]
         go.set()
         assert len(works) == 1
@@ -42,13 +43,13 @@ def test_saving_all_ends_though_more_is_pushed_meanwhile(tmp_path: Path) -> None
             saved.append(task)
             if len(saved) < 20:
                 store.put(b"key", b"%d" % len(saved))
-                store._bookie.push()
+                store._running.bookie.call(Bookie.push)
 
         store.put(b"key", b"first")
 
         def count_saved(clerk: PencillerClerk) -> int:
             clerk.do = pushing  # type: ignore[method-assign,assignment]
-            store._bookie.push()
+            store._running.bookie.call(Bookie.push)
             clerk.save_all()
             clerk.do = do  # type: ignore[method-assign]
             return len(saved)

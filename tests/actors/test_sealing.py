@@ -11,6 +11,7 @@ from whole_store import no_hang, opened, settle
 
 import octavo
 from octavo.actors import journal_file
+from octavo.actors.bookie import Bookie
 from octavo.manifest.journal_manifest import JournalEntry
 
 
@@ -47,7 +48,7 @@ def test_level_zero_is_saved_while_its_file_gets_its_sealed_name(tmp_path: Path)
         expected = {b"%03d" % i: b"value %d" % i for i in range(200)}
         store.put_many(expected)
         with renamed_but_not_told(store):
-            store._bookie.push()
+            store._running.bookie.call(Bookie.push)
             for actor in (store._running.penciller.actor, store._running.clerk.actor):
                 actor.enter()
                 actor.leave()

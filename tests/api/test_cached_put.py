@@ -82,7 +82,7 @@ def test_what_was_read_before_a_put_is_not_cached_after_it(tmp_path: Path) -> No
         assert entries_of(store) == set()
         assert store.get(KEY) == b"second"
         bookie.cache.clear()
-        bookie.push()  # the row is in no table of newest changes any more
+        bookie.actor_ref.call(Bookie.push)  # the row is in no table of newest changes any more
         bookie.cache.fill(view, ledger_key, 0, b"first")
         assert store.get(KEY) == b"second"
 

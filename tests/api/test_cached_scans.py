@@ -9,6 +9,7 @@ import pytest
 from whole_store import flush, opened
 
 import octavo
+from octavo.actors.bookie import Bookie
 
 BEFORE = {b"k%02d" % at: b"before %d" % at for at in range(40)}
 LATER = sorted(BEFORE)[5:]
@@ -60,7 +61,7 @@ def delete_each(store: octavo.Store) -> None:
 
 
 def push_and_put(store: octavo.Store) -> None:
-    store._bookie.push()
+    store._running.bookie.call(Bookie.push)
     put_each(store)
 
 

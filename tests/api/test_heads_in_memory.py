@@ -10,6 +10,7 @@ import pytest
 from whole_store import Clock, flush, opened
 
 import octavo
+from octavo.actors.bookie import Bookie
 
 PUTS: dict[bytes, dict[str, Any]] = {
     b"plain": {},
@@ -49,7 +50,7 @@ def test_heads_of_memory_are_those_of_the_ledger(tmp_path: Path, frozen: bool) -
         bucket.delete(b"deleted")
         clock.now += 2000
         if frozen:
-            store._bookie.push()
+            store._running.bookie.call(Bookie.push)
         before = seen(bucket)
         assert before[0] == [
             None if key in (b"gone", b"deleted", b"never") else VALUES[key]

@@ -15,6 +15,7 @@ from descriptors import descriptors
 from whole_store import SEED, Clock, flush, no_hang, opened, settle
 
 import octavo
+from octavo.actors.bookie import Bookie
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ def test_it_never_sees_half_of_a_batch(store: octavo.Store) -> None:
                     for i in range(10):
                         batch.put("", f"{i}", b"%d" % number)
                 if number % 50 == 0:
-                    store._bookie.push()
+                    store._running.bookie.call(Bookie.push)
         finally:
             done.set()
 
@@ -627,7 +628,7 @@ def test_its_cost_does_not_grow_with_the_store(tmp_path: Path) -> None:
         little = cost(small)
     with opened(tmp_path / "large", push_rows=1 << 20, push_bytes=1 << 30) as large:
         large.put_many((b"%07d" % i, b"v" * 10) for i in range(200_000))
-        large._bookie.push()
+        large._running.bookie.call(Bookie.push)
         settle(large)
         large.put_many((b"%07d" % i, b"v" * 10) for i in range(0, 200_000, 2))
         much = cost(large)

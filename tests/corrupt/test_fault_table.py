@@ -16,6 +16,7 @@ from simdisk import SimDisk
 
 import octavo
 from octavo.actors import shutdown, startup
+from octavo.actors.bookie import Bookie
 from octavo.actors.options import Options
 from octavo.files import cdb
 from octavo.files.disk import RealDisk
@@ -34,7 +35,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("faults") / "s"
     with octavo.open(home, roll_count=4096, push_rows=4096) as store:
         store.put_many((b"%05d" % n, value_of(n)) for n in range(OBJECTS - 500))
-        store._running.bookie.actor.push()
+        store._running.bookie.call(Bookie.push)
     with octavo.open(home) as store:
         store.put_many((b"%05d" % n, value_of(n)) for n in range(OBJECTS - 500, OBJECTS))
     assert len(list((home / "journal").glob("*.log"))) == 1

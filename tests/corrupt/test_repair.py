@@ -14,6 +14,7 @@ from simfaults import SimCrash
 
 import octavo
 from octavo.actors import shutdown, startup
+from octavo.actors.bookie import Bookie
 from octavo.actors.options import Options
 from octavo.actors.repair import DAMAGED
 from octavo.files import cdb
@@ -38,7 +39,7 @@ def filled(path: Path) -> dict[bytes, bytes]:
                 for n in range(5):
                     wanted[b"b%d-%d" % (turn, n)] = b"in a batch"
                     batch.put(b"", b"b%d-%d" % (turn, n), b"in a batch")
-        store._running.bookie.actor.push()  # the ledger is not empty
+        store._running.bookie.call(Bookie.push)  # the ledger is not empty
     return wanted
 
 

@@ -18,6 +18,7 @@ from octavo.actors import identity as identities
 from octavo.actors import ingest as ingests
 from octavo.actors import shutdown, startup
 from octavo.actors.backup import backup
+from octavo.actors.bookie import Bookie
 from octavo.actors.options import Options
 from octavo.actors.published_reader import PublishedReader
 from octavo.actors.repair import DAMAGED, repair_files
@@ -123,7 +124,7 @@ def test_the_ledger_names_nothing_that_the_journal_may_lose() -> None:
     def act(disk: SimDisk) -> None:
         store = opened(disk)
         filled(store, 100)
-        store._bookie.push()
+        store._running.bookie.call(Bookie.push)
         shutdown.stop(store._running)
 
     for where, image in cuts(before, act):

@@ -13,6 +13,7 @@ import pytest
 from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
+from octavo.actors.bookie import Bookie
 from octavo.files import cdb, cdb_seal, inbox, record, staging, worker
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Corruption, Misuse
@@ -164,7 +165,7 @@ def ledger_file(tmp_path: Path) -> bytearray:
     with octavo.open(tmp_path / "s", worker=False) as store:
         store.put("a", b"1")
         store.put("b", b"2")
-        store._running.bookie.actor.push()
+        store._running.bookie.call(Bookie.push)
     return bytearray(next((tmp_path / "s/ledger").glob("*.sst")).read_bytes())
 
 
@@ -241,7 +242,7 @@ def test_a_log_of_the_last_epoch_takes_none_away(tmp_path: Path) -> None:
 def test_a_ledger_that_has_more_than_the_journal_is_made_anew(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s", worker=False) as store:
         store.put("k", b"v")
-        store._running.bookie.actor.push()
+        store._running.bookie.call(Bookie.push)
     folder = str(tmp_path / "s/ledger/manifest")
     found = recover(RealDisk(), folder)
     made = LedgerManifest.replayed(found.snapshot, found.changes)

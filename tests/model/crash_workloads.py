@@ -12,6 +12,7 @@ from power_cuts import Counts, Machine, PowerCuts
 from simdisk import SimDisk
 
 import octavo
+from octavo.actors.bookie import Bookie
 from octavo.actors.ingest import ingest
 from octavo.actors.restoring import restore_on
 from octavo.files.staged_writer import StagedWriter
@@ -82,7 +83,7 @@ def some(machine: Machine, store: octavo.Store, count: int, *, sync: bool | None
 
 def save(machine: Machine, store: octavo.Store) -> None:
     """Memory goes into a ledger file."""
-    store._bookie.push()
+    store._running.bookie.call(Bookie.push)
     machine.pool.go_on()
 
 

@@ -15,6 +15,7 @@ from one_thread import HeldPool, forget, one_thread, opened
 from simdisk import SimDisk
 
 import octavo
+from octavo.actors.bookie import Bookie
 from octavo.actors.published_reader import PublishedReader
 from octavo.manifest import published
 from octavo.snapshot import SnapshotBucket
@@ -76,7 +77,7 @@ class Race:
                 self.store.put(name, self.state[name])
 
     def save(self) -> None:
-        self.store._bookie.push()
+        self.store._running.bookie.call(Bookie.push)
         self.pool.go_on()
 
     def compact(self) -> None:

@@ -16,6 +16,7 @@ from one_thread import HeldPool, forget, one_thread, opened
 from simdisk import MODES, SimDisk
 
 import octavo
+from octavo.actors.bookie import Bookie
 
 HOUR_MS = 3_600_000
 YEAR_MS = 8766 * HOUR_MS
@@ -227,7 +228,7 @@ class LongMachine:
         self.store._inker.roll()
 
     def save(self) -> None:
-        self.store._bookie.push()
+        self.store._running.bookie.call(Bookie.push)
         self.pool.go_on()
 
     def sync(self) -> None:

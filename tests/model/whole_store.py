@@ -21,6 +21,7 @@ from pykka import ActorDeadError
 import octavo
 from octavo.actors import penciller as penciller_module
 from octavo.actors import startup
+from octavo.actors.bookie import Bookie
 from octavo.actors.options import Options
 from octavo.files.disk import Disk, RealDisk
 
@@ -80,7 +81,7 @@ def settle(store: octavo.Store) -> None:
 
 def flush(store: octavo.Store) -> None:
     """Memory goes into the ledger, and everything that follows from it is done."""
-    store._bookie.push()
+    store._running.bookie.call(Bookie.push)
     settle(store)
 
 
