@@ -139,12 +139,16 @@ class ReadCache:
                 self._queue.append(waiting)
 
     def clear(self) -> None:
-        """Forget everything. O(entries)."""
+        """Forget everything. In the Bookie's turn. O(entries)."""
         with self.lock:
-            self.entries.clear()
-            self.marks.clear()
-            self._queue.clear()
-            self.bytes = 0
+            self.writing = True
+            try:
+                self.entries.clear()
+                self.marks.clear()
+                self._queue.clear()
+                self.bytes = 0
+            finally:
+                self.writing = False
 
     def _make_room(self) -> None:
         """Not while another thread is there: to wait means to hand over the interpreter lock, and
