@@ -139,8 +139,7 @@ class Sst:
             self._check_ends(Section.META_ENDS, Section.METAS)
         _check_table(self._views)
         self.probe, self.find = sst_lookup.swift(self._views)
-        bits = self.layout.row_bits
-        table, homes = self._views.table, self.layout.homes
+        table, homes, bits = self._views.table, self.layout.homes, self.layout.row_bits
         low_bits, row_mask = (1 << (32 - bits)) - 1, (1 << bits) - 1
         flags = self.flags if self.tombstones or self.expiring else None
         self.swift = table, homes, bits, low_bits, row_mask, flags, self.sqns
