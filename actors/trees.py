@@ -10,17 +10,21 @@ from octavo.actors.scan import Bounds
 from octavo.files import ledger_key
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
+from octavo.files.freed_memory import keep_freed
 from octavo.files.live_batches import Batch, Segments, parts_of, strings_of
 from octavo.files.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words
 
 _ROWS, _BYTES = 1 << 16, 16 << 20
-_FEW = 256
-"""Values that are in memory at a time, of so many rows or bytes that are located together."""
+"""Of so many rows or bytes the values are located together."""
+_FEW, _FEW_BYTES = 256, 512 << 10
+"""Of so many rows or bytes, on the average, they are in memory at a time."""
 
 
 def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
     """The tree of the live rows of a range of ledger keys. See Snapshot.merkle."""
     tree = MerkleTree.empty(segments, by)
+    if by == "value":
+        keep_freed()
     values = BatchValues(reader)
     for batch in reader.batches(bound, heads=by != "sqn"):
         hashes = batch.columns.hashes[batch.rows]
@@ -54,9 +58,11 @@ def _value_digests(values: BatchValues, batch: Batch) -> Words:
     low = 0
     for part in parts_of(batch, _ROWS, _BYTES, by_values=True):
         located, end = values.locate(part, of=batch), low + len(part.rows)
+        mean = int(located.sizes().sum()) // len(located)
+        count = max(min(_FEW, _FEW_BYTES // (mean + 1)), 1)
         at = 0
         while low < end:
-            few = located.views(at, min(at + _FEW, len(located)))
+            few = located.views(at, min(at + count, len(located)))
             found[low : low + len(few)] = list(map(xxh3, few))
             low, at = low + len(few), at + len(few)
     return found
