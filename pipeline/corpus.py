@@ -132,6 +132,8 @@ def _table(spark: Any, corpus: Corpus) -> Any:
     from pyspark.sql import functions as sql
 
     rows = _rows(spark, corpus)
+    if not rows.columns:
+        raise Misuse(f"{corpus.path} is empty: it has not even a column")
     for option, name in (
         ("--key-field", corpus.key_field),
         ("--value-field", corpus.value_field),

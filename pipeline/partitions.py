@@ -190,7 +190,10 @@ def _sample(sst: Sst, bound: Bounds, step: float, *, values: bool) -> list[tuple
         weights += np.asarray(sst.sizes[low:high])
     filled = np.cumsum(weights)
     count = max(int(filled[-1] / step), 1)
-    at = np.searchsorted(filled, np.arange(count) * (filled[-1] / count), side="right")
-    at = np.unique(at)
+    if count < len(filled):
+        at = np.searchsorted(filled, np.arange(count) * (filled[-1] / count), side="right")
+        at = np.unique(at)
+    else:  # values are larger than steps, and a step may be one byte of them
+        at = np.arange(len(filled))
     sizes = np.diff(np.append(filled[at] - weights[at], filled[-1]))
     return [(sst.ledger_key(low + row), size) for row, size in zip(at.tolist(), sizes, strict=True)]

@@ -87,9 +87,7 @@ class Views:
         self.add_bytes(rows, parts)
 
 
-def together(
-    buffer: mmap | bytes, at: Ints, lengths: Ints, raw_bytes: Ints
-) -> ByteColumn | None:
+def together(buffer: mmap | bytes, at: Ints, lengths: Ints, raw_bytes: Ints) -> ByteColumn | None:
     """Values of which some are compressed, end to end. None where they are to be looked at one by
     one: there are few, or one is wrong."""
     if not may_hold(lengths, raw_bytes):

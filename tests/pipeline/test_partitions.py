@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
+from pathlib import Path
 
 import pytest
+from ledger_rows import Row, columns, key, names
 from whole_store import SEED
 
-from octavo.pipeline.partitions import even_parts, split_of
+from octavo.files import merge
+from octavo.files.bounds import Bounds
+from octavo.files.disk import RealDisk
+from octavo.files.sst import Sst
+from octavo.pipeline.partitions import _sample, even_parts, split_of
 
 MB = 1 << 20
 
@@ -50,3 +57,21 @@ def test_a_read_of_a_few_hundred_mb_is_four_tasks() -> None:
 
 def test_a_size_that_cannot_be_makes_no_more_tasks_than_a_driver_can_hold() -> None:
     assert len(list(even_parts([5.0, 2.0**64], 1))) <= 1 << 14
+
+
+def test_the_sample_of_a_large_value_is_no_larger_than_the_rows(tmp_path: Path) -> None:
+    """Of some MB of values, and a split of one byte: a key of each row says all."""
+    rows = [Row(key(b"%d" % n), n + 1, False, 0, b"", n) for n in range(3)]
+    made = columns(rows)
+    made.sizes[:] = 1 << 24
+    (file,) = merge.write_rows(
+        RealDisk(), str(tmp_path), names(), made, max_rows=1 << 18, max_bytes=1 << 30
+    )
+    sst = Sst(RealDisk().map(str(tmp_path / file.name)), file.name)
+    tracemalloc.start()
+    found = _sample(sst, Bounds(b"", b"", None, False), 1 / 64, values=True)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [key for key, _ in found] == [row.key for row in rows]
+    assert sum(size for _, size in found) > 3 << 24
+    assert most < 1 << 20

@@ -76,6 +76,14 @@ def test_a_column_that_is_not_there_is_named(spark: Any, tmp_path: Path) -> None
             frame(spark, Corpus(str(path), "jsonl", *arguments))
 
 
+def test_a_table_without_a_column_is_named(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.touch()
+    for field in (None, "id"):
+        with pytest.raises(Misuse, match=r"t\.csv is empty"):
+            frame(spark, Corpus(str(path), "csv", field))
+
+
 def test_what_a_source_is_can_be_told_or_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "x.csv.gz").touch()
     (tmp_path / "many").mkdir()
