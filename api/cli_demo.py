@@ -27,6 +27,7 @@ from octavo.cli_source import (
     Source,
     format_of,
     unpacked,
+    unpacked_name,
 )
 from octavo.cli_teller import Teller
 from octavo.demo_tour import Tour
@@ -126,10 +127,11 @@ def _source(
     if kind == "jsonl" and value_field is not None and key_field is None:
         raise click.UsageError("--value-field needs --key-field")
     with Path(path).open("rb") as file:
-        length = os.fstat(file.fileno()).st_size
         stream = unpacked(path, file)
+        # Of what is packed it is not known how much there is in it.
+        length = os.fstat(file.fileno()).st_size if stream is file else None
         if kind == "csv":
-            between = "\t" if path.lower().endswith(".tsv") else ","
+            between = "\t" if unpacked_name(path).endswith(".tsv") else ","
             lines: Source = Csv(
                 path, stream, length,
                 key_field=key_field, value_field=value_field, delimiter=between,

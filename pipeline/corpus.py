@@ -42,16 +42,21 @@ class Corpus:
 
 def kind_of(path: str) -> str:
     """One of FORMATS, told by what is there. Raises Misuse where it cannot be told."""
-    name = os.path.basename(path.rstrip("/")).lower()
-    for packed in _PACKED:
-        name = name.removesuffix(packed)
-    found = _SUFFIXES.get(os.path.splitext(name)[1])
+    found = _SUFFIXES.get(_suffix(path))
     if found is None and os.path.isdir(path):
         inside = {os.path.splitext(each)[1] for each in os.listdir(path) if each[:1] not in "_."}
         found = "parquet" if inside == {".parquet"} else "directory"
     if found is None:
         raise Misuse(f"cannot tell what {path!r} is: say it with --format")
     return found
+
+
+def _suffix(path: str) -> str:
+    """What the name of a file or directory ends in, in lower case, before .gz or .zst."""
+    name = os.path.basename(path.rstrip("/")).lower()
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    return os.path.splitext(name)[1]
 
 
 def frame(spark: Any, corpus: Corpus) -> Any:
@@ -176,5 +181,5 @@ def _rows(spark: Any, corpus: Corpus) -> Any:
         return reader.parquet(where)
     if corpus.kind == "jsonl":
         return reader.json(where)
-    between = "\t" if ".tsv" in corpus.path.lower() else ","
+    between = "\t" if _suffix(corpus.path) == ".tsv" else ","
     return reader.options(header=True, multiLine=True, escape='"', sep=between).csv(where)

@@ -33,7 +33,8 @@ def of_version(version: str) -> dict[str, str]:
 def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
     """The active session; where there is none, one that ends with the block.
 
-    ``tell`` hears of a Java that is installed. Raises Misuse that says what to install.
+    ``tell`` hears of a Java that is installed. Raises Misuse that says what to install, or
+    why Spark does not start.
     """
     try:
         import pyspark
@@ -53,7 +54,11 @@ def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
     builder = SparkSession.builder.master(master).appName("octavo")
     for name, value in configuration.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Exception as wrong:  # Spark's, and what it talks to Java by has others
+        told = str(wrong).partition("\n")[0]
+        raise Misuse(f"Spark cannot be started with master {master!r}: {told}") from wrong
     try:
         yield session
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def test_the_demo_takes_jsonl_and_csv(tmp_path: Path) -> None:
     rows = ["id,text"] + [f"{n},{'y' * n}" for n in range(200)]
     (tmp_path / "x.csv").write_text("\n".join(rows))
     assert document("demo", tmp_path / "x.csv", "--json")["load"]["keys"] == 200
+
+
+def test_the_demo_takes_what_load_takes_for_tabs(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(gzip.compress(b"key\tvalue\na\t1\nb\t2\n"))
+    assert document("demo", path, "--key-field", "key", "--json")["load"]["keys"] == 2
 
 
 def test_a_single_value_makes_a_tour(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from cli_runs import octavo
 
 from octavo.files.errors import Misuse
+from octavo.pipeline import session
 from octavo.pipeline.corpus import Corpus, frame, kind_of
 
 
@@ -44,6 +47,39 @@ def test_columns_of_parquet_are_chosen(spark: Any, tmp_path: Path) -> None:
     parquet.write_table(pa.table(table), path)
     found = rows_of(spark, str(path), kind_of(str(path)), "id", "raw", "kind")
     assert found == {b"1": (b"\x00\xff", b"a"), b"2": (b"", b"none")}
+
+
+def test_the_name_of_the_table_alone_says_whether_tabs_divide(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "from.tsv"
+    folder.mkdir()
+    for name, between in (("a.csv", ","), ("b.tsv", "\t"), ("c.tsv.gz", "\t")):
+        text = between.join(("id", "town")) + "\n" + between.join(("1", "x")) + "\n"
+        packed = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+        (folder / name).write_bytes(packed)
+        found = rows_of(spark, str(folder / name), kind_of(str(folder / name)), "id", "town")
+        assert found == {b"1": (b"x", b"1")}
+
+
+def test_a_master_that_spark_does_not_know_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    class Builder:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *given: self
+
+        def getOrCreate(self) -> Any:  # noqa: N802 - Spark's name
+            raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited\nmore")
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(SparkSession, "builder", Builder())
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, sys.executable)
+    monkeypatch.setattr(session, "have_java", lambda tell: None)
+    with (
+        pytest.raises(Misuse, match=r"with master 'nonsense': \[JAVA_GATEWAY_EXITED\].*exited$"),
+        session.spark_session("nonsense", print),
+    ):
+        pass
 
 
 def test_a_csv_row_without_a_key_is_left_out(spark: Any, tmp_path: Path) -> None:
