@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("octavo.inbox")
 
 LOOK_SECONDS = 0.2
+_MOST_LEFT_OUT = 50
+"""Looks that are left out at most behind one that failed: 10 s."""
 
 
-def serve(running: Running, now_ms: int) -> int:
-    """Answer every request in the store's inbox; how many there were."""
-    names = inbox.waiting(running.disk, running.path, now_ms)
+def serve(running: Running, now_ms: int, stuck: set[str] | None = None) -> int:
+    """Answer every request in the store's inbox; how many there were. ``stuck``: see waiting."""
+    names = inbox.waiting(running.disk, running.path, now_ms, stuck)
     for name in names:
         try:
             asked = inbox.read(running.disk, running.path, name)
@@ -120,17 +122,30 @@ class Watched:
     def __init__(self, running: Running) -> None:
         self._running: Running | None = running
         self._turn = new_lock()
+        self._stuck: set[str] = set()
+        self._failures = self._left_out = 0
+        self._said = ""
 
     def look(self) -> None:
-        """Serve what is in the inbox. Errors are logged: the next look tries again."""
+        """Serve what is in the inbox. An error is logged, once while it stays the same; a later
+        look tries again, ever fewer of them."""
         with self._turn:
             running = self._running
             if running is None:
                 return
+            if self._left_out:
+                self._left_out -= 1
+                return
             try:
-                serve(running, wall_clock_ms())
+                serve(running, wall_clock_ms(), self._stuck)
             except (OctavoError, OSError, RuntimeError) as error:
-                log.warning("%s: the inbox cannot be served: %s", running.path, error)
+                self._failures += 1
+                self._left_out = min(1 << min(self._failures, 16), _MOST_LEFT_OUT)
+                if str(error) != self._said:
+                    log.warning("%s: the inbox cannot be served: %s", running.path, error)
+                self._said = str(error)
+            else:
+                self._failures, self._said = 0, ""
 
     def stop(self) -> None:
         """Look no more; waits for what is being done. Not after a fork: the lock may be taken."""

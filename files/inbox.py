@@ -10,6 +10,7 @@ removes both. ``ms``: the moment of asking, by which what nobody waits for any m
 from __future__ import annotations
 
 import json
+import logging
 import re
 from typing import Any
 
@@ -18,6 +19,8 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption
 from octavo.files.staging import INBOX
+
+log = logging.getLogger("octavo.inbox")
 
 REQUEST = ".request"
 ANSWER = ".answer"
@@ -57,8 +60,12 @@ def remove(disk: Disk, store: str, *names: str) -> None:
             disk.unlink(path)
 
 
-def waiting(disk: Disk, store: str, now_ms: int) -> list[str]:
-    """Requests without an answer, oldest first; what is too old is removed. One listing."""
+def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) -> list[str]:
+    """Requests without an answer, oldest first; what is too old is removed. One listing.
+
+    What cannot be removed stands in the way of nothing: it is added to ``stuck``, with a warning,
+    and what is there already is not tried.
+    """
     if not disk.exists(f"{store}/{INBOX}"):
         return []
     names = set(disk.listdir(f"{store}/{INBOX}"))
@@ -68,10 +75,19 @@ def waiting(disk: Disk, store: str, now_ms: int) -> list[str]:
         if who is None:
             continue
         if int(who.group(1), 16) + KEPT_MS < now_ms:
-            remove(disk, store, name)
+            if stuck is None or name not in stuck:
+                _removed(disk, store, name, set() if stuck is None else stuck)
         elif who.group(2) == "request" and name.removesuffix(REQUEST) + ANSWER not in names:
             found.append(name)
     return found
+
+
+def _removed(disk: Disk, store: str, name: str, stuck: set[str]) -> None:
+    try:
+        remove(disk, store, name)
+    except OSError as error:
+        stuck.add(name)
+        log.warning("%s/%s/%s stays: %s", store, INBOX, name, error)
 
 
 def _checksum(told: dict[str, Any]) -> str:

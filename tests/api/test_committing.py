@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 import octavo
+from octavo.actors import inbox_watch
+from octavo.actors.inbox_watch import Watched
 from octavo.files import inbox
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
+from octavo.files.wall_clock import wall_clock_ms
 
 
 def staged(path: Path, job: str, value: bytes) -> None:
@@ -105,6 +108,53 @@ def test_a_damaged_request_is_answered_with_the_damage(tmp_path: Path) -> None:
     assert told is not None
     assert told["error"] == "Corruption"
     store.close()
+
+
+def test_an_old_request_that_cannot_be_removed_is_told_once_and_stops_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store._watched.stop()  # type: ignore[union-attr]
+        disk, path = RealDisk(), str(tmp_path / "s")
+        inbox.write(disk, path, f"{wall_clock_ms():012x}-{1:016x}.request", {"job": "j"})
+        stuck = tmp_path / "s" / "inbox" / f"{0:012x}-{1:016x}.request"
+        stuck.mkdir()  # no unlink removes it
+        watched = Watched(store._running)
+        for _ in range(20):
+            watched.look()
+        assert caplog.text.count(f"{stuck.name} stays") == 1
+        assert "cannot be served" not in caplog.text
+        assert len(list(stuck.parent.glob("*.answer"))) == 1
+
+
+def test_an_inbox_that_cannot_be_served_is_told_once_and_looked_at_ever_less(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store._watched.stop()  # type: ignore[union-attr]
+        looks: list[int] = []
+        failing = [True]
+
+        def serve(*_: object) -> int:
+            looks.append(1)
+            if failing[0]:
+                raise PermissionError(13, "no")
+            return 0
+
+        monkeypatch.setattr(inbox_watch, "serve", serve)
+        watched = Watched(store._running)
+        for _ in range(500):
+            watched.look()
+        assert 10 < len(looks) < 16
+        assert caplog.text.count("cannot be served") == 1
+        failing[0] = False
+        for _ in range(60):
+            watched.look()
+        failing[0], before = True, len(looks)
+        assert before > 20
+        watched.look()
+        assert len(looks) == before + 1
+        assert caplog.text.count("cannot be served") == 2
 
 
 @pytest.mark.parametrize("is_open", [True, False])

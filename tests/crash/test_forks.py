@@ -70,7 +70,7 @@ with octavo.open(sys.argv[1] + "/a"):
     child = os.fork()
     if not child:
         looked, twice = [], threading.Event()
-        def look(running, now_ms):
+        def look(running, now_ms, stuck):
             looked.append(os.path.basename(running.path))
             if looked.count("b") == 2:
                 twice.set()
