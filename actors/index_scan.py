@@ -52,7 +52,7 @@ def entries(
     objects = _Objects(reader, ledger_key.prefix(tag, bucket))
     begins = len(field)
     index = bytes.index
-    for window in reader.windows(bound, first):
+    for window in reader.windows(bound, first, brief=True):
         rows, sqns = window.keys, window.sqns()
         ends = [index(row, _END, begins) for row in rows]
         keys = [row[at + 3 :] for row, at in zip(rows, ends, strict=True)]

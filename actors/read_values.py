@@ -80,8 +80,10 @@ def each_item(
     value_from = record.FIXED_BYTES + record.SUMS_BYTES + len(bucket)
     cached, rows = reader.cached(), reader.view.recent.rows
     prefix = ledger_key.prefix(tag, bucket)
-    low = high = 0
-    mapped: mmap | bytes | None = None
+    low = high = size = 0
+    mapped: mmap | bytes
+    ways: dict[int, tuple[int, int, mmap | bytes, int, Sequence[int], int]] = {}
+    """What stands below, of files that were read from before."""
     for key, sqn in zip(keys, sqns, strict=True):
         if cached:
             value = cached.get(name := prefix + key)
@@ -93,15 +95,23 @@ def each_item(
         try:
             if not low <= sqn < high:
                 number = bisect_right(bases, sqn)
-                file = files[number - 1]
-                low = bases[number - 1] if number else sqn + 1  # below the first: file_of says so
-                high = bases[number] if number < len(bases) else 1 << 64
-                mapped, offsets = file.reading
-                if mapped is None and opened is not None:
-                    mapped, offsets = opened(file)
-                seed = file.seed
-            if mapped is None or sqn < low:
+                if number in ways:
+                    low, high, mapped, size, offsets, seed = ways[number]
+                else:
+                    file = files[number - 1]
+                    low = bases[number - 1] if number else sqn + 1  # below all: file_of says so
+                    high = bases[number] if number < len(bases) else 1 << 64
+                    whole, offsets = file.reading
+                    if whole is None and opened is not None:
+                        whole, offsets = opened(file)
+                    mapped = file.growing.mapped if whole is None else whole
+                    size = len(mapped)  # as far as it goes, of a file that is being written
+                    seed = file.seed
+                    if size:
+                        ways[number] = low, high, mapped, size, offsets, seed
+            if not size or sqn < low:
                 value = _read(reader, bucket, key, sqn, plain)
+                high = 0  # it may be open now
             else:
                 # PlainReads.get_from_ledger has the same lines: no call from here to the file.
                 relative = sqn - low
@@ -119,7 +129,7 @@ def each_item(
                 if (
                     (fields != plain and fields != packed)
                     or head[key_at:] != (bucket + key if bucket else key)
-                    or end < value_at
+                    or not value_at <= end <= size
                     or xxh3(value, xxh3(head, seed ^ at)) & _LOW_32
                     != _sum_at(mapped, value_at - 4)[0]
                 ):

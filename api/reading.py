@@ -149,7 +149,7 @@ class Reading(ABC, Generic[Out, Told]):
         """Whether any key of the bucket may have index entries. No value is read."""
         reader = self._reader()
         bound = bounds(ledger_key.prefix(ledger_key.INDEX, self._name), None, None, None, False)
-        found = next(reader.windows(bound), None) is not None
+        found = next(reader.windows(bound, brief=True), None) is not None
         reader.close()
         return found
 

@@ -126,3 +126,19 @@ def test_a_get_of_a_snapshot_knows_what_expires_and_what_is_deleted(tmp_path: Pa
                 flush(store)
             with store.snapshot() as snap:
                 assert [snap.get(b"k00"), snap.get(b"k01")] == [b"for an hour", None]
+
+
+def test_values_come_from_the_map_of_the_growing_file_as_far_as_it_goes(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=0, push_rows=1 << 16, roll_count=4096) as store:
+        values = {b"%03d" % at: b"%d" % at * (at % 40) for at in range(300)}
+        for key in sorted(values)[:200]:
+            store.put(key, values[key])
+        while not (mapped := len(store._bookie.active.growing.mapped)):
+            store.get(b"100")
+        for key in sorted(values)[200:]:
+            store.put(key, values[key])
+        assert dict(store.items(limit=100)) == {key: values[key] for key in sorted(values)[:100]}
+        assert dict(store.items(reverse=True, limit=120)) == {
+            key: values[key] for key in sorted(values)[180:]
+        }
+        assert mapped < store._bookie.active.offsets[-1]
