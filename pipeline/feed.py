@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from octavo.files import record
+from octavo.files import ledger_key, record
 from octavo.files.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse
 from octavo.manifest import store_identity
@@ -54,6 +54,8 @@ class FeedOptions:
     consumer: str
     """Durable consumer whose position holds compaction back; "": none."""
     split_bytes: int
+    tag: str = "standard"
+    """The type of objects."""
 
 
 def is_feed(options: Mapping[str, str]) -> bool:
@@ -76,7 +78,20 @@ def feed_options(options: Mapping[str, str]) -> FeedOptions:
         _flag(given, "failOnDataLoss", True),
         given.get("consumerid", ""),
         _number(given, "splitBytes", 64 << 20) or 1,
+        given.get("tag", "standard"),
     )
+
+
+def tag_number(options: FeedOptions) -> int:
+    """The number of the type whose changes are read. Raises Misuse for one that there is not, and
+    for a head-only store, whose keys have two parts and whose values are elsewhere."""
+    fields = store_identity.fields_of(RealDisk(), options.path)
+    if fields["mode"] == store_identity.HEAD_ONLY:
+        raise Misuse("readChangeFeed: not of a head-only store; store.changes() gives its changes")
+    known = {"standard": ledger_key.STANDARD, **fields.get("tags", {})}
+    if options.tag not in known:
+        raise Misuse(f"tag={options.tag!r:.80}: the store has {', '.join(known)}")
+    return int(known[options.tag])
 
 
 def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
@@ -115,11 +130,12 @@ def batches(
     if partition.part is None:
         return
     arrow = to_arrow_schema(schema, timezone="UTC")
+    tag = tag_number(options)
     horizon = partition.horizon if options.fails else 1 << 63
     rows: list[record.Record] = []
     size = 0
     for found in records(RealDisk(), options.path, partition.part, horizon):
-        if found.kind not in (record.PUT, record.DELETE):
+        if found.kind not in (record.PUT, record.DELETE) or found.tag != tag:
             continue
         rows.append(found)
         size += len(found.value) + len(found.key) + len(found.metadata)
@@ -204,6 +220,7 @@ class FeedReader(DataSourceReader):
         options = self._options
         look = JournalLook(RealDisk(), options.path)
         upto = look.newest()
+        tag_number(options)
         if options.upto is not None:
             upto = min(upto, options.upto)
         since = options.since or 0
@@ -243,6 +260,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins."""
         self._look.look()
+        tag_number(self._options)
         since = self._options.since
         allowed = self._look.horizon if since is None else 0
         if self._options.consumer:

@@ -22,7 +22,7 @@ OPTIONS = (
 """What a ``load`` may say."""
 FEED_OPTIONS = (
     "path", FEED, "startingSqn", "endingSqn", "maxRecordsPerTrigger", "maxBytesPerTrigger",
-    "failOnDataLoss", "consumerId", "splitBytes",
+    "failOnDataLoss", "consumerId", "splitBytes", "tag",
 )  # fmt: skip
 """The same of changes."""
 _SPARKS = (

@@ -228,6 +228,30 @@ def test_a_checkpoint_at_the_end_of_a_compacted_store_goes_on(tmp_path: Path) ->
     assert stream(path).latestOffset(reached, ReadAllAvailable()) == reached
 
 
+def test_a_feed_is_of_one_type_of_objects(session: Any, tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", tags={"note": octavo.Tag()}) as store:
+        store.put("k", "standard")
+        notes = store.bucket("", tag="note")
+        notes.put("k", "note")
+        notes.delete("k")
+        notes.put("last", "note")
+    for tag, want in {"standard": [b"standard"], "note": [b"note", None, b"note"]}.items():
+        found = feed(session, tmp_path / "s", tag=tag).orderBy("_commit_sqn").collect()
+        assert [row.value for row in found] == want
+    follow(session, tmp_path / "s", tmp_path / "t", tmp_path / "c")
+    with octavo.open(tmp_path / "t") as copy:
+        assert dict(copy.items()) == {b"k": b"standard"}
+    with pytest.raises(octavo.Misuse, match="'other': the store has standard, note"):
+        stream(tmp_path / "s", tag="other").initialOffset()
+
+
+def test_a_feed_of_a_head_only_store_is_refused(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", mode="head_only") as store:
+        store.head_bucket("b").put("k", "v", sub_key="s")
+    with pytest.raises(octavo.Misuse, match="not of a head-only store"):
+        stream(tmp_path / "s").initialOffset()
+
+
 def test_a_feed_may_begin_above_the_newest_change(tmp_path: Path) -> None:
     lived(tmp_path / "s", 5, 20)
     late = stream(tmp_path / "s", startingSqn="1000")
