@@ -91,6 +91,10 @@ def ingest(
         where = staging.folder(path, job)
         for attempt in named:
             _verify(disk, where, attempt)
+        if batch and all(commit.name != name for commit in running.inker.actor.manifest.commits):
+            log.warning(
+                "%s: %s begins here with batch %d: those before went elsewhere", path, name, batch
+            )
         done = _Taking(running, where, named, name, batch).run()
         answer = Ingested(done.first_sqn, done.last_sqn, repeated=done.time_ms < 0)
     else:

@@ -340,3 +340,13 @@ def test_what_is_left_of_a_job_and_cannot_go_stops_no_opening(
     with opened(tmp_path / "s") as store:
         assert len(store) == 0
     assert "cannot be removed" in caplog.text
+
+
+def test_a_stream_that_begins_behind_its_first_batch_is_told(
+    store: octavo.Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    for batch, stream in enumerate(("first", "first", "late", "late")):
+        staged(store.path, f"j{batch}", "0-0", [(b"%d" % batch, b"v")])
+        ingest(store._running, f"j{batch}", ["0-0"], stream=stream, batch=batch)
+    assert caplog.text.count("begins here with batch") == 1
+    assert "stream late begins here with batch 2" in caplog.text
