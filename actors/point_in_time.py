@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
 from octavo.files import record
@@ -13,6 +12,7 @@ from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, UnsupportedFormat
 from octavo.files.journal_rows import headers_of
 from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.wall_clock import moment_of
 
 _RECORDS = 1 << 14
 """So many are looked at together."""
@@ -111,6 +111,6 @@ def _table(offsets: Sequence[int]) -> tuple[Ints, npt.NDArray[np.uint32]]:
 def _text(moment_ms: int) -> str:
     """As the command line takes it; far ones as ms."""
     try:
-        return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
+        return moment_of(moment_ms).isoformat(timespec="milliseconds")
+    except OverflowError:
         return f"{moment_ms} ms"

@@ -199,10 +199,11 @@ def _files(
 
 def _complete_from(manifest: JournalManifest, files: Sequence[_File], newest: int) -> int:
     """The lowest sqn as of which the journal has the whole state: what compaction drops was
-    replaced, often long after it was written, by something that the ledger then had."""
+    replaced, often long after it was written, by something that the ledger then had. A file above
+    its origin's horizon was only put together anew: nothing of it was ever dropped."""
     found = manifest.horizon
     for file in files:
-        if file.origin is not None and file.origin.horizon:
+        if file.origin is not None and file.origin.horizon >= file.base:
             found = max(found, file.origin.clean_sqn or newest)  # 0: it is not known
     return min(found, newest)
 

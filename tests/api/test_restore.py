@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -220,6 +221,25 @@ def test_a_state_between_what_was_dropped_and_what_replaced_it_is_not_made_up(
         with octavo.open(tmp_path / f"r{sqn}") as copy:
             assert dict(copy.items()) == new | {b"c%d" % n: b"later" for n in range(sqn - 900)}
             assert copy.verify().ok
+
+
+def test_files_that_were_only_put_together_keep_their_states(tmp_path: Path) -> None:
+    size = {"roll_size_bytes": 1 << 20}
+    with opened_small(tmp_path / "s", **size) as store:
+        for n in range(600):
+            store.put(b"a%d" % (n % 500), random.Random(n).randbytes(4000))
+        assert store.compact().records_dropped == 100
+        for n in range(3):
+            store.put(b"b%d" % n, b"small")
+            store.backup(tmp_path / "b")  # which rolls
+        before = store.compact()
+        assert (before.records_dropped, before.files_before - before.files_after) == (0, 2)
+        assert store._inker.manifest.entries[-1].base_sqn == 601
+    octavo.restore(tmp_path / "s", tmp_path / "r", sqn=601)
+    with octavo.open(tmp_path / "r") as copy:
+        assert len(list(copy.keys())) == 501
+    with pytest.raises(octavo.HistoryCompacted, match="by sqn 600"):
+        octavo.restore(tmp_path / "s", tmp_path / "r2", sqn=599)
 
 
 def test_a_compacted_file_that_is_cut_says_of_which_states_it_is(tmp_path: Path) -> None:
