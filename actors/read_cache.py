@@ -69,7 +69,8 @@ class ReadCache:
             if self._skip:
                 return
         entries, rows, size = self.entries, view.recent.rows, len(value)
-        if size > self._most or key in entries:
+        # Of an older view nothing is kept, not even a place in the queue.
+        if size > self._most or key in entries or self.reads.view is not view:
             return
         size += self.OVERHEAD_BYTES
         self._queue.append(key)  # before it is there, or an interrupt would leave it for ever
@@ -82,7 +83,9 @@ class ReadCache:
         ):
             entries[key] = value
             self.bytes += size
-        if self.bytes > self.limit:
+            if self.bytes > self.limit:
+                self._make_room()
+        elif len(self._queue) > 2 * len(entries) + _SPARE:
             self._make_room()
 
     def write_over(self, key: bytes, value: bytes, rows: dict[bytes, int], entry: int) -> None:
@@ -124,19 +127,35 @@ class ReadCache:
 
     def discard(self, key: bytes) -> None:
         """In the lock: forget a key, if it is there."""
-        value = self.entries.pop(key, None)
-        if value is not None:
+        self._drop(key)
+        self.marks.discard(key)
+        if len(self._queue) > 2 * len(self.entries) + _SPARE:
+            self._tidy()
+
+    def _drop(self, key: bytes) -> None:
+        """In the lock: take a value out, if it is there. A put may replace it meanwhile."""
+        entries = self.entries
+        while (value := entries.get(key)) is not None:
             size = len(value) + self.OVERHEAD_BYTES
-            self.bytes -= size
-            self.marks.discard(key)
-            if len(self._queue) > 2 * len(self.entries) + _SPARE:
-                self._tidy()
+            # Nothing is called in these lines: a Ctrl-C leaves both done, or neither.
+            if key in entries and entries[key] is value:
+                del entries[key]
+                self.bytes -= size
 
     def _tidy(self) -> None:
-        """More than half of the queue is keys that are gone."""
+        """In the lock: more than half of the queue is keys that are gone."""
         for _ in range(3):  # finds one or two of them
             if (waiting := self._queue.popleft()) in self.entries:
                 self._queue.append(waiting)
+        self._mend()
+
+    def _mend(self) -> None:
+        """In the lock: an interrupt can take a key's place in the queue, and so can another thread
+        while the key is about to come; and a key that is hit may be gone as it is marked."""
+        if len(self._queue) < len(self.entries):
+            self._queue.extend(list(self.entries))
+        if len(self.marks) > len(self.entries):
+            self.marks.intersection_update(self.entries)
 
     def clear(self) -> None:
         """Forget everything. In the Bookie's turn. O(entries)."""
@@ -154,12 +173,16 @@ class ReadCache:
         """Not while another thread is there: to wait means to hand over the interpreter lock, and
         the next to come finds the lock taken by who was woken: threads that met once would meet
         each time from then on."""
-        self._full = True
+        if self.bytes > self.limit:
+            self._full = True
         for free in self._tries:  # as the turn of an actor is taken: see runtime.py
             if not free:
                 return
             break
         try:
+            if len(self._queue) > 2 * len(self.entries) + _SPARE:
+                self._tidy()
+            self._mend()
             self._evict()
         finally:
             self.lock.release()
@@ -172,7 +195,4 @@ class ReadCache:
                 self.marks.discard(key)
                 self._queue.append(key)
                 continue
-            value = self.entries.pop(key, None)
-            if value is not None:
-                size = len(value) + self.OVERHEAD_BYTES
-                self.bytes -= size
+            self._drop(key)

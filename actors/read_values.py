@@ -19,6 +19,8 @@ from octavo.files.errors import Corruption, OctavoError
 _LOW_32 = record.LOW_32
 _sum_at = record.unpack_sum
 _KEY_AT = record.FIXED_BYTES
+_MOST_FILES = 16
+"""So many are kept in mind, and so their maps alive, however many are read from."""
 Opened = tuple[mmap | bytes, Sequence[int]]
 """A file's map and the offsets of its records."""
 
@@ -107,7 +109,7 @@ def each_item(
                     mapped = file.growing.mapped if whole is None else whole
                     size = len(mapped)  # as far as it goes, of a file that is being written
                     seed = file.seed
-                    if size:
+                    if size and len(ways) < _MOST_FILES:  # each map holds a descriptor
                         ways[number] = low, high, mapped, size, offsets, seed
             if not size or sqn < low:
                 value = _read(reader, bucket, key, sqn, plain)

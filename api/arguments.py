@@ -33,16 +33,20 @@ T = TypeVar("T")
 
 
 def to_bytes(name: str, value: object) -> bytes:
-    """Bytes of a str (UTF-8) or bytes-like argument. Raises Misuse that names it."""
-    if isinstance(value, bytes):
+    """Bytes of a str (UTF-8) or bytes-like argument. Raises Misuse that names it.
+
+    Never an object of a subclass: what that does when it is hashed, measured or compared is not to
+    reach the inside.
+    """
+    if type(value) is bytes:
         return value
     if isinstance(value, str):
         try:
-            return value.encode()
+            return str.encode(value)
         except UnicodeEncodeError as wrong:
             raise Misuse(f"{name}: {wrong}; a str is stored as its UTF-8 bytes") from None
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(memoryview(value))
     raise Misuse(
         f"{name} is of type {type(value).__name__}: allowed are str (stored as UTF-8), bytes, "
         "bytearray and memoryview"

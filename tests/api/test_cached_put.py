@@ -87,6 +87,61 @@ def test_what_was_read_before_a_put_is_not_cached_after_it(tmp_path: Path) -> No
         assert store.get(KEY) == b"second"
 
 
+def test_an_older_snapshots_gets_leave_nothing_in_the_cache(tmp_path: Path) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        bookie = store._running.bookie.actor
+        with store.snapshot() as snapshot:
+            store.put(b"other", b"second")
+            bookie.actor_ref.call(Bookie.push)
+            bookie.cache.clear()
+            for _ in range(100):
+                assert snapshot.get(KEY) == b"first"
+        assert (bookie.cache.entries, len(bookie.cache._queue)) == ({}, 0)
+
+
+class OwnBytes(bytes):
+    """Bytes that know better."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __radd__(self, other: bytes) -> bytes:
+        return OwnBytes(b"added")
+
+    def __bytes__(self) -> bytes:
+        return b"converted"
+
+
+class OwnText(str):
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return OwnBytes(b"encoded")
+
+
+class OwnArray(bytearray):
+    def __bytes__(self) -> bytes:
+        return b"converted"
+
+
+@pytest.mark.parametrize("own", [OwnBytes, OwnArray, lambda given: OwnText(given.decode())])
+def test_of_an_object_of_a_subclass_the_store_takes_the_bytes(
+    tmp_path: Path, own: Callable[[bytes], bytes]
+) -> None:
+    with reopened_with_cached(tmp_path / "store") as store:
+        bookie = store._running.bookie.actor
+        before = bookie.cache.bytes - len(b"first")
+        store.put(own(KEY), own(b"a value"))
+        found = store.get(own(KEY))
+        assert (found, type(found)) == (b"a value", bytes)
+        assert entries_of(store) == {b"a value"}
+        assert bookie.cache.bytes == before + len(b"a value")
+        store.put_many([(own(KEY), own(b"another"))])
+        with store.batch() as batch:
+            batch.put(own(b"bucket"), own(b"third"), own(b"value"))
+        assert all(type(key) is bytes for key in bookie.view.recent.rows)
+        assert dict(store.items()) == {KEY: b"another"}
+        assert dict(store.bucket(b"bucket").items()) == {b"third": b"value"}
+
+
 def before_a_fill(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
     """Have the next value that the cache is to keep come after this, as a signal may have it."""
     fill = ReadCache.fill

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from mmap import mmap
 from pathlib import Path
 
 import pytest
 from whole_store import flush, opened
 
 import octavo
+from octavo.actors import read_values
+from octavo.actors.batch_values import OpenJournal
 from octavo.actors.bookie import Bookie
+from octavo.actors.journal_file import JournalFile
 
 BEFORE = {b"k%02d" % at: b"before %d" % at for at in range(40)}
 LATER = sorted(BEFORE)[5:]
@@ -142,3 +147,28 @@ def test_values_come_from_the_map_of_the_growing_file_as_far_as_it_goes(tmp_path
             key: values[key] for key in sorted(values)[180:]
         }
         assert mapped < store._bookie.active.offsets[-1]
+
+
+def test_a_scan_over_many_files_keeps_few_of_them_mapped(tmp_path: Path) -> None:
+    keys = [b"k%02d" % at for at in range(60)]
+    with opened(tmp_path / "s", max_open_files=8) as store:
+        for key in keys:
+            store.put(key, key)
+            store._inker.roll()
+        reader = store._reader()
+        maps: weakref.WeakSet[mmap] = weakref.WeakSet()
+        alive = 0
+
+        def opened_one(file: JournalFile) -> read_values.Opened:
+            nonlocal alive
+            mapped, offsets = OpenJournal().open(file)
+            assert isinstance(mapped, mmap)
+            maps.add(mapped)
+            alive = max(alive, len(maps))
+            return mapped, offsets
+
+        sqns = range(1, len(keys) + 1)
+        found = read_values.read_values(reader, b"", keys, sqns, store._tag, opened_one)
+        reader.close()
+        assert found == keys
+        assert alive <= 30  # of 60: what the store keeps open, and some
