@@ -10,6 +10,7 @@ import pytest
 
 import octavo
 from octavo import store as stores
+from octavo.actors import bucket_names
 from octavo.files import ledger_key
 
 
@@ -64,7 +65,7 @@ def test_buckets_are_listed_while_others_put(tmp_path: Path) -> None:
         gc.callbacks.append(meanwhile)
         try:
             gc.set_threshold(1)
-            lives = reader._prefixes(ledger_key.STANDARD)
+            lives = bucket_names.fronts(reader.view, reader.sqn, ledger_key.STANDARD)
         finally:
             gc.set_threshold(*thresholds)
             gc.callbacks.remove(meanwhile)
