@@ -10,6 +10,7 @@ ceiling, a full memory, a failed file) takes the turns that it concerns, the lon
 from __future__ import annotations
 
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -55,11 +56,13 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
     rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
 
     def put(key: bytes, value: bytes, told: Operation | None = None, expected: int = -1, /) -> int:
+        me = get_ident()
         for mine in turns:
             if not mine:
                 bookie.enter()
             break
         try:
+            bookie.holder = me
             if bookie.inbox:
                 bookie.catch_up()
             active = bookie.active

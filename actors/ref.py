@@ -37,12 +37,13 @@ class Ref(ActorRef[A], Generic[A]):
         """
         actor = self.actor
         deadline = None
+        me = _get_ident()
         for mine in actor.turns:
             if not mine:
                 deadline = actor.wait_for_turn(None, method)
             break
         try:
-            actor.holder = _get_ident()
+            actor.holder = me
             if actor.inbox:
                 actor.catch_up(deadline)
             return method(actor, *args, **kwargs)
@@ -78,12 +79,13 @@ class Ref(ActorRef[A], Generic[A]):
             actor.deliver(message, future)
             return future
         deadline = None if timeout is None else monotonic() + timeout
+        me = _get_ident()
         for mine in actor.turns:
             if not mine:
                 deadline = actor.wait_for_turn(timeout, message)
             break
         try:
-            actor.holder = _get_ident()
+            actor.holder = me
             if actor.inbox:
                 actor.catch_up(deadline)
             return actor._handle_receive(message)

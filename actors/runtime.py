@@ -12,11 +12,13 @@ the inbox first, messages of one sender are handled in the order they were sent.
 
 A hot path may inline its actor's turn, exactly so:
 
+    me = get_ident()
     for mine in self.turns:         # take the turn if it is free
         if not mine:
             self.enter()            # wait for it
         break
     try:
+        self.holder = me
         if self.inbox:              # something came before, or the actor is stopped
             self.catch_up()
         ...
@@ -32,8 +34,9 @@ call might, because CPython looks for a Ctrl-C after each call of C but not afte
 for ever. For the same reason the turn ends with a direct call of ``turn_release`` (of C): before
 the first step of a Python function, as ``leave`` is, a Ctrl-C can come, too.
 
-``inbox`` is only looked at; it is true for ever once the actor is stopped. ``holder`` is not known
-(0) in an inlined turn, which costs the detection of a cycle through it; the deadline holds.
+``inbox`` is only looked at; it is true for ever once the actor is stopped. ``holder`` is known as
+soon as the turn is taken, with no call in between: or a signal's handler that asks for the turn its
+own thread is in would wait for it, and with it everybody, where it is to be told of a cycle.
 
 A shorter beginning, the same but for one more Python call, stands before the ``try`` altogether:
 ``if self.inbox or not self.turn_acquire(False): self.enter()``.
@@ -196,12 +199,13 @@ class TurnActor(pykka.Actor):
         AskTimeout; then the turn is not taken.
         """
         deadline = None
+        me = _get_ident()
         for mine in self.turns:
             if not mine:
                 deadline = self.wait_for_turn(timeout)
             break
         try:
-            self.holder = _get_ident()
+            self.holder = me
             if self.inbox:
                 if deadline is None and timeout is not None:
                     deadline = monotonic() + timeout
@@ -240,7 +244,6 @@ class TurnActor(pykka.Actor):
         ``deadline`` is of time.monotonic(); None: DEADLINE_SECONDS from now. Raises
         stopped_error(), AskTimeout; the turn is kept.
         """
-        self.holder = _get_ident()
         if deadline is None:
             deadline = monotonic() + self.DEADLINE_SECONDS
         self._serve(len(self.waiting_messages), deadline)
@@ -301,12 +304,13 @@ class TurnActor(pykka.Actor):
         """Serve everything that was sent before this, on this thread. Raises AskCycle,
         AskTimeout."""
         deadline = monotonic() + (self.DEADLINE_SECONDS if timeout is None else timeout)
+        me = _get_ident()
         for mine in self.turns:
             if not mine:
                 deadline = self.wait_for_turn(timeout, "an answer")
             break
         try:
-            self.holder = _get_ident()
+            self.holder = me
             self._serve(len(self.waiting_messages), deadline)
         finally:
             self.holder = 0
@@ -316,13 +320,14 @@ class TurnActor(pykka.Actor):
 
     def _serve_on_pool(self) -> None:
         messages = self.waiting_messages
+        me = _get_ident()
         while messages:
             for mine in self.turns:
                 if not mine:
                     return  # who has the turn serves them, or has this run again, when it ends
                 break
             try:
-                self.holder = _get_ident()
+                self.holder = me
                 self._serve(len(messages), None)
             finally:
                 self.holder = 0

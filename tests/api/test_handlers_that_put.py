@@ -1,0 +1,100 @@
+"""A signal's handler that puts, wherever in a call of its own thread it runs: at once told of a
+cycle where that call is in the turn, never left to wait for itself."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+import octavo
+from octavo.actors.bookie import Bookie
+from octavo.actors.ref import Ref
+from octavo.actors.runtime import TurnActor
+from octavo.files.errors import AskCycle
+
+
+class Handler:
+    """Of SIGUSR1, which comes behind each call of C, one after the other, that ``of`` makes."""
+
+    def __init__(self, store: octavo.Store, of: CodeType) -> None:
+        self._store = store
+        self._of = of
+        self._left = 0
+        self.met: list[str] = []
+
+    def run(self, action: Callable[[], object]) -> None:
+        """The action again and again, until it has no further call to come behind."""
+        number = 0
+        while True:
+            number += 1
+            self._left = number
+            sys.setprofile(self._look)
+            try:
+                action()
+            finally:
+                sys.setprofile(None)
+            if self._left > 0:
+                return
+
+    def _look(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "c_return" and frame.f_code is self._of:
+            self._left -= 1
+            if self._left == 0:
+                signal.raise_signal(signal.SIGUSR1)
+
+    def __call__(self, *_: object) -> None:
+        try:
+            self._store.put("from the handler", b"%d" % len(self.met))
+        except AskCycle:
+            self.met.append("cycle")
+        else:
+            self.met.append("put")
+
+
+def of_put(store: octavo.Store) -> CodeType:
+    store.put("a", "b")
+    written: Any = store._plain_put
+    code: CodeType = written.__code__
+    return code
+
+
+CALLS: dict[str, tuple[Callable[[octavo.Store], CodeType], Callable[[octavo.Store], object]]] = {
+    "put": (of_put, lambda store: store.put("key", "value")),
+    "call": (
+        lambda _: Ref.call.__code__,
+        lambda store: store._bookie.actor_ref.call(Bookie.push),
+    ),
+    "enter": (lambda _: TurnActor.enter.__code__, lambda store: in_its_turn(store._bookie)),
+}
+
+
+def in_its_turn(bookie: Bookie) -> None:
+    bookie.enter()
+    bookie.leave()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_handler_that_puts_waits_for_no_turn_of_its_own_thread(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code_of, action = CALLS[name]
+    monkeypatch.setattr(TurnActor, "DEADLINE_SECONDS", 10.0)
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        handler = Handler(store, code_of(store))
+        earlier = signal.signal(signal.SIGUSR1, handler)
+        try:
+            handler.run(lambda: action(store))
+        finally:
+            signal.signal(signal.SIGUSR1, earlier)
+        assert "put" in handler.met  # before it was in the turn, or after
+        assert ("cycle" in handler.met) == (name == "put")  # the others call nothing of C in theirs
+        assert store["from the handler"] == b"%d" % (
+            len(handler.met) - 1 - handler.met[::-1].index("put")
+        )
+        assert store.verify().ok
