@@ -177,6 +177,20 @@ class Meeting(deque[bytes]):
             step()
 
 
+def write_third(store: octavo.Store, how: str) -> None:
+    if how == "put":
+        store.put(KEY, b"third")
+    elif how == "put with metadata":
+        store.put(KEY, b"third", metadata=b"m")
+    elif how == "put_many":
+        store.put_many([(b"other", b"o"), (KEY, b"third")])
+    elif how == "batch":
+        with store.batch() as batch:
+            batch.put(b"", KEY, b"third")
+    else:
+        store.delete(KEY)
+
+
 @pytest.mark.parametrize("in_a_thread", [False, True])
 @pytest.mark.parametrize("how", ["put", "put with metadata", "put_many", "batch", "delete"])
 def test_a_write_in_the_midst_of_a_fill_leaves_no_older_value(
@@ -185,26 +199,13 @@ def test_a_write_in_the_midst_of_a_fill_leaves_no_older_value(
     with reopened_with_cached(tmp_path / "store") as store:
         bookie, view, ledger_key = read_and_overwritten(store)
 
-        def write() -> None:
-            if how == "put":
-                store.put(KEY, b"third")
-            elif how == "put with metadata":
-                store.put(KEY, b"third", metadata=b"m")
-            elif how == "put_many":
-                store.put_many([(b"other", b"o"), (KEY, b"third")])
-            elif how == "batch":
-                with store.batch() as batch:
-                    batch.put(b"", KEY, b"third")
-            else:
-                store.delete(KEY)
-
         def step() -> None:
             if in_a_thread:
-                writer = threading.Thread(target=write)
+                writer = threading.Thread(target=write_third, args=(store, how))
                 writer.start()
                 writer.join()  # it waits for nobody
             else:
-                write()
+                write_third(store, how)
 
         bookie.cache._queue = meeting = Meeting()
         meeting.step = step
@@ -255,15 +256,7 @@ def test_no_reader_fills_the_cache_in_the_midst_of_a_write(
             reader.join()
 
         monkeypatch.setattr(ReadCache, "discard", met)
-        if how == "put with metadata":
-            store.put(KEY, b"third", metadata=b"m")
-        elif how == "put_many":
-            store.put_many([(b"other", b"o"), (KEY, b"third")])
-        elif how == "batch":
-            with store.batch() as batch:
-                batch.put(b"", KEY, b"third")
-        else:
-            store.delete(KEY)
+        write_third(store, how)
         assert entries_of(store) == set()
         assert store.get(KEY) == (None if how == "delete" else b"third")
 
