@@ -37,9 +37,6 @@ the first step of a Python function, as ``leave`` is, a Ctrl-C can come, too.
 ``inbox`` is only looked at; it is true for ever once the actor is stopped. ``holder`` is known as
 soon as the turn is taken, with no call in between: or a signal's handler that asks for the turn its
 own thread is in would wait for it, and with it everybody, where it is to be told of a cycle.
-
-A shorter beginning, the same but for one more Python call, stands before the ``try`` altogether:
-``if self.inbox or not self.turn_acquire(False): self.enter()``.
 """
 
 from __future__ import annotations
@@ -54,7 +51,7 @@ from collections.abc import Callable, Iterator, Sized
 from functools import wraps
 from itertools import repeat
 from time import monotonic
-from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import pykka
 from pykka import ActorDeadError, ActorRegistry
@@ -216,16 +213,6 @@ class TurnActor(pykka.Actor):
             if self.inbox:
                 self.schedule()
             raise
-
-    def turn_acquire(self, blocking: Literal[False]) -> bool:
-        """Take the turn if it is free and has nothing to do first; whether it did. Never waits."""
-        for mine in self.turns:
-            if mine and self.inbox:
-                # It was looked at before, but the actor may have stopped since.
-                self.turn_release()
-                return False
-            return mine
-        return False
 
     def leave(self) -> None:
         """Let go of the turn; the pool serves what came meanwhile.

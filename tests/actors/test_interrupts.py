@@ -38,11 +38,10 @@ def interrupted() -> Iterator[Callable[[Callable[[], object]], None]]:
     "ask",
     [
         lambda ref: ref.actor.add_inlined(),
-        lambda ref: ref.actor.add_inlined_shorter(),
         lambda ref: ref.call(Counter.add),
         lambda ref: ref.ask(ADD),
     ],
-    ids=["inlined", "shorter", "call", "ask"],
+    ids=["inlined", "call", "ask"],
 )
 def test_a_turn_that_is_interrupted_is_let_go(
     ref: Ref[Counter],
@@ -159,7 +158,6 @@ def test_a_forked_childs_copies_of_actors_refuse_at_once(ref: Ref[Counter]) -> N
                     lambda one=one: one.call(Counter.add),
                     lambda one=one: one.ask(ADD, block=False).get(timeout=WAIT),
                     one.actor.add_inlined,
-                    one.actor.add_inlined_shorter,
                 )
             )
             and held.stop() is False

@@ -63,7 +63,7 @@ def test_turns_never_overlap(ref: Ref[Counter]) -> None:
         lambda: ref.call(Counter.add),
         lambda: ref.send(Counter.add),
         ref.actor.add_inlined,
-        ref.actor.add_inlined_shorter,
+        ref.actor.add_inlined,
         lambda: ref.ask(ADD),
         lambda: ref.ask(ADD, block=False),
     ]
@@ -99,8 +99,6 @@ def test_messages_of_one_sender_keep_their_order(ref: Ref[Counter]) -> None:
 def test_an_inlined_turn_serves_first_what_was_told_before(ref: Ref[Counter]) -> None:
     ref.actor.waiting_messages.append((ADD, None))
     assert ref.actor.add_inlined() == 2
-    ref.actor.waiting_messages.append((ADD, None))
-    assert ref.actor.add_inlined_shorter() == 4
 
 
 def test_a_tell_never_waits_for_a_busy_actor(ref: Ref[Counter]) -> None:
@@ -229,7 +227,6 @@ def test_a_stopped_actor_answers_everything(ref: Ref[Counter]) -> None:
         lambda: ref.tell(ADD),
         lambda: proxy.add().get(),
         ref.actor.add_inlined,
-        ref.actor.add_inlined_shorter,
         ref.actor.enter,
     ):
         with pytest.raises(ActorDeadError, match="Counter"):

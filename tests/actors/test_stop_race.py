@@ -20,7 +20,6 @@ WAYS: list[Callable[[Ref[Counter]], int]] = [
     lambda ref: ref.actor.add_inlined(),
     lambda ref: ref.ask(ADD, block=False).get(timeout=WAIT),  # type: ignore[no-any-return]
     lambda ref: ref.ask(ADD, timeout=WAIT),  # type: ignore[no-any-return]
-    lambda ref: ref.actor.add_inlined_shorter(),
 ]
 
 

@@ -464,7 +464,7 @@ def test_a_scan_collected_inside_a_turn_does_not_deadlock(store: octavo.Store, w
     next(scan)
     bookie, register = store._bookie, store._running.register
     # As within put's short path, and within the register's own critical section.
-    assert bookie.turn_acquire(False)
+    bookie.enter()
     register._lock.acquire()
     try:
         with no_hang():
@@ -472,7 +472,7 @@ def test_a_scan_collected_inside_a_turn_does_not_deadlock(store: octavo.Store, w
             gc.collect()
     finally:
         register._lock.release()
-        bookie.turn_release()
+        bookie.leave()
     store.snapshot().close()
     assert store.stats()["snapshots"] == 0
 
