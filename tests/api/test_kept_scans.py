@@ -197,9 +197,11 @@ def test_it_takes_no_more_room_than_it_may() -> None:
 
 def test_another_bucket_is_not_what_a_stretch_tells_of() -> None:
     found = Stretches(None, 100_000)
-    keep(found, 0, 10)
-    other = prefix(1, b"b")
+    one, other = prefix(1, b"a"), prefix(1, b"b")
+    found.keep(one, [b"000001"], [7], other + b"9")  # though it went as far
+    assert found.at(one, one) is not None
     assert found.at(other + b"000001", other) is None
+    assert found.below(other + b"000001", other) is None
 
 
 def test_an_earlier_ledger_is_forgotten(tmp_path: Path) -> None:
