@@ -11,7 +11,7 @@ from octavo.files.byte_strings import Ints
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, UnsupportedFormat
 from octavo.files.journal_rows import headers_of
-from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.sparse_offsets import columns_of
 from octavo.files.wall_clock import moment_of
 
 _RECORDS = 1 << 14
@@ -73,7 +73,7 @@ def last_at(
 def _written(disk: Disk, path: str, file: JournalPart) -> Iterator[tuple[Ints, Moments]]:
     """(sqns, write times) of a file's records, some at a time."""
     view = memoryview(disk.map(path))
-    numbers, starts = _table(file.offsets)
+    numbers, starts = columns_of(file.offsets)
     for low in range(0, len(numbers), _RECORDS):
         some = numbers[low : low + _RECORDS]
         places = starts[low : low + len(some) + 1]
@@ -97,15 +97,6 @@ def _one_by_one(
             continue
         whole.append(number)
     return np.array(whole, dtype=np.int64), np.array(times, dtype=np.uint64)
-
-
-def _table(offsets: Sequence[int]) -> tuple[Ints, npt.NDArray[np.uint32]]:
-    """(relative numbers of the records, where each begins and one more, for the last's end)."""
-    if isinstance(offsets, SparseOffsets):
-        return np.asarray(offsets.numbers).astype(np.int64), np.asarray(offsets.starts)
-    table = np.asarray(offsets, dtype=np.uint32)
-    numbers = np.flatnonzero(table[1:] > table[:-1])
-    return numbers, np.append(table[numbers], table[-1:])
 
 
 def _text(moment_ms: int) -> str:

@@ -30,7 +30,7 @@ from octavo.cli_output import (
     progress,
     size,
 )
-from octavo.cli_read import fields_of, printed
+from octavo.cli_read import fields_of, printed, tell
 
 if TYPE_CHECKING:
     from octavo.snapshot import Snapshot, SnapshotBucket
@@ -147,12 +147,7 @@ def snapshot(
             if value is None:
                 complain(f"no key {to_text(wanted)}")
                 ctx.exit(1)
-            if as_json:
-                out.json(fields_of(key=wanted, value=value))
-            elif notation is None:
-                out.write(value)
-            else:
-                out.line(printed(value, notation))
+            tell(out, wanted, value, notation, as_json=as_json)
         elif listing:
             complain(f"snapshot at sqn {count(snap.sqn)}")
             for name in snap.bucket(chosen or b"").keys(prefix=begins):

@@ -56,12 +56,7 @@ def get(
         if value is None:
             complain(f"no key {to_text(wanted)}")
             ctx.exit(1)
-        if as_json:
-            out.json(fields_of(key=wanted, value=value))
-        elif notation is None:
-            out.write(value)
-        else:
-            out.line(printed(value, notation))
+        tell(out, wanted, value, notation, as_json=as_json)
 
 
 @click.command()
@@ -193,6 +188,16 @@ def buckets(path: str, as_json: bool) -> None:
                 out.json(fields_of(bucket=name))
             else:
                 out.line(to_text(name) or "(default)")
+
+
+def tell(out: Output, key: bytes, value: bytes, notation: str | None, *, as_json: bool) -> None:
+    """A value that was asked for by its key, as it is wanted."""
+    if as_json:
+        out.json(fields_of(key=key, value=value))
+    elif notation is None:
+        out.write(value)
+    else:
+        out.line(printed(value, notation))
 
 
 def printed(raw: bytes, notation: str) -> str:

@@ -10,7 +10,7 @@ from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.journal_rows import Headers
 from octavo.files.rows import Rows
-from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.sparse_offsets import SparseOffsets, columns_of
 
 
 class Table(NamedTuple):
@@ -27,18 +27,16 @@ class Table(NamedTuple):
 def table_of(view: memoryview, path: str) -> Table:
     """The table of a sealed file, which is the whole buffer. Raises Corruption."""
     trailer, offsets = cdb.sealed_offsets(view, path)
+    numbers, places = columns_of(offsets)
+    starts = places.astype(np.int64)
     if isinstance(offsets, SparseOffsets):
-        numbers = np.asarray(offsets.numbers).astype(np.int64)
-        starts = np.asarray(offsets.starts).astype(np.int64)
         in_order = bool((np.diff(numbers) > 0).all()) and bool((np.diff(starts) > 0).all())
-        if not in_order or (len(numbers) and numbers[-1] >= trailer.count):
-            raise Corruption(path, trailer.offsets_at, "record offsets are out of order")
-        return Table(numbers, starts, trailer.count)
-    table = np.asarray(offsets).astype(np.int64)
-    if bool((np.diff(table) < 0).any()):
+        in_order = in_order and not (len(numbers) and numbers[-1] >= trailer.count)
+    else:
+        in_order = not bool((np.diff(np.asarray(offsets).astype(np.int64)) < 0).any())
+    if not in_order:
         raise Corruption(path, trailer.offsets_at, "record offsets are out of order")
-    numbers = np.flatnonzero(table[1:] > table[:-1])
-    return Table(numbers, np.append(table[numbers], table[-1]), trailer.count)
+    return Table(numbers, starts, trailer.count)
 
 
 def records_of(

@@ -66,6 +66,16 @@ def plain(numbers: Table, starts: Table, count: int) -> Table:
     return table
 
 
+def columns_of(offsets: Sequence[int]) -> tuple[npt.NDArray[np.int64], Table]:
+    """(relative numbers of the records, where each begins and one more, for the last's end), of a
+    table of either kind. Nothing is checked."""
+    if isinstance(offsets, SparseOffsets):
+        return np.asarray(offsets.numbers).astype(np.int64), np.asarray(offsets.starts)
+    table: Table = np.asarray(offsets, dtype=np.uint32)
+    numbers = np.flatnonzero(table[1:] > table[:-1])
+    return numbers, np.append(table[numbers], table[-1:])
+
+
 def numbers_of(offsets: Sequence[int], low: int, high: int) -> Iterator[int]:
     """Every number in [low, high) that has a record, ascending, in a table of either kind."""
     if isinstance(offsets, SparseOffsets):

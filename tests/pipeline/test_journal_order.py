@@ -134,6 +134,15 @@ def test_any_history_reads_as_the_store_says(
         assert bits_of(files).count(0, 1 << 40) == len(want)
 
 
+def with_damage(file: Path, stored: bytes, place: int, flipped: int) -> SnapshotFiles:
+    """A snapshot of which one byte of a file is another."""
+    damaged = bytearray(stored)
+    damaged[place] ^= flipped
+    file.unlink()  # it is linked to the store's own
+    file.write_bytes(damaged)
+    return SnapshotFiles(str(file.parent))
+
+
 @pytest.mark.parametrize("noise", [0, 3])
 def test_values_that_are_compressed_come_together(tmp_path: Path, noise: int) -> None:
     """All of them, or with some among them that are not."""
@@ -151,11 +160,7 @@ def test_values_that_are_compressed_come_together(tmp_path: Path, noise: int) ->
     stored = file.read_bytes()
     at = stored.index(block)
     for place in (at, at + len(block) // 2, at + len(block) - 4):  # tokens, or what follows one
-        damaged = bytearray(stored)
-        damaged[place] ^= 0xFF
-        file.unlink()  # it is linked to the store's own
-        file.write_bytes(damaged)
-        files = SnapshotFiles(made.path)
+        files = with_damage(file, stored, place, 0xFF)
         (part,) = stretches(files, 0)
         with pytest.raises(octavo.Corruption):
             list(stretch_batches(files, STANDARD, part, SCHEMA, checksums=True))
@@ -172,11 +177,7 @@ def test_damage_in_a_record_is_told_whichever_way_is_taken(tmp_path: Path) -> No
     stored = file.read_bytes()
     at = stored.index(b"value 33")
     for place in (at + 5, at - 3, at - 6, at - 30, at - 40):  # value, its sum, key, head
-        damaged = bytearray(stored)
-        damaged[place] ^= 1
-        file.unlink()  # it is linked to the store's own
-        file.write_bytes(damaged)
-        files = SnapshotFiles(made.path)
+        files = with_damage(file, stored, place, 1)
         (part,) = stretches(files, 0)
         with pytest.raises(octavo.Corruption):
             list(stretch_batches(files, STANDARD, part, SCHEMA, checksums=True))
