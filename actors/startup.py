@@ -38,6 +38,7 @@ from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption
+from octavo.files.own_disk import owned
 from octavo.files.plain_runs import PlainRun
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import adoption, change_log, published, recovery, unsynced
@@ -86,6 +87,7 @@ def start(
     """
     who = identify(path, options, disk)
     lock = locked(disk, f"{path}/LOCK")
+    disk = owned(disk, lock)
 
     def opened() -> Running:
         opening = _Opening(path, options, disk, lock, clock_ms, monotonic)
@@ -338,14 +340,10 @@ class _Opening:
         self, directory: str, manifest: LedgerManifest, epoch: int
     ) -> Ref[Penciller]:
         ref = Penciller.start(
-            self.disk,
-            directory,
-            manifest,
-            self._begin_log(directory, epoch, manifest.encode()),
-            epoch,
-            self.open_files,
+            self.disk, directory, manifest,
+            self._begin_log(directory, epoch, manifest.encode()), epoch, self.open_files,
             self.register,
-        )
+        )  # fmt: skip
         self.refs.append(ref)
         ref.actor.adopt()
         return ref

@@ -37,6 +37,7 @@ class JobRunner:
         """``lock``: the store's; the worker keeps the next owner out until it has left.
         ``niceness``: how much lower than this process's the worker's priority is."""
         self._disk = disk
+        self._store_lock = lock
         self._lock_for_workers = lock.workers
         self._niceness = niceness
         # A frozen program's interpreter is the program: it would be started once more.
@@ -56,6 +57,7 @@ class JobRunner:
     def run(self, job: str, *blobs: bytes, **arguments: Any) -> dict[str, Any]:
         """The job's result. Raises what the job raised: OctavoError or OSError."""
         me = threading.get_ident()
+        self._store_lock.refuse_replaced()  # a worker knows paths only
         try:
             with self._lock:
                 if self._closed:

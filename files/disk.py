@@ -389,4 +389,4 @@ class RealDisk(Disk):
 
 
 def _open_directory(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return open_apart(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -148,11 +148,12 @@ def usable(name: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Within it an OSError for want of room is StorageFull: there is no ``what``."""
+    """Within it an OSError for want of room is StorageFull: there is no ``what``; and one that says
+    that the store is elsewhere by now StorageFailed."""
     try:
         yield
     except OSError as error:
         told = storage_error(error, f"no {what}")
-        if isinstance(told, StorageFull):
+        if isinstance(told, StorageFull) or error.errno == errno.ESTALE:
             raise told from error
         raise

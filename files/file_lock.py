@@ -11,6 +11,7 @@ the first waits for the second.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -36,18 +37,35 @@ _held: dict[object, tuple[int, int]] = {}
 class FileLock:
     """An exclusive lock, held until ``release`` or until this object is gone."""
 
-    __slots__ = ("__weakref__", "_release", "path", "workers")
+    __slots__ = ("__weakref__", "_release", "_stands", "path", "workers")
 
     path: str
     workers: int | None
     """Descriptor that a worker process must inherit, so that no other owner begins before it has
     left."""
 
-    def __init__(self, path: str, release: Callable[[], None], workers: int | None = None) -> None:
-        """``release`` must be idempotent."""
+    def __init__(
+        self,
+        path: str,
+        release: Callable[[], None],
+        workers: int | None = None,
+        stands: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``release`` must be idempotent. ``stands``: see refuse_replaced."""
         self.path = path
         self.workers = workers
         self._release = release
+        self._stands = stands
+
+    def refuse_replaced(self) -> None:
+        """Raise OSError (ESTALE) where the directory around ``path`` was moved or removed, or
+        another stands there now: nothing by that path is the holder's. Two system calls."""
+        if not self._stands():
+            raise OSError(
+                errno.ESTALE,
+                "the store was moved, removed or replaced while it was open",
+                os.path.dirname(self.path),
+            )
 
     def release(self) -> None:
         """Let the next one in. Idempotent; does nothing in a forked child, which has no lock."""
@@ -116,7 +134,17 @@ def _keep(path: str, fd: int, directory: int) -> FileLock:
     with contextlib.suppress(OSError):
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-    return FileLock(path, partial(_release, token), directory)
+    stands = partial(_stands, os.path.dirname(path) or ".", token)
+    return FileLock(path, partial(_release, token), directory, stands)
+
+
+def _stands(path: str, token: object) -> bool:
+    """Whether ``path`` is still the directory that was locked; True once it is no more."""
+    both = _held.get(token)
+    try:
+        return both is None or os.path.samestat(os.stat(path), os.fstat(both[1]))
+    except OSError:
+        return token not in _held
 
 
 def _release(token: object, held: dict[object, tuple[int, int]] = _held) -> None:

@@ -59,3 +59,24 @@ def test_a_worker_without_a_place_for_messages_has_its_answers_for_itself() -> N
             assert leads == {os.devnull}
         worker.stdin.close()
         worker.stdout.read()
+
+
+SYNCS = """
+import os, sys
+os.closerange(0, 3)
+from octavo.files.disk import RealDisk
+seen = []
+sync = os.fsync
+import octavo.files.disk as disk
+disk.sync_directory = lambda fd: (seen.append(fd), sync(fd))
+RealDisk().sync_dir(sys.argv[1])
+RealDisk().mkdir(sys.argv[1] + "/below")
+os._exit(7 if seen and min(seen) > 2 else 8)
+"""
+
+
+def test_a_directory_that_is_synced_has_no_standard_descriptor(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SYNCS, tmp_path], timeout=300, close_fds=True, check=False
+    )
+    assert done.returncode == 7

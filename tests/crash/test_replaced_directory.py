@@ -1,0 +1,110 @@
+"""An open store whose directory is moved away, and another that comes to stand in its place: the
+old owner leaves that one alone, and says why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from whole_store import SMALL
+
+import octavo
+
+KEYS = [b"%03d" % n for n in range(300)]
+TOLD = "moved, removed or replaced"
+
+
+def everything(path: Path) -> dict[str, tuple[int, bytes]]:
+    """Files below a directory: by name their numbers of names and bytes."""
+    return {
+        str(file.relative_to(path)): (file.stat().st_nlink, file.read_bytes())
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and file.name != "LOCK"
+    }
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Iterator[octavo.Store]:
+    """A store that is open by the path of another: its earlier state, restored from a backup."""
+    store = octavo.open(tmp_path / "s", **{**SMALL, "worker": True})  # type: ignore[arg-type]
+    for turn in range(3):
+        store.put_many((key, b"%d of %s" % (turn, key)) for key in KEYS)
+    store.backup(tmp_path / "backup")
+    store.put_many((key, b"later") for key in KEYS[:200])
+    store.close()
+    store = octavo.open(tmp_path / "s", **{**SMALL, "worker": True})  # type: ignore[arg-type]
+    os.rename(tmp_path / "s", tmp_path / "moved")
+    octavo.restore(tmp_path / "backup", tmp_path / "s")
+    yield store
+    with pytest.raises(octavo.StorageFailed, match=TOLD):
+        store.close()
+
+
+def _put_until_it_rolls(store: octavo.Store, _: Path) -> None:
+    for number in range(10_000):
+        store.put(b"key", b"%d" % number)
+
+
+CALLS: dict[str, Callable[[octavo.Store, Path], object]] = {
+    "compact": lambda store, _: store.compact(),
+    "backup": lambda store, beside: store.backup(beside / "another"),
+    "publish": lambda store, _: store.snapshot().publish(),
+    "consumer": lambda store, _: store.consumer("mail"),
+    "put": _put_until_it_rolls,
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_what_an_owner_does_whose_store_was_replaced_leaves_the_other_alone(
+    old: octavo.Store, tmp_path: Path, call: Callable[[octavo.Store, Path], object]
+) -> None:
+    before = everything(tmp_path / "s")
+    with pytest.raises(octavo.StorageFailed, match=TOLD):
+        call(old, tmp_path)
+    assert everything(tmp_path / "s") == before
+    with octavo.open(tmp_path / "s", worker=False) as new:
+        assert dict(new.items()) == {key: b"2 of " + key for key in KEYS}
+        assert new.verify().ok
+        assert new.stats()["notes"] == []
+
+
+def test_what_an_owner_wrote_whose_store_was_moved_is_there(
+    old: octavo.Store, tmp_path: Path
+) -> None:
+    for number in range(10):
+        old.put(b"key %d" % number, b"value")
+    shutil.copytree(tmp_path / "moved", tmp_path / "image")
+    with octavo.open(tmp_path / "image", worker=False) as found:
+        assert len(list(found.keys())) == len(KEYS) + 10
+        assert found.verify().ok
+
+
+def test_a_store_behind_a_link_that_leads_elsewhere_now_is_not_the_owners(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        octavo.open(tmp_path / name, worker=False).close()
+    os.symlink(tmp_path / "one", tmp_path / "current")
+    store = octavo.open(tmp_path / "current", worker=False)
+    store.put(b"key", b"value")
+    os.unlink(tmp_path / "current")
+    os.symlink(tmp_path / "two", tmp_path / "current")
+    before = everything(tmp_path / "two")
+    with pytest.raises(octavo.StorageFailed, match=TOLD):
+        store.compact()
+    with pytest.raises(octavo.StorageFailed, match=TOLD):
+        store.close()
+    assert everything(tmp_path / "two") == before
+    with octavo.open(tmp_path / "one", worker=False) as found:
+        assert found[b"key"] == b"value"
+
+
+def test_an_owner_whose_store_is_back_in_its_place_goes_on(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        os.rename(tmp_path / "s", tmp_path / "t")
+        store.put(b"key", b"value")
+        os.rename(tmp_path / "t", tmp_path / "s")
+        assert store.compact().files_after == 1
+    with octavo.open(tmp_path / "s", worker=False) as found:
+        assert found[b"key"] == b"value"
