@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from octavo.files.disk import Disk
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced
 from octavo.manifest.change_log import ChangeLog
@@ -114,6 +114,16 @@ class ClosedStore:
             if name not in there:
                 with suppress(OSError):
                     self.disk.unlink(f"{self.path}/journal/{name}")
+
+    def remove_journal_files(self, but: set[str]) -> None:
+        """Those that the manifest does not name, nor ``but``: what was made, and does not count.
+        What cannot be removed is left for the next start."""
+        directory = f"{self.path}/journal"
+        but = but | {entry.name for entry in self.journal.entries}
+        for name in self.disk.listdir(directory):
+            if name not in but and recovery.identity(name.removesuffix(TEMPORARY_SUFFIX)):
+                with suppress(OSError):
+                    self.disk.unlink(f"{directory}/{name}")
 
     def remove_ledger_files(self, but: set[str]) -> None:
         """Those that are not named. What cannot be removed is left for the next start."""

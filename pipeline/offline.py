@@ -246,7 +246,7 @@ def _rebuild(disk_of: DiskOf, path: str, run: Run, *, merge: bool) -> OfflineRep
             if merge:
                 entries, merged, expired_ms = _merged(disk_of, store, run, entries, stem)
                 tasks += merged
-            store.install_ledger(entries, store.last_sqn, expired_ms)
+        store.install_ledger(entries, store.last_sqn, expired_ms)
         return _report(
             began, entries, store.last_sqn, tasks,
             sum(each["records"] for each in found),
@@ -266,7 +266,7 @@ def _merge(disk_of: DiskOf, path: str, run: Run) -> OfflineReport:
         stem = f"{store.epoch:08x}-{secrets.token_hex(4)}"
         with _cleaned(store):
             made, tasks, expired_ms = _merged(disk_of, store, run, entries, stem)
-            store.install_ledger(made, persisted, expired_ms)
+        store.install_ledger(made, persisted, expired_ms)
         return _report(began, made, persisted, tasks, 0, [])
 
 
@@ -311,7 +311,8 @@ def stretches(store: ClosedStore) -> list[list[Piece]]:
 
 
 class _cleaned:  # noqa: N801 - used as a statement
-    """Removes what the block made in the ledger, if it fails."""
+    """Removes what the block made in the ledger, if it fails. Not around an install: one that fails
+    may have been durable before, and the manifest name these files."""
 
     def __init__(self, store: ClosedStore) -> None:
         self._store = store

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -166,7 +165,9 @@ def _replaced(
             "strategies": _strategies(store.identity),
         }
         persisted = 0 if ledger is None else ledger.persisted_sqn
-        with _deltas(disk_of, run, common, [entry for each in runs for entry in each]) as scratch:
+        there = set(store.disk.listdir(f"{store.path}/journal"))
+        try:
+            scratch = _surveyed(run, disk_of, common, [entry for each in runs for entry in each])
             tasks = [
                 {
                     "run": [_named(entry) for entry in each],
@@ -181,6 +182,9 @@ def _replaced(
                 for number, each in enumerate(runs, 1)
             ]
             found = run(partial(compact_run, disk_of, common), tasks)
+        except Exception:
+            store.remove_journal_files(there)
+            raise
         removed: list[str] = []
         added: list[JournalEntry] = []
         horizon = 0
@@ -196,36 +200,27 @@ def _replaced(
         if removed:
             store.stays_expired(max(result.get("expired_ms", 0) for result in found))
             store.replace_journal_files(log, removed, added, horizon)
+        store.remove_journal_files(there)  # of attempts that do not count, and the scratch file
         return found
     finally:
         log.close()
 
 
-@contextmanager
-def _deltas(
-    disk_of: DiskOf, run: Run, common: dict[str, Any], entries: Sequence[JournalEntry]
-) -> Iterator[str | None]:
-    """A scratch file on the key deltas of these files, where a type retains any; made by one
-    task."""
+def _surveyed(
+    run: Run, disk_of: DiskOf, common: dict[str, Any], entries: Sequence[JournalEntry]
+) -> str | None:
+    """The name of a scratch file on the key deltas of these files, where a type retains any; made
+    by one task."""
     if "retain" not in common["strategies"].values():
-        yield None
-        return
+        return None
+    return run(partial(_survey, disk_of, common), [[_named(entry) for entry in entries]])[0]
+
+
+def _survey(disk_of: DiskOf, common: dict[str, Any], files: list[dict[str, Any]]) -> str:
+    # Each attempt has a file of its own: another may be at work at the same time, or be cut off.
     scratch = f"{0:016x}-{secrets.randbits(64):016x}.cdb{TEMPORARY_SUFFIX}"
-    try:
-        run(partial(_survey, disk_of, common, scratch), [[_named(entry) for entry in entries]])
-        yield scratch
-    finally:
-        with suppress(FileNotFoundError):
-            disk_of().unlink(f"{common['journal']}/{scratch}")
-
-
-def _survey(
-    disk_of: DiskOf, common: dict[str, Any], scratch: str, files: list[dict[str, Any]]
-) -> dict[str, Any]:
-    disk = disk_of()
-    with suppress(FileNotFoundError):  # of an attempt before
-        disk.unlink(f"{common['journal']}/{scratch}")
-    return key_deltas.survey(disk, files=files, scratch=scratch, **common)
+    key_deltas.survey(disk_of(), files=files, scratch=scratch, **common)
+    return scratch
 
 
 def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:

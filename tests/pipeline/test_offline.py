@@ -4,6 +4,7 @@ Spark's."""
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -220,6 +221,28 @@ def test_tasks_that_fail_leave_the_store_as_it_was(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="the rest"):
             begun(RealDisk, str(tmp_path / "s"), Failing())
         assert {path.name for path in (tmp_path / "s" / "ledger").rglob("*")} == before
+
+
+def test_a_ledger_whose_install_fails_once_it_is_durable_is_whole(tmp_path: Path) -> None:
+    """There is no other one of a head-only store."""
+    rows = [(b"k%d" % number, b"%d" % number) for number in range(300)]
+    with opened(tmp_path / "s", mode="head_only") as store:
+        for key, value in rows:
+            store.head_bucket("").put(key, value)
+        flush(store)
+        store.trim()
+
+    class Failing(RealDisk):
+        def exists(self, path: str) -> bool:
+            if path.endswith(REBUILD):
+                raise OSError(errno.EIO, "the disk fails", path)
+            return super().exists(path)
+
+    with pytest.raises(OSError, match="the disk fails"):
+        offline._merge(Failing, str(tmp_path / "s"), Run())
+    with octavo.open(tmp_path / "s") as store:
+        assert [store.head_bucket("").get(key) for key, _ in rows] == [value for _, value in rows]
+        assert store.verify().ok
 
 
 # ---------------------------------------------------------------- power cuts

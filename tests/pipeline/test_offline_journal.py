@@ -3,6 +3,7 @@ moment it is cut off at."""
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -45,6 +46,12 @@ def made(path: Path, **options: Any) -> Model:
     return model
 
 
+def sealed(path: Path) -> set[str]:
+    """What is in the journal's directory beside the active file and the manifest."""
+    names = {each.name for each in (path / "journal").iterdir() if each.is_file()}
+    return {name for name in names if not name.endswith(".log")}
+
+
 def read(path: Path, model: Model) -> None:
     """It is there, with the ledger that is there and with a new one."""
     for again in range(2):
@@ -62,8 +69,7 @@ def test_what_was_replaced_goes_and_what_lives_stays(tmp_path: Path) -> None:
     assert done.bytes_after < 0.5 * done.bytes_before
     assert done.records_dropped > 1500
     assert done.skipped == ()
-    names = {path.name for path in (tmp_path / "s" / "journal").glob("*.cdb")}
-    assert len(names) == done.files_after
+    assert len(sealed(tmp_path / "s")) == done.files_after
     read(tmp_path / "s", model)
 
 
@@ -106,6 +112,60 @@ def test_a_consumer_holds_its_part_back(tmp_path: Path) -> None:
 def test_an_open_store_is_left_alone(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s"), pytest.raises(octavo.StoreLocked):
         compact(tmp_path / "s")
+
+
+class Doubled(Run):
+    """Of each task two attempts come to their end, and the second counts."""
+
+    def __call__(self, work: Any, tasks: Any) -> Any:
+        super().__call__(work, tasks)
+        return super().__call__(work, tasks)
+
+
+def test_what_attempts_made_that_do_not_count_goes(tmp_path: Path) -> None:
+    model = made(tmp_path / "s", strategies={"standard": "retain"})
+    done = compacted(RealDisk, str(tmp_path / "s"), Doubled())
+    assert done.records_dropped > 1
+    assert len(sealed(tmp_path / "s")) == done.files_after
+    read(tmp_path / "s", model)
+
+
+def test_tasks_that_fail_leave_the_journal_as_it_was(tmp_path: Path) -> None:
+    class Failing(Run):
+        def __call__(self, work: Any, tasks: Any) -> Any:
+            work(tasks[0])
+            raise RuntimeError("the rest of the tasks failed")
+
+    model = made(tmp_path / "s")
+    before = sealed(tmp_path / "s")
+    with pytest.raises(RuntimeError, match="the rest"):
+        compacted(RealDisk, str(tmp_path / "s"), Failing())
+    assert sealed(tmp_path / "s") == before
+    read(tmp_path / "s", model)
+
+
+def test_an_attempt_that_is_cut_off_takes_nothing_from_the_one_that_counts(tmp_path: Path) -> None:
+    """As Spark ends the slower of two attempts of a task, at any moment."""
+    cut_off = []
+
+    class Cutting(RealDisk):
+        def create(self, path: str) -> Any:
+            if cut_off:
+                raise OSError(errno.EIO, "the attempt is cut off", path)
+            return super().create(path)
+
+    class Slower(Run):
+        def __call__(self, work: Any, tasks: Any) -> Any:
+            done = super().__call__(work, tasks)
+            cut_off.append(tasks)
+            with pytest.raises(OSError, match="cut off"):
+                work(tasks[0])
+            cut_off.clear()
+            return done
+
+    model = made(tmp_path / "s", strategies={"standard": "retain"})
+    assert compacted(Cutting, str(tmp_path / "s"), Slower()).records_dropped > 1
+    read(tmp_path / "s", model)
 
 
 def test_a_head_only_store_is_refused(tmp_path: Path) -> None:
