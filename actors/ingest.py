@@ -99,13 +99,18 @@ def ingest(
         answer = Ingested(done.first_sqn, done.last_sqn, repeated=done.time_ms < 0)
     else:
         answer = Ingested(done.first_sqn, done.last_sqn, repeated=True)
-    _tidy(disk, path, job)
+    _tidy(disk, path, job, attempts if stream and answer.repeated else None)
     return answer
 
 
-def _tidy(disk: Disk, path: str, job: str) -> None:
+def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None) -> None:
+    """Remove what a job left in staging; or what some attempts did: those of a stream's next batch
+    may be there already when one is asked for again."""
     try:
-        staging.empty(disk, path, job)
+        if only is None:
+            staging.empty(disk, path, job)
+        else:
+            staging.drop(disk, path, job, only)
     except OSError as error:
         log.warning("left-overs of job %s stay in staging for now: %s", job, error)
 

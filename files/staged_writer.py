@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 
 from octavo.files import cdb, cdb_seal, ledger_key, merge, staging
 from octavo.files.arrays import np, npt
@@ -66,7 +67,6 @@ class StagedWriter:
         self._file: AppendFile | None = None
         self._made: list[str] = []
         self._journals: list[StagedJournal] = []
-        disk.mkdir(self._folder)
 
     # ------------------------------------------------------------ rows
 
@@ -178,6 +178,7 @@ class StagedWriter:
         if self._file is not None and len(self._offsets) > 1:
             self._seal()
         attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._now_ms)
+        self._disk.mkdir(self._folder)
         self._disk.sync_dir(self._folder)
         staging.write_attempt(self._disk, self._store, attempt)
         return attempt
@@ -192,6 +193,8 @@ class StagedWriter:
             if self._disk.exists(path):
                 self._disk.unlink(path)
         self._made.clear()
+        with suppress(OSError):  # other attempts have files there, or there is none
+            self._disk.rmdir(self._folder)
 
 
 def _column(strings: Sequence[bytes]) -> ByteColumn:

@@ -15,13 +15,15 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.disk import Disk, refuse_links
-from octavo.files.errors import Corruption, Misuse, UnsupportedFormat
+from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
 
 log = logging.getLogger("octavo.ingest")
 
@@ -173,7 +175,7 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
         where = f"{store}/{STAGING}/{job}"
         if disk.is_link(where):
             continue
-        ages = [int(age.group(1), 16) for name in disk.listdir(where) if (age := _AGE.search(name))]
+        ages = _begun(disk, store, job)
         if ages and max(ages) + KEPT_MS < now_ms:
             try:
                 empty(disk, store, job)
@@ -181,6 +183,32 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
             except OSError as error:  # another user's, say: no reason not to open the store
                 log.warning("%s is left over, and cannot be removed: %s", where, error)
     return gone
+
+
+def _begun(disk: Disk, store: str, job: str) -> list[int]:
+    """When attempts of a job began, ms UTC: their files say so, and those that made none."""
+    names = disk.listdir(folder(store, job))
+    ages = [int(age.group(1), 16) for name in names if (age := _AGE.search(name))]
+    if not ages:
+        for name in names:
+            with suppress(OctavoError, OSError):
+                attempt = name.removesuffix(ATTEMPT_SUFFIX)
+                ages.append(read_attempt(disk, store, job, attempt).created_ms)
+    return ages
+
+
+def drop(disk: Disk, store: str, job: str, attempts: Sequence[str]) -> None:
+    """Remove what these attempts staged, and the folder if nothing else is in it. Idempotent."""
+    where = folder(store, job)
+    if not attempts or not disk.exists(where):
+        return
+    refuse_links(disk, f"{store}/{STAGING}", where)
+    begun = tuple(f"{attempt}{mark}" for attempt in attempts for mark in "-.")
+    for name in disk.listdir(where):
+        if name.startswith(begun):
+            disk.unlink(f"{where}/{name}")
+    with suppress(OSError):
+        disk.rmdir(where)
 
 
 def empty(disk: Disk, store: str, job: str) -> None:

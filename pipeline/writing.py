@@ -227,18 +227,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         for message in attempts_of(messages):
-            drop(self.options.path, message)
-
-
-def drop(path: str, message: Staged) -> None:
-    """Remove what one attempt staged; what was committed has other links."""
-    disk = RealDisk()
-    where = staging.folder(path, message.job)
-    if not disk.exists(where):
-        return
-    for name in disk.listdir(where):
-        if name.startswith((f"{message.attempt}-", f"{message.attempt}.")):
-            disk.unlink(f"{where}/{name}")
+            staging.drop(RealDisk(), self.options.path, message.job, [message.attempt])
 
 
 class Writing:

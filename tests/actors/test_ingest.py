@@ -264,7 +264,7 @@ def test_an_abandoned_attempt_leaves_nothing(store: octavo.Store) -> None:
     writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=5, file_records=2)
     writer.put_many(b"", [b"a", b"b", b"c"], [b"1", b"2", b"3"])
     writer.abandon()
-    assert os.listdir(staging.folder(store.path, "j")) == []
+    assert os.listdir(f"{store.path}/staging") == []
 
 
 def test_left_overs_are_swept_by_age(tmp_path: Path) -> None:
@@ -276,6 +276,26 @@ def test_left_overs_are_swept_by_age(tmp_path: Path) -> None:
     writer.finish()
     opened(path, clock_ms=lambda: staging.KEPT_MS + 2000).close()
     assert os.listdir(tmp_path / "s" / "staging") == ["young"]
+
+
+def test_what_an_attempt_without_rows_left_is_swept_too(tmp_path: Path) -> None:
+    opened(tmp_path / "s").close()
+    StagedWriter(RealDisk(), str(tmp_path / "s"), "j", "0-0", now_ms=1000).finish()
+    for now, left in ((staging.KEPT_MS + 1000, ["j"]), (staging.KEPT_MS + 1001, [])):
+        opened(tmp_path / "s", clock_ms=lambda now=now: now).close()
+        assert os.listdir(tmp_path / "s" / "staging") == left
+
+
+def test_a_batch_that_is_asked_for_again_leaves_the_next_ones_files(store: octavo.Store) -> None:
+    """As whoever was killed as it waited for the answer asks once more, from the inbox."""
+    staged(store.path, "q", "0-0", [(b"a", b"1")])
+    ingest(store._running, "q", ["0-0"], stream="q", batch=1)
+    staged(store.path, "q", "0-1", [(b"a", b"of a repeated attempt")])
+    staged(store.path, "q", "0-2", [(b"a", b"2")])
+    assert ingest(store._running, "q", ["0-1"], stream="q", batch=1).repeated
+    assert not ingest(store._running, "q", ["0-2"], stream="q", batch=2).repeated
+    assert store.get(b"a") == b"2"
+    assert os.listdir(f"{store.path}/staging") == []
 
 
 def test_a_backup_has_it_and_knows_the_job(store: octavo.Store, tmp_path: Path) -> None:
