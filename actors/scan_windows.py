@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress, repeat
+from itertools import chain, compress, islice, repeat
+from operator import ne
 from typing import NoReturn, Protocol, TypeVar
 
 from octavo.actors.scan_sources import Chunk
@@ -19,6 +20,8 @@ Rows = tuple[list[bytes], list[int], Sequence[int]]
 """Keys of some rows of a source, ascending; their sqns; which of them read as absent."""
 _MANY_TIMES = 8
 """Where the oldest source has so many times the rows of all newer ones, those are put among its."""
+_NEARLY_ALL = 20
+"""Where another source has a row for so many of one's, keys are sorted together, without sqns."""
 
 
 class Window(Protocol):
@@ -124,12 +127,34 @@ class Brief:
         raise NotImplementedError("a scan of keys and sqns was asked for more")
 
 
-class _ManySources(Brief):
+class _ManySources:
     """A window merged from rows [low, high) of several chunks, newest source first."""
 
-    def __init__(self, taken: list[Part], keys: list[bytes], sqns: list[int]) -> None:
-        super().__init__(keys, sqns)
+    def __init__(self, taken: list[Part], keys: list[bytes], sqns: list[int] | None = None) -> None:
+        """``sqns``: None where they have not been worked out."""
+        self.keys = keys
+        self._sqns = sqns
         self._taken = [(chunk, low, high) for _, chunk, _, low, high in taken]
+
+    def sqns(self) -> list[int]:
+        if self._sqns is None:
+            newest: dict[bytes, int] = {}
+            for chunk, low, high in reversed(self._taken):  # so that newer ones win
+                newest.update(zip(chunk.keys[low:high], chunk.sqns(low, high), strict=True))
+            self._sqns = list(map(newest.__getitem__, self.keys))
+        return self._sqns
+
+    def keep(self, hits: Iterable[object]) -> None:
+        hits = list(hits)
+        if self._sqns is not None:
+            self._sqns = list(compress(self._sqns, hits))
+        self.keys = list(compress(self.keys, hits))
+
+    def cut(self, rows: int) -> None:
+        if self._sqns is not None:
+            del self._sqns[rows:]
+        if rows < len(self.keys):
+            self.keys = self.keys[:rows]
 
     def _rows(self) -> list[tuple[int, int]]:
         """(number of the chunk, row in it) of each key."""
@@ -168,11 +193,29 @@ def window_of(taken: list[Part], reverse: bool) -> Window:
     _, chunk, dead, low, high = taken[-1]
     if len(taken) == 1 and not dead:
         return _OneSource(chunk, low, high, reverse)
+    if not any(dead for _, _, dead, _, _ in taken) and _apart(taken):
+        keys = _together([chunk.keys[low:high] for _, chunk, _, low, high in taken])
+        if reverse:
+            keys.reverse()
+        return _ManySources(taken, keys)
     keys, sqns = merged([_rows_of(part) for part in taken])
     if reverse:
         keys.reverse()
         sqns.reverse()
     return _ManySources(taken, keys, sqns)
+
+
+def _apart(taken: list[Part]) -> bool:
+    """Whether no part has nearly all rows: among those the others would be put one by one."""
+    rows = [high - low for _, _, _, low, high in taken]
+    return (sum(rows) - max(rows)) * _NEARLY_ALL > sum(rows)
+
+
+def _together(parts: Sequence[list[bytes]]) -> list[bytes]:
+    """The keys of all parts, of which each is in order, in order, each once."""
+    keys = list(chain.from_iterable(parts))
+    keys.sort()  # finds the runs
+    return list(compress(keys, map(ne, keys, chain(islice(keys, 1, None), (None,)))))
 
 
 def _rows_of(part: Part) -> Rows:

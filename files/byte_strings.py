@@ -8,8 +8,9 @@ bytecode that runs is per distinct length. NumPy lets go of the interpreter lock
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from octavo.files.arrays import np, npt
 from octavo.files.rows import ByteColumn
@@ -21,8 +22,6 @@ Words: TypeAlias = "npt.NDArray[np.uint64]"
 _BLOCK_BYTES = 1 << 20
 """Strings are copied in blocks of about this size, so that the copy stays in the cache."""
 _SAMPLE = 64
-_FEW = 64
-"""So many strings of each length make it worth while to treat a length at a time."""
 
 
 def windows(blob: Bytes, length: int) -> npt.NDArray[np.void]:
@@ -75,27 +74,23 @@ def lengths_of(offsets: Ints) -> Ints:
     return offsets[1:] - offsets[:-1]
 
 
-def as_list(blob: bytes, offsets: Ints) -> list[bytes]:
-    """The strings of a column as Python objects; some 20 ns each where few lengths occur.
+def as_list(blob: bytes, offsets: npt.NDArray[np.integer[Any]]) -> list[bytes]:
+    """The strings of a column as Python objects; 15 ns each where all are of one length, 35 ns
+    otherwise.
 
-    ``offsets`` count from the beginning of ``blob``.
+    ``offsets`` count from the beginning of ``blob``, and ascend.
     """
-    lengths = lengths_of(offsets)
-    count = len(lengths)
-    if count >= _FEW and int(lengths.max()) < count:
-        array = np.frombuffer(blob, dtype=np.uint8)
-        width = int(lengths[0])
-        if width and bool((lengths == width).all()):
-            same: list[bytes] = array[offsets[0] : offsets[-1]].view(f"V{width}").tolist()
-            return same
-        if np.count_nonzero(np.bincount(lengths)) * 2 * _FEW <= count:
-            out = np.full(count, b"", dtype=object)
-            for length, rows in by_length(lengths):
-                if length:
-                    out[rows] = windows(array, length)[offsets[:-1][rows]].astype(object)
-            mixed: list[bytes] = out.tolist()
-            return mixed
-    return [blob[a:b] for a, b in pairwise(offsets.tolist())]
+    lengths = offsets[1:] - offsets[:-1]
+    if not len(lengths):
+        return []
+    first, end, width = int(offsets[0]), int(offsets[-1]), int(lengths[0])
+    if width and bool((lengths == width).all()):
+        array = np.frombuffer(blob, dtype=np.uint8)[first:end]
+        same: list[bytes] = array.view(f"V{width}").tolist()
+        return same
+    strings = BytesIO(blob)
+    strings.seek(first)
+    return list(map(strings.read, lengths.tolist()))
 
 
 def gather(source: Bytes, starts: Ints, lengths: Ints) -> ByteColumn:

@@ -80,6 +80,28 @@ def test_newer_rows_win(newer: int, old_deletes: bool, reverse: bool) -> None:
         assert [head.sqn for head in window.heads()] == window.sqns()
 
 
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("asked_before", [False, True], ids=["", "asked before"])
+def test_sqns_of_several_sources_are_those_of_the_keys_left(
+    reverse: bool, asked_before: bool
+) -> None:
+    rng = seeded(f"test_scan_windows left {reverse} {asked_before}")
+    for _ in range(30):
+        parts = [some(rng, place, 200, dead=False) for place in range(3)]
+        expected = live(parts)
+        window = window_of(parts, reverse)
+        order = sorted(expected, reverse=reverse)
+        assert window.keys == order
+        if asked_before:
+            assert window.sqns() == [expected[key] for key in order]
+        wanted = [rng.random() < 0.5 for _ in order]
+        window.keep(iter(wanted))
+        order = [key for key, hit in zip(order, wanted, strict=True) if hit][:7]
+        window.cut(7)
+        assert (window.keys, window.sqns()) == (order, [expected[key] for key in order])
+        assert [head.sqn for head in window.heads()] == window.sqns()
+
+
 def test_what_a_window_leaves_out_stays_in_its_sources() -> None:
     rng = seeded("test_scan_windows sources")
     parts = [(0, Rows([b"0005"], 9, []), [], 0, 1), some(rng, 1, 300, dead=False)]
