@@ -54,12 +54,16 @@ class _MemoryRows:
         self._chosen = chosen
         self._heads = heads
         self._keys: list[bytes] = []
+        self.more = True
 
     def edge(self) -> bytes | None:
         """As of a Source."""
         low, high, reverse = self._bound.low, self._bound.high, self._bound.reverse
         if not self._keys:
-            self._keys = self._slice(self._table, low, high, LARGEST_WINDOW, reverse)
+            if self.more:
+                self._keys = self._slice(self._table, low, high, LARGEST_WINDOW, reverse)
+                # What is written meanwhile is not of this view.
+                self.more = len(self._keys) == LARGEST_WINDOW
             if not self._keys:
                 return None
             if reverse:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints, as_list
-from octavo.files.live_batches import Batch, Source, alive, merged, rows_at
+from octavo.files.live_batches import Batch, Source, alive, common_edge, merged, rows_at
 from octavo.files.rows import TOMBSTONE
 from octavo.files.sst_writer import Columns
 
@@ -34,11 +34,7 @@ def changed_batches(
 ) -> Iterator[Changed]:
     """The changes from a state of the last sqn ``sqn``, as of ``before_ms``, to a later one, as of
     ``after_ms``; sources of one range each. 0.2 us a row of both, 0.5 us a change more."""
-    while True:
-        edges = [edge for source in (*before, *after) if (edge := source.edge()) is not None]
-        if not edges:
-            return
-        edge = min(edges)
+    while (edge := common_edge((*before, *after))) is not None:
         old = _state([part for source in before if (part := source.take(edge)) is not None])
         new = _state([part for source in after if (part := source.take(edge)) is not None])
         found = _compared(old, new, sqn, before_ms, after_ms)

@@ -39,6 +39,9 @@ LedgerRun = tuple[Callable[[], Sst], int]
 class Source(Protocol):
     """Rows by key, each key once, in the direction of a scan."""
 
+    more: bool
+    """Whether there are rows behind what ``edge`` gave last."""
+
     def edge(self) -> bytes | None:
         """The furthest ledger key that ``take`` could give next; None: there are no more."""
         ...
@@ -118,7 +121,8 @@ class FileRows:
         chosen: Chosen | None = None,
         window_rows: int = WINDOW_ROWS,
     ) -> None:
-        self._files = iter(reversed(files) if bound.reverse else files)
+        self.more = True
+        self._files = list(files if bound.reverse else reversed(files))  # those to come, last first
         self._bound = bound
         self._wanted = chosen
         self._window = window_rows if chosen is None else WIDE_WINDOW_ROWS
@@ -130,10 +134,9 @@ class FileRows:
     def edge(self) -> bytes | None:
         """The furthest ledger key that ``take`` could give next; None: there are no more."""
         while self._low >= self._high:
-            file = next(self._files, None)
-            if file is None:
+            if not self._files:
                 return None
-            self._open(*file)
+            self._open(*self._files.pop())
         if self._sst is None or self._columns is None:
             return None
         low, high = self._low, self._high
@@ -143,6 +146,7 @@ class FileRows:
             high = min(high, low + self._window)
         if self._chosen is None:
             low, high = _within(self._columns, low, high, self._bound.reverse)
+        self.more = bool(self._files) or low > self._low or high < self._high
         return self._sst.ledger_key(low if self._bound.reverse else high - 1)
 
     def _open(self, reader: Callable[[], Sst], sqn_base: int) -> None:
@@ -259,14 +263,21 @@ def _at(strings: Strings, rows: Ints) -> Strings:
     return Strings(found.blob, found.offsets[:-1], strings.lengths[rows])
 
 
+def common_edge(sources: Sequence[Source], *, reverse: bool = False) -> bytes | None:
+    """How far the next window of all sources goes: to the nearest edge that rows are behind, or to
+    the last one. None: there are no more rows."""
+    edges = [(edge, source.more) for source in sources if (edge := source.edge()) is not None]
+    behind = [edge for edge, more in edges if more]
+    if behind:
+        return max(behind) if reverse else min(behind)
+    ends = [edge for edge, _ in edges]
+    return (min if reverse else max)(ends, default=None)
+
+
 def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> Iterator[Batch]:
     """The live rows of all sources, the newest version of each key, in their direction."""
     before: bytes | None = None
-    while True:
-        edges = [edge for source in sources if (edge := source.edge()) is not None]
-        if not edges:
-            return
-        edge = max(edges) if reverse else min(edges)
+    while (edge := common_edge(sources, reverse=reverse)) is not None:
         if edge == before:  # whose rows were all given: only in a file that lies about its order
             raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
         before = edge

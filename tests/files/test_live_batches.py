@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 
 import pytest
+from beside import seeded
 from ledger_rows import DIRECTORY, Row, key, names, opened, write
 from simdisk import SimDisk
 
@@ -12,7 +14,15 @@ from octavo.files.bounds import Bounds
 from octavo.files.byte_strings import as_list
 from octavo.files.errors import Corruption
 from octavo.files.ledger_key import end_of_prefix
-from octavo.files.live_batches import WINDOW_BYTES, WINDOW_ROWS, FileRows, Prefixes
+from octavo.files.live_batches import (
+    WINDOW_BYTES,
+    WINDOW_ROWS,
+    FileRows,
+    LedgerRun,
+    Prefixes,
+    keys_of,
+    live_batches,
+)
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
 from octavo.files.sst_writer import Columns
@@ -120,3 +130,55 @@ def test_the_first_flags_of_buckets_are_verified() -> None:
     image[offset + length // 2] ^= 1
     with pytest.raises(Corruption):
         Sst(bytes(image), path).fronts()
+
+
+def some_files(
+    rng: random.Random, disk: SimDisk, fewest: int = 0
+) -> tuple[list[list[LedgerRun]], dict[bytes, int]]:
+    """Runs of files whose keys overlap, and what lives of them: sqns by user key."""
+    next_name = names()
+    runs: list[list[LedgerRun]] = []
+    live: dict[bytes, int] = {}
+    for number in range(4):
+        picked = rng.sample(range(1000), rng.randrange(fewest, 60))
+        rows = [
+            Row(key(b"%04d" % at), number * 1000 + at + 1, deleted=rng.random() < 0.3)
+            for at in sorted(picked)
+        ]
+        for row in rows:
+            live.pop(row.key[-4:], None)
+            if not row.deleted:
+                live[row.key[-4:]] = row.sqn
+        if rows:
+            files = write(disk, rows, next_name, max_rows=rng.choice([7, 20, 100]))
+            runs.append([(partial(opened, disk, file.name), 0) for file in files])
+    return runs, live
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_batches_give_what_lives_whatever_the_windows(reverse: bool) -> None:
+    rng = seeded(f"test_live_batches windows {reverse}")
+    for _ in range(60):
+        disk = SimDisk()
+        disk.mkdir(DIRECTORY)
+        runs, live = some_files(rng, disk)
+        bound = Bounds(b"", key(b"%04d" % rng.choice([0, 300])), None, reverse)
+        window_rows = rng.choice([1, 5, 30, 1000])
+        sources = [FileRows(files, bound, None, window_rows) for files in reversed(runs)]
+        found: list[tuple[bytes, int]] = []
+        for batch in live_batches(sources, 0, reverse=reverse):
+            sqns = batch.columns.sqns[batch.rows].tolist()
+            found += zip(keys_of(batch), sqns, strict=True)
+        wanted = {name: sqn for name, sqn in live.items() if key(name) >= bound.low}
+        assert found == sorted(wanted.items(), reverse=reverse)
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_files_that_end_apart_are_one_window(reverse: bool) -> None:
+    rng = seeded(f"test_live_batches ends {reverse}")
+    disk = SimDisk()
+    disk.mkdir(DIRECTORY)
+    files = [run for runs in some_files(rng, disk, 30)[0] for run in runs]
+    sources = [FileRows([run], Bounds(b"", b"", None, reverse)) for run in files]
+    assert len(files) > 3
+    assert len(list(live_batches(sources, 0, reverse=reverse))) == 1
