@@ -15,8 +15,11 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
+from operator import call
+from typing import TypeAlias
 
 from octavo.files.errors import StoreLocked
 from octavo.files.open_file import open_apart, open_regular
@@ -30,8 +33,12 @@ system call of theirs takes long."""
 _LOOK_EVERY = 0.002
 _wait = time.sleep
 
-# token -> descriptors (of the file, of its directory) of every lock of this process
-_held: dict[object, tuple[int, int]] = {}
+Steps: TypeAlias = "Iterator[Callable[[], object]]"
+
+# token -> descriptors (of the file, of its directory) of every lock of this process, and the steps
+# that let go of it
+_held: dict[object, tuple[int, int, Steps]] = {}
+_through: partial[object] = partial(deque, maxlen=0)
 
 
 class FileLock:
@@ -129,35 +136,40 @@ def _without_workers(path: str) -> int:
 
 def _keep(path: str, fd: int, directory: int) -> FileLock:
     token = object()
-    _held[token] = fd, directory
+    steps: Steps = iter(
+        (
+            partial(_held.pop, token, None),
+            partial(os.close, directory),  # what a worker has of it keeps the next owner waiting
+            # Not close alone: a child forked meanwhile may still have the descriptor.
+            partial(fcntl.flock, fd, fcntl.LOCK_UN),
+            partial(os.close, fd),
+        )
+    )
+    _held[token] = fd, directory, steps
     # A hint for people; on a full disk the lock must work without it.
     with contextlib.suppress(OSError):
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
     stands = partial(_stands, os.path.dirname(path) or ".", token)
-    return FileLock(path, partial(_release, token), directory, stands)
+    return FileLock(path, partial(_release, map(call, steps)), directory, stands)
 
 
 def _stands(path: str, token: object) -> bool:
     """Whether ``path`` is still the directory that was locked; True once it is no more."""
-    both = _held.get(token)
+    held = _held.get(token)
     try:
-        return both is None or os.path.samestat(os.stat(path), os.fstat(both[1]))
+        return held is None or os.path.samestat(os.stat(path), os.fstat(held[1]))
     except OSError:
         return token not in _held
 
 
-def _release(token: object, held: dict[object, tuple[int, int]] = _held) -> None:
-    both = held.pop(token, None)  # atomic: of two threads one gets it
-    if both is None:
-        return
-    fd, directory = both
-    os.close(directory)  # what a worker still has of it goes on keeping the next owner waiting
+def _release(steps: Iterator[object], through: Callable[..., object] = _through) -> None:
+    """Take those steps that are left, in one call: a Ctrl-C comes before all or behind them, and
+    two threads never take the same one."""
     try:
-        # Not close alone: a child forked meanwhile may still have the descriptor.
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        through(steps)
     finally:
-        os.close(fd)
+        through(steps)  # what is left where one failed
 
 
 def _names(path: str, fd: int) -> bool:
@@ -180,7 +192,8 @@ def _holder(fd: int) -> str:
 def _forget_in_child() -> None:
     """A forked child drops its copies, or the lock would outlive the process that holds it."""
     while _held:
-        _, both = _held.popitem()
+        _, (*both, steps) = _held.popitem()
+        _through(steps)  # none is left that would let go of the parent's
         for fd in both:
             with contextlib.suppress(OSError):
                 os.close(fd)

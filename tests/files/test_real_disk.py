@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cutting_short import cut_short
 from descriptors import descriptors
 
 from octavo.files import disk as disk_module
@@ -334,6 +335,18 @@ def test_a_holder_that_left_no_number_is_still_a_holder(tmp_path: Path) -> None:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(StoreLocked, match="another opener"):
             DISK.lock(path)
+
+
+def test_a_lock_is_let_go_wherever_that_is_interrupted(tmp_path: Path) -> None:
+    at, cut, before = 0, True, descriptors(tmp_path)
+    while cut:
+        at += 1
+        lock = DISK.lock(str(tmp_path / "lock"))
+        cut = cut_short(lock.release, at)
+        lock.release()  # as the second one of a closing that was cut short
+        DISK.lock(str(tmp_path / "lock")).release()
+    assert descriptors(tmp_path) == before
+    assert at > 1
 
 
 @contextlib.contextmanager
