@@ -1,6 +1,7 @@
 """Ctrl-C within every call: it is done or not, the store goes on and verifies.
 
-Puts, batches, reads, scans, snapshots, publishing, compaction, backups, closing, opening.
+Puts, batches, reads, scans, snapshots, publishing, compaction, backups, closing, opening; in one
+case by the clock, in the next at steps that the seed says.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ ROUNDS = 150
 def case(seed: int, number: int) -> dict[str, int]:
     home = Path(tempfile.mkdtemp(prefix="octavo-interrupts-"))
     try:
-        store = Interrupted(home, f"{seed} {number}")
+        store = Interrupted(home, f"{seed} {number}", by_steps=number % 2 == 1)
         try:
             store.run(ROUNDS)
         finally:

@@ -279,7 +279,7 @@ def test_the_bytes_are_those_of_the_values_wherever_it_is_interrupted(how: str) 
         at += 1
         cache = filled(20, 20)
         cache.marks |= {b"0", b"3"}
-        cut = cut_short(lambda: steps[how](cache), at)  # noqa: B023
+        cut, _ = cut_short(lambda: steps[how](cache), at)  # noqa: B023
         kept = sum(len(value or b"") + ReadCache.OVERHEAD_BYTES for value in cache.entries.values())
         assert cache.bytes == kept, f"interrupted at {at}"
         assert not cache.writing

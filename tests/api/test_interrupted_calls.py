@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from interrupted import Interrupted
 from whole_store import SMALL
 
 import octavo
@@ -123,3 +124,16 @@ def test_an_interrupted_close_lets_the_next_opener_in(
     with octavo.open(tmp_path / "s", **KEEPS_STILL) as again:
         assert len(again) == 300
         assert again.verify().ok
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_interrupt_at_any_step_of_any_call_leaves_a_store_that_goes_on(
+    tmp_path: Path, seed: int
+) -> None:
+    print("seed", seed)
+    interrupted = Interrupted(tmp_path, seed, by_steps=True)
+    try:
+        interrupted.run(60)
+    finally:
+        interrupted.store.close()
+    assert sum(interrupted.hits.values()) > 30

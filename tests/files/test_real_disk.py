@@ -342,7 +342,7 @@ def test_a_lock_is_let_go_wherever_that_is_interrupted(tmp_path: Path) -> None:
     while cut:
         at += 1
         lock = DISK.lock(str(tmp_path / "lock"))
-        cut = cut_short(lock.release, at)
+        cut, _ = cut_short(lock.release, at)
         lock.release()  # as the second one of a closing that was cut short
         DISK.lock(str(tmp_path / "lock")).release()
     assert descriptors(tmp_path) == before

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 
 
-def cut_short(step: Callable[[], object], at: int) -> bool:
-    """Ctrl-C behind the so many-th call, where CPython looks for signals; whether it came."""
-    left = at
+def cut_short(call: Callable[[], object], at: int) -> tuple[bool, int]:
+    """Have a Ctrl-C come at the so many-th of those steps at which CPython looks for signals: the
+    beginnings of functions, and what follows calls of C. Whether the call was cut short by it, and
+    how many steps it took."""
+    steps = 0
 
     def look(_frame: object, event: str, _told: object) -> None:
-        nonlocal left
+        nonlocal steps
         if event in ("call", "c_return"):
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
+            steps += 1
+            if steps == at:
+                signal.raise_signal(signal.SIGINT)
 
     before = sys.getprofile()
     sys.setprofile(look)
     try:
-        step()
+        call()
     except KeyboardInterrupt:
-        return True
+        return True, steps
     finally:
         sys.setprofile(before)
-    return False
+    return False, steps

@@ -1,7 +1,8 @@
-"""A store under Ctrl-C: every call of it is interrupted, at moments that a seed says, and after
-each the call was done or not, the store goes on, and holds what it must.
+"""A store under Ctrl-C: every call of it is interrupted, and after each the call was done or not,
+the store goes on, and holds what it must.
 
-The system delivers the interrupts, so the same seed need not hit the same step twice.
+By the clock, at moments that a seed says: the system delivers those, so the same seed need not hit
+the same step twice. Or at steps that a seed says, of all those after which CPython looks for one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+
+from cutting_short import cut_short
 
 import octavo
 
@@ -23,14 +26,16 @@ OPTIONS: dict[str, object] = {
 }
 KEYS = 300
 LOOK_EVERY = 20
+FEW_STEPS = 20
 Change = tuple[bytes, bytes | None]
 
 
 class Interrupted:
     """One store in ``home``; ``round`` does one call, most often interrupted."""
 
-    def __init__(self, home: Path, seed: object) -> None:
+    def __init__(self, home: Path, seed: object, *, by_steps: bool = False) -> None:
         self.home = home
+        self.by_steps = by_steps
         self.rng = random.Random(f"interrupts {seed}")
         self.options = {**OPTIONS, "worker": self.rng.random() < 0.3}
         self.options["sync"] = self.rng.choice(("none", "always"))
@@ -40,6 +45,8 @@ class Interrupted:
         """Which calls were cut off, and how often."""
         self.rounds = 0
         self._armed = False
+        self._steps: dict[str, int] = {}
+        """How many steps a call may take, as far as was seen."""
         self.store = octavo.open(home / "s", **self.options)
 
     # ------------------------------------------------------------ interrupting
@@ -49,8 +56,21 @@ class Interrupted:
             self._armed = False
             raise KeyboardInterrupt
 
-    def cut(self, call: Callable[[], object]) -> bool:
+    def cut(self, what: str, call: Callable[[], object]) -> bool:
         """Whether the call was cut off."""
+        cut = self._cut_at_a_step(what, call) if self.by_steps else self._cut_in_time(call)
+        if cut:
+            self.hits[what] = self.hits.get(what, 0) + 1
+        return cut
+
+    def _cut_at_a_step(self, what: str, call: Callable[[], object]) -> bool:
+        most = self._steps.get(what, FEW_STEPS)
+        cut, steps = cut_short(call, self.rng.randrange(1, most + 2))
+        if steps > most or not cut:  # where it was cut, there may have been more to come
+            self._steps[what] = 2 * steps if cut else max(steps, FEW_STEPS)
+        return cut
+
+    def _cut_in_time(self, call: Callable[[], object]) -> bool:
         seconds = 10 ** self.rng.uniform(-4.7, -1.7)
         earlier = signal.signal(signal.SIGALRM, self._rings)
         self._armed = True
@@ -73,8 +93,8 @@ class Interrupted:
         for _ in range(rounds):
             self.round()
         self.compare()
-        while self.cut(self.store.close):
-            self.hit("close")
+        while self.cut("close", self.store.close):
+            pass
         self.store = octavo.open(self.home / "s", **self.options)
         self.compare()
         self.store.close()
@@ -90,9 +110,6 @@ class Interrupted:
         if self.rounds % LOOK_EVERY == 0:
             self.compare()
 
-    def hit(self, what: str) -> None:
-        self.hits[what] = self.hits.get(what, 0) + 1
-
     def fresh(self) -> Change:
         self.number += 1
         size = self.rng.choice((1, 40, 3000))
@@ -102,9 +119,7 @@ class Interrupted:
               *, whole: bool) -> None:  # fmt: skip
         """Do what makes these changes; all of them are there, or (cut off) none; of those that
         are not ``whole`` any."""
-        cut = self.cut(call)
-        if cut:
-            self.hit(what)
+        cut = self.cut(what, call)
         done = set()
         for key, value in changes.items():
             found = self.store.get(key)
@@ -164,15 +179,13 @@ class Interrupted:
                 head = self.store.head(key)
                 assert (head is None) == (key not in self.known)
 
-        if self.cut(call):
-            self.hit("get")
+        self.cut("get", call)
 
     def scan(self) -> None:
         def call() -> None:
             assert dict(self.store.items()) == self.known
 
-        if self.cut(call):
-            self.hit("scan")
+        self.cut("scan", call)
 
     def snapshot(self) -> None:
         def call() -> None:
@@ -180,40 +193,35 @@ class Interrupted:
                 assert len(list(snapshot.keys())) == len(self.known)
                 list(snapshot.index("f").range(0, 3))
 
-        if self.cut(call):
-            self.hit("snapshot")
+        self.cut("snapshot", call)
 
     def publish(self) -> None:
-        if self.cut(lambda: self.store.snapshot().publish(lease_seconds=60).release()):
-            self.hit("publish")
+        if self.cut("publish", lambda: self.store.snapshot().publish(lease_seconds=60).release()):
             for each in self.store.published():
                 each.release()
 
     def compact(self) -> None:
-        if self.cut(self.store.compact):
-            self.hit("compact")
+        self.cut("compact", self.store.compact)
 
     def backup(self) -> None:
-        if self.cut(lambda: self.store.backup(self.home / "b")):
-            self.hit("backup")
+        self.cut("backup", lambda: self.store.backup(self.home / "b"))
         self.store.backup(self.home / "b")
         with octavo.open(self.home / "b", worker=False) as copy:
             assert dict(copy.items()) == self.known, "the backup is another state"
 
     def verify(self) -> None:
-        if self.cut(self.store.verify):
-            self.hit("verify")
+        self.cut("verify", self.store.verify)
 
     def reopen(self) -> None:
-        while self.cut(self.store.close):
-            self.hit("close")
+        while self.cut("close", self.store.close):
+            pass
 
         def call() -> None:
             self.store = octavo.open(self.home / "s", **self.options)
 
         for _ in range(5):
-            if self.store.closed and self.cut(call):
-                self.hit("open")
+            if self.store.closed:
+                self.cut("open", call)
         if self.store.closed:
             call()
 
