@@ -9,15 +9,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import compress
+from typing import TypeAlias
 
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.scan_sources import LARGEST_WINDOW, Slice
+from octavo.actors.scan_sources import LARGEST_WINDOW, Slice, entries_of
 from octavo.actors.view import Found, Head, View, found_in
 from octavo.files import ledger_key
-from octavo.files.arrays import np
+from octavo.files.arrays import np, npt
 from octavo.files.bounds import Bounds
-from octavo.files.byte_strings import Ints, offsets_of
-from octavo.files.hashing import hash_of
+from octavo.files.byte_strings import Ints, lengths_of
+from octavo.files.hashing import hash_column
+from octavo.files.journal_rows import column_of
 from octavo.files.live_batches import (
     WINDOW_ROWS,
     Batch,
@@ -28,8 +30,10 @@ from octavo.files.live_batches import (
     keys_of,
     live_batches,
 )
-from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst_writer import Columns, Strings
+
+Hashes: TypeAlias = "npt.NDArray[np.uint32]"
 
 
 class _MemoryRows:
@@ -81,37 +85,46 @@ class _MemoryRows:
         else:
             cut = bisect_right(keys, edge)
             taken, self._keys = keys[:cut], keys[cut:]
-        pairs = [(key, self._table.entry(key, self._upper)) for key in taken]
-        found = [(key, entry, hash_of(key)) for key, entry in pairs if entry is not None]
-        if self._chosen is not None and found:
-            hashes = np.array([h32 for _, _, h32 in found], dtype=np.uint32)
-            hits = self._chosen.keys([key for key, _, _ in found], hashes)
-            found = [row for row, hit in zip(found, hits.tolist(), strict=True) if hit]
-        return self._columns(found) if found else None
+        entries: list[int] = []
+        if taken:
+            taken, entries = entries_of(self._table, taken, self._upper)
+        if not taken:
+            return None
+        column = column_of(taken)
+        hashes = hash_column(column)
+        if self._chosen is not None:
+            hits = self._chosen.keys(taken, hashes)
+            taken, entries = list(compress(taken, hits)), list(compress(entries, hits))
+            column, hashes = column_of(taken), hashes[hits]
+        return self._columns(taken, entries, column, hashes) if taken else None
 
-    def _columns(self, found: list[tuple[bytes, int, int]]) -> Columns:
-        count = len(found)
-        sqns = [abs(entry) for _, entry, _ in found]
+    def _columns(
+        self, keys: list[bytes], entries: list[int], column: ByteColumn, hashes: Hashes
+    ) -> Columns:
+        count = len(keys)
+        numbers = np.array(entries, dtype=np.int64)
         flags = np.zeros(count, np.uint8)
         sizes, times, expiries = (np.zeros(count, np.uint64) for _ in range(3))
         metas: list[bytes] = [b""] * count
-        for at, (_, entry, _) in enumerate(found):
-            if entry > 0 and not self._heads:
-                continue
-            head = self._view.head_of(found_in(self._table, entry))
+        told = range(count) if self._heads else np.flatnonzero(numbers < 0).tolist()
+        for at in told:
+            head = None
+            if not self._table.deleted(entries[at]):
+                head = self._view.head_of(found_in(self._table, entries[at]))
             if head is None:
                 flags[at] = TOMBSTONE
                 continue
             sizes[at], times[at], metas[at] = head.size, head.written_at, head.metadata
             if head.expires_at is not None:
                 flags[at], expiries[at] = EXPIRES, head.expires_at
-        prefixes, groups, cuts = _split([key for key, _, _ in found])
+        prefixes, groups, cuts = _split(keys)
+        starts, lengths = column.offsets[:-1] + cuts, lengths_of(column.offsets) - cuts
         return Columns(
-            keys=_strings([key[cut:] for (key, _, _), cut in zip(found, cuts, strict=True)]),
+            keys=Strings(column.blob, starts, lengths),
             prefixes=prefixes,
-            groups=groups if len(prefixes) > 1 else None,
-            hashes=np.array([h32 for _, _, h32 in found], dtype=np.uint32),
-            sqns=np.array(sqns, dtype=np.uint64),
+            groups=groups,
+            hashes=hashes,
+            sqns=np.abs(numbers).astype(np.uint64),
             flags=flags,
             sizes=sizes.astype(np.uint32),
             times=times,
@@ -120,23 +133,24 @@ class _MemoryRows:
         )
 
 
-def _split(keys: list[bytes]) -> tuple[list[bytes], Ints, list[int]]:
-    """(distinct prefixes, which of them each key has, its length) of ledger keys in order."""
-    prefixes: list[bytes] = []
+def _split(keys: list[bytes]) -> tuple[list[bytes], Ints | None, Ints | int]:
+    """(distinct prefixes, which of them each key has, None: the only one, its length) of ledger
+    keys in order."""
+    first = keys[0][: ledger_key.end_of_prefix(keys[0])]
+    if keys[-1].startswith(first):
+        return [first], None, len(first)
+    prefixes = [first]
     groups = np.zeros(len(keys), np.int64)
-    cuts: list[int] = []
     for at, key in enumerate(keys):
-        if not prefixes or not key.startswith(prefixes[-1]):
+        if not key.startswith(prefixes[-1]):
             prefixes.append(key[: ledger_key.end_of_prefix(key)])
         groups[at] = len(prefixes) - 1
-        cuts.append(len(prefixes[-1]))
-    return prefixes, groups, cuts
+    return prefixes, groups, np.array(list(map(len, prefixes)), dtype=np.int64)[groups]
 
 
 def _strings(parts: list[bytes]) -> Strings:
-    lengths = np.array([len(part) for part in parts], dtype=np.int64)
-    blob = np.frombuffer(b"".join(parts), dtype=np.uint8)
-    return Strings(blob, offsets_of(lengths)[:-1], lengths)
+    column = column_of(parts)
+    return Strings(column.blob, column.offsets[:-1], lengths_of(column.offsets))
 
 
 def batches(

@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import NoReturn, TypeVar
 
 from octavo.actors import waits
+from octavo.actors.emptied import Emptied
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
@@ -60,6 +62,7 @@ class Bookie(LiveReads, TurnActor):
         self.cache = cache
         cache.reads = self
         self.kept_scans = KeptScans(cache.limit >> _FOR_SCANS)
+        self.emptied = Emptied()
         self.limits = limits
         self.view = view
         self.clock_ms = clock_ms
@@ -135,6 +138,7 @@ class Bookie(LiveReads, TurnActor):
         if table.newest_pin >= 0:
             for ledger_key in ledger_keys:
                 table.keep(ledger_key)
+        self._take_back(ledger_keys)
         following = self.inker.last_sqn + 1
         try:
             first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
@@ -183,6 +187,7 @@ class Bookie(LiveReads, TurnActor):
             self.check(ledger_keys[index], operations[index][3], expected)
         if edits:
             operations = resolved(operations, ledger_keys, edits, self.index_of, self.now_ms())
+        self._take_back(ledger_keys)
         following = self.inker.last_sqn + 1
         try:
             first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
@@ -205,6 +210,12 @@ class Bookie(LiveReads, TurnActor):
                 expected=expected,
                 found=found,
             )
+
+    def _take_back(self, ledger_keys: Sequence[bytes]) -> None:
+        """In the turn: these keys may be about to live."""
+        if self.emptied.lows:
+            for ledger_key in ledger_keys:
+                self.emptied.take_back(ledger_key)
 
     def _remember(self, first: int) -> None:
         """A write was interrupted: take into memory whatever the journal did accept of it."""
@@ -256,6 +267,7 @@ class Bookie(LiveReads, TurnActor):
         if not table.rows:
             return
         table.frozen = True
+        self.emptied.forget_unused()
         self.view = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
         self._table_began = self.journal_position()
         self.penciller.send(Penciller.push, table, table.since, upto)
@@ -265,6 +277,7 @@ class Bookie(LiveReads, TurnActor):
     def taken_in(self, last_sqn: int) -> None:
         """In the turn: the view has files that were made elsewhere, of sqns up to this one."""
         self.cache.clear()
+        self.emptied.clear()
         self._table_began = self.journal_position()
         self._attend_from(last_sqn + LOOK_EVERY)
 
@@ -302,6 +315,31 @@ class Bookie(LiveReads, TurnActor):
         self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
     ) -> list[bytes]:
         return table.slice(low, high, limit, reverse=reverse)
+
+    def stepped_over(
+        self, view: View, low: bytes, high: bytes, names: list[bytes], rows: int
+    ) -> None:
+        """A scan of this view found nothing that lives in [low, high), by nothing but deletes. If
+        that is so of the newest state it is noted, and later scans step over it at once.
+
+        ``names``: all keys there of the view's table that is being written, of when it had at
+        least ``rows`` rows. Takes the turn. O(names + rows that came since).
+        """
+        self.actor_ref.call(Bookie._stepped_over, view, low, high, names, rows)
+
+    def _stepped_over(
+        self, view: View, low: bytes, high: bytes, names: list[bytes], rows: int
+    ) -> None:
+        if self.view is not view:
+            return
+        table = view.recent
+        if names:
+            entries = list(map(table.rows.__getitem__, names))
+            if max(entries) > 0 or not all(map(table.deleted, entries)):
+                return
+        came = islice(reversed(table.rows), len(table.rows) - rows)
+        if not any(low <= ledger_key < high for ledger_key in came):
+            self.emptied.note(low, high, self.inker.last_sqn)
 
     # ------------------------------------------------------------ snapshots
 

@@ -44,10 +44,9 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
     # Cells and constants: looking something up costs as much here as doing something.
     turns, release = bookie.turns, bookie.turn_release
     puts = kind == record.PUT
-    cache, cached = bookie.cache, bookie.cache.entries
+    cache, cached, emptied = bookie.cache, bookie.cache.entries, bookie.emptied.lows
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
-    roll_size = bookie.inker.roll_size
-    prefix = keys_of.prefix(tag, bucket)
+    prefix, roll_size = keys_of.prefix(tag, bucket), bookie.inker.roll_size
     pack, sums, join = record.PLAIN.pack, record.pack_sums, b"".join
     now_ns = in_ns(bookie.clock_ms)
     key_length, low_32, raw_size = record.CDB_KEY_LENGTH, record.LOW_32, record.pack_u32
@@ -94,8 +93,9 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
             table = bookie.view.recent
             if table.newest_pin >= 0 and told is None:  # else it enters
                 table.keep(ledger_key)
-            end = at + len(written)
-            sqn = active.base + relative
+            if emptied and puts:
+                bookie.emptied.take_back(ledger_key)
+            end, sqn = at + len(written), active.base + relative
             try:
                 write = active.file.write  # type: ignore[union-attr]
                 if write(written) != len(written):

@@ -10,6 +10,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.emptied import Emptied
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.kept_scans import KeptScans
 from octavo.actors.ledger_file import LedgerFile
@@ -41,10 +42,14 @@ class _Nobody:
         self.view = view
         self.penciller = self
         self.kept_scans = KeptScans(_KEPT_BYTES)
+        self.emptied = Emptied()
 
     def slice(self, *_: object) -> list[bytes]:
         """No memory table has a key."""
         return []
+
+    def stepped_over(self, *_: object) -> None:
+        """Nothing is noted, for there is no turn to do it in."""
 
     def send(self, *_: object) -> None:
         """Damage is told to the caller, and to nobody else."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import NoReturn
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -21,6 +22,7 @@ from octavo.files.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
 
 LEASE_SECONDS = 900.0
 _LOW_32 = 0xFFFFFFFF
+_INDEX = bytes((ledger_key.INDEX,))
 STEP = 256
 """Rows that a scan gives between two looks at its lease."""
 _RENEWED_AT = 0.99
@@ -146,8 +148,16 @@ class Reader(PlainReads):
             # Of an earlier state nothing is kept: who reads the newest would have to begin anew.
             newest = bookie.view.ledger is view.ledger
             kept = bookie.kept_scans.of(view.ledger) if newest else None
-            found = short_windows(view, self.sqn, self.now_ms, bound, bookie.slice, first, kept)
+            note = None
+            if newest and bound.prefix[:1] != _INDEX:  # of which no row is a delete
+                note = partial(bookie.stepped_over, view)
+            found = short_windows(
+                view, self.sqn, self.now_ms, bound, bookie.slice, first, kept, bookie.emptied, note
+            )
         else:
+            if bound.high is not None and bookie.emptied.lows:
+                low, high = bookie.emptied.left(bound.low, bound.high, self.sqn, bound.reverse)
+                bound = bound._replace(low=low, high=high)
             found = scan.windows(view, self.sqn, self.now_ms, bound, bookie.slice, first)
         while True:
             if self._closed or bookie.closed:

@@ -8,10 +8,11 @@ and from what memory has of that part of the range. A scan that goes on ends up 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from octavo.actors.emptied import Emptied
 from octavo.actors.kept_scans import Stretches
-from octavo.actors.scan import FIRST_WINDOW, LEAST, MORE, windows
+from octavo.actors.scan import FIRST_WINDOW, LARGEST_WINDOW, LEAST, MORE, windows
 from octavo.actors.scan_sources import Slice, dead_entries, dead_rows, entries_of
 from octavo.actors.scan_windows import Brief, Rows, Window, merged
 from octavo.actors.view import View
@@ -27,6 +28,8 @@ _LONGEST_KEPT = 256
 _SHORT = 32
 """What is known of fewer rows is put together with what is known behind them."""
 
+Note = Callable[[bytes, bytes, list[bytes], int], None]
+"""Told where a scan found nothing that lives: see Bookie.stepped_over."""
 Found = tuple[list[bytes], list[int], bytes, bytes]
 """Keys and sqns of all rows from one ledger key to another, exclusive. The lists are whose who
 asked."""
@@ -40,19 +43,30 @@ def short_windows(
     take: Slice,
     first: int = FIRST_WINDOW,
     kept: Stretches | None = None,
+    emptied: Emptied | None = None,
+    note: Note | None = None,
 ) -> Iterator[Window]:
     """As scan.windows, of a range of one bucket; the windows tell of keys and sqns only. ``kept``:
-    what is known of the view's ledger. Raises Corruption."""
+    what is known of the view's ledger. ``emptied``: what need not be looked at; ``note`` is told
+    of more that need not, before the first key that is given. Raises Corruption."""
     prefix, low, high, reverse = bound
     memory = _Memory(view, upper, now_ms, take)
     known = _known_below if reverse else _known
-    passed = 0
-    while high is not None and low < high and passed < _LONG:
-        wanted = passed if passed > first else first
+    passed = given = 0
+    stepped = False
+    while high is not None and low < high and (passed < _LONG or not given):
+        if emptied is not None and emptied.lows:
+            at = high if reverse else low
+            low, high = emptied.left(low, high, upper, reverse)
+            if at != (high if reverse else low):
+                stepped = True
+                continue
+        wanted = min(max(passed, first), LARGEST_WINDOW)
+        lasting = True
         found = None if kept is None else known(kept, prefix, low, high)
         if found is None:
             bound = Bounds(prefix, low, high, reverse)
-            found = _in_files(view.ledger, bound, wanted, now_ms, kept)
+            found, lasting = _in_files(view.ledger, bound, wanted, now_ms, kept)
             passed += wanted
         else:
             passed += len(found[0])
@@ -63,6 +77,10 @@ def short_windows(
         keys, sqns, begin, end = found
         if end <= begin:
             raise Corruption("ledger", 0, f"keys out of order at {begin[:80]!r}; verify the store")
+        if note is not None and lasting and not given and (stepped or not keys):
+            # Not up to where the range ends: what is put behind all others would take it back.
+            ends = begin <= low if reverse else end >= high
+            stepped = memory.tell(note, found, prefix, reverse, ends=ends) or stepped
         if reverse:
             high = begin
             keys.reverse()
@@ -70,6 +88,7 @@ def short_windows(
         else:
             low = end
         if keys:
+            given += len(keys)
             yield Brief(keys, sqns)
     if high is None or low < high:
         bound = Bounds(prefix, low, high, reverse)
@@ -116,14 +135,15 @@ def _known_below(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Fou
 
 def _in_files(
     ledger: LedgerManifest, bound: Bounds, wanted: int, now_ms: int, kept: Stretches | None
-) -> Found:
-    """What the files have of a range's beginning, or end: ``wanted`` rows or so."""
+) -> tuple[Found, bool]:
+    """What the files have of a range's beginning, or end: ``wanted`` rows or so; whether they have
+    it at any moment."""
     prefix, low, high, reverse = bound
     if high is None:
         raise ValueError("the range of a bucket has an end")
     runs = _runs(ledger, low, high, reverse)
     if not runs:
-        return [], [], low, high
+        return ([], [], low, high), True
     scale = MORE * wanted / sum([rows for _, _, rows in runs])
     parts: list[Rows] = []
     edge: bytes | None = None
@@ -157,8 +177,8 @@ def _in_files(
     keys, sqns = merged(parts) if parts else ([], [])
     if lasting and kept is not None and len(keys) <= _LONGEST_KEPT:
         kept.keep(begin, keys, sqns, behind)
-        return keys[:], sqns[:], begin, behind
-    return keys, sqns, begin, behind
+        return (keys[:], sqns[:], begin, behind), True
+    return (keys, sqns, begin, behind), lasting
 
 
 def _runs(
@@ -226,7 +246,11 @@ class _Memory:
     """The memory tables of a view, newest first."""
 
     def __init__(self, view: View, upper: int, now_ms: int, take: Slice) -> None:
+        self._recent = view.recent
+        self._rows = len(view.recent.rows)
         self.tables = [table for table in (view.recent, *view.frozen) if table.rows]
+        self._names: list[list[bytes]] = []
+        self._expiring = any(table.expiring for table in view.frozen)
         self._upper = upper
         self._now_ms = now_ms
         self._take = take
@@ -237,6 +261,8 @@ class _Memory:
         keys, sqns, begin, end = found
         full = False
         each: list[list[bytes]] = []
+        self._rows = len(self._recent.rows)
+        self._names = each
         for table in self.tables:
             names = self._take(table, begin, end, most, reverse)
             each.append(names)
@@ -253,10 +279,10 @@ class _Memory:
             low = bisect_left(keys, begin[skip:]) if reverse else 0
             high = len(keys) if reverse else bisect_left(keys, end[skip:])
             keys, sqns = keys[low:high], sqns[low:high]
+        if full:
+            each[:] = [names[bisect_left(names, begin) : bisect_left(names, end)] for names in each]
         parts: list[Rows] = []
         for table, names in zip(self.tables, each, strict=True):
-            if full:
-                names = names[bisect_left(names, begin) : bisect_left(names, end)]
             if names:
                 names, entries = entries_of(table, names, self._upper)
             if names:
@@ -269,3 +295,31 @@ class _Memory:
             parts.append((keys, sqns, ()))
         keys, sqns = merged(parts)
         return (keys, sqns, begin, end), full
+
+    def tell(self, note: Note, found: Found, prefix: bytes, reverse: bool, *, ends: bool) -> bool:
+        """Tell what ``added`` found last, up to its first key that lives, to ``note``; whether
+        there was anything to tell. ``ends``: it goes to the end of the range."""
+        keys, _, begin, end = found
+        if self._expiring:
+            return False
+        if keys:
+            if reverse:
+                begin = prefix + keys[-1] + b"\x00"
+            else:
+                end = prefix + keys[0]
+        elif ends:
+            names = [names[0 if reverse else -1] for names in self._names if names]
+            if not names:
+                return False
+            if reverse:
+                begin = min(names)
+            else:
+                end = max(names) + b"\x00"
+        if begin >= end:
+            return False
+        here: list[bytes] = []
+        if self._names and self.tables[0] is self._recent:
+            here = self._names[0]
+            here = here[bisect_left(here, begin) : bisect_left(here, end)]
+        note(begin, end, here, self._rows)
+        return True

@@ -37,6 +37,8 @@ from octavo.scans import (
 D = TypeVar("D")
 _LEAST_FIRST = 16
 """Rows to find at first, however few are wanted."""
+_MOST_FIRST = 200
+"""... and however many are."""
 REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
@@ -328,7 +330,7 @@ class Reading(ABC, Generic[Out, Told]):
         left = bound if behind is None else bound.behind(behind)
         first = FIRST_WINDOW
         if most and keep is None:
-            first = min(max(most, _LEAST_FIRST), first)
+            first = min(max(most, _LEAST_FIRST), _MOST_FIRST)
         reader = self._reader()
         if segments is not None:
             windows = in_segments(reader, left, segments)

@@ -1,0 +1,95 @@
+"""Ranges in which no key lives, for scans to step over at once.
+
+A delete leaves a row, in memory and in the ledger, and a scan looks at each one that lies in its
+way: who takes the first key again and again, as from a queue, would step over all that was taken
+before. So what a scan has stepped over is noted, and a put into it takes it back. What the store
+holds is the same after a push or a merge, so a range outlives those.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+
+_MOST = 256
+"""Ranges that are kept; then the one goes that was noted first."""
+
+
+class Emptied:
+    """Ranges of ledger keys, each from which sqn on no key in it has lived.
+
+    Changed in the Bookie's turn, read without: each range is true by itself, and who reads while
+    a put takes one back has a snapshot from before that put.
+    """
+
+    def __init__(self) -> None:
+        self.lows: list[bytes] = []
+        """First keys of the ranges, ascending; empty while nothing is noted. One of them may have
+        no range, for a moment or after a Ctrl-C."""
+        self._ranges: dict[bytes, tuple[bytes, int]] = {}  # end, exclusive; since which sqn
+        self._used: set[bytes] = set()
+
+    def left(self, low: bytes, high: bytes, upper: int, reverse: bool) -> tuple[bytes, bytes]:
+        """What of [low, high) is left to be looked at by a reader of sqn ``upper``: a range at its
+        beginning is left out, or, if ``reverse``, one at its end. 0.5 us."""
+        place = bisect_left(self.lows, high) if reverse else bisect_right(self.lows, low)
+        for start in self.lows[place - 1 : place]:  # another thread may take it out meanwhile
+            end, since = self._ranges.get(start, (b"", 0))
+            if since <= upper and (start < high <= end if reverse else start <= low < end):
+                self._used.add(start)
+                return (low, start) if reverse else (end, high)
+        return low, high
+
+    def note(self, low: bytes, high: bytes, sqn: int) -> None:
+        """In the turn: in [low, high) nothing lives as of ``sqn``, the newest."""
+        lows, ranges = self.lows, self._ranges
+        place = bisect_left(lows, low)
+        if place:
+            known = ranges.get(lows[place - 1])
+            if known is not None and known[0] >= low:
+                place -= 1
+                low, high = lows[place], max(known[0], high)
+        while place < len(lows) and lows[place] <= high:
+            known = ranges.pop(lows[place], None)
+            if known is not None and known[0] > high:
+                high = known[0]
+            del lows[place]
+        ranges[low] = high, sqn
+        insort(lows, low)
+        self._used.add(low)
+        if len(ranges) > _MOST:
+            self._forget(next(iter(ranges)))
+
+    def take_back(self, key: bytes) -> None:
+        """In the turn: ``key`` is about to live. 0.4 us."""
+        lows, ranges = self.lows, self._ranges
+        place = bisect_right(lows, key) - 1
+        if place < 0:
+            return
+        low = lows[place]
+        known = ranges.get(low)
+        if known is None or known[0] <= key:
+            return
+        self._forget(low)
+        high, sqn = known
+        for start, end in ((low, key), (key + b"\x00", high)):
+            if start < end:
+                ranges[start] = end, sqn
+                insort(lows, start)
+
+    def forget_unused(self) -> None:
+        """In the turn: let go of those that were neither noted nor used since the last call, for
+        they cost every put a look."""
+        for low in [low for low in self.lows if low not in self._used]:
+            self._forget(low)
+        self._used = set()
+
+    def clear(self) -> None:
+        """In the turn: forget all."""
+        for low in self.lows[:]:
+            self._forget(low)
+
+    def _forget(self, low: bytes) -> None:
+        self._ranges.pop(low, None)
+        place = bisect_left(self.lows, low)
+        if self.lows[place : place + 1] == [low]:
+            del self.lows[place]

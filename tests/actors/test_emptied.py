@@ -1,0 +1,309 @@
+"""What scans have stepped over is not looked at again; whatever comes to live there is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from beside import seeded, until
+from staged_rows import StagedRow, operations
+
+import octavo
+from octavo.actors.bookie import Bookie
+from octavo.actors.emptied import Emptied
+from octavo.actors.memory_table import MemoryTable
+from octavo.files.disk import RealDisk
+from octavo.files.staged_writer import StagedWriter
+
+NAMES = [b"%03d" % at for at in range(600)]
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_only_what_is_empty_for_a_reader_is_left_out(number: int) -> None:
+    rng = seeded(f"emptied {number}")
+    emptied = Emptied()
+    since: dict[bytes, int] = {}
+    for sqn in range(1, 400):
+        low, high = sorted(rng.sample(NAMES, 2))
+        match rng.choice(["note", "take back", "take back", "forget"]):
+            case "note":
+                high = min(high, b"%03d" % (int(low) + rng.choice([1, 10, 100])))
+                emptied.note(low, high, sqn)
+                for name in NAMES:
+                    if low <= name < high:
+                        since.setdefault(name, sqn)
+                assert emptied.left(low, b"999", sqn, reverse=False)[0] >= high
+                assert emptied.left(b"", high, sqn, reverse=True)[1] <= low
+            case "take back":
+                emptied.take_back(low)
+                since.pop(low, None)
+            case _ if rng.random() < 0.2:
+                emptied.forget_unused()
+        assert emptied.lows == sorted(set(emptied.lows))
+        for upper in (sqn, rng.randrange(sqn + 1)):
+            for reverse in (False, True):
+                low, high = sorted(rng.sample(NAMES, 2))
+                begin, end = emptied.left(low, high, upper, reverse)
+                gone = [at for at in NAMES if low <= at < high and not begin <= at < end]
+                assert all(since.get(name, 10**9) <= upper for name in gone)
+
+
+def test_there_are_at_most_so_many_ranges() -> None:
+    emptied = Emptied()
+    for number in range(2000):
+        emptied.note(b"%05d" % number, b"%05d5" % number, 1)
+    assert len(emptied.lows) == 256
+    assert emptied.left(b"01999", b"02", 1, reverse=False) == (b"019995", b"02")
+
+
+def test_a_range_that_no_scan_uses_is_forgotten() -> None:
+    emptied = Emptied()
+    emptied.note(b"a", b"b", 1)
+    emptied.note(b"c", b"d", 1)
+    emptied.forget_unused()
+    emptied.left(b"a", b"z", 1, reverse=False)
+    emptied.forget_unused()
+    assert emptied.lows == [b"a"]
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Keys of memory that scans looked at."""
+    seen: list[bytes] = []
+    slice_of = Bookie.slice
+
+    def noted(
+        self: Bookie, table: MemoryTable, low: bytes, high: bytes | None, most: int, reverse: bool
+    ) -> list[bytes]:
+        keys = slice_of(self, table, low, high, most, reverse)
+        seen.extend(keys)
+        return keys
+
+    monkeypatch.setattr(Bookie, "slice", noted)
+    return seen
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_was_taken_from_a_queue_is_not_looked_at_again(
+    tmp_path: Path, looked_at: list[bytes], reverse: bool
+) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        names = [b"%05d" % at for at in range(3000)]
+        store.put_many((name, b"") for name in names)
+        for name in names[::-1] if reverse else names:
+            assert next(store.keys(limit=1, reverse=reverse)) == name
+            store.delete(name)
+        assert not store
+    assert len(looked_at) < 60 * len(names)  # 1,500 each where nothing is noted
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_stack_is_put_to_and_taken_from_at_one_end(
+    tmp_path: Path, looked_at: list[bytes], reverse: bool
+) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        store.put_many((b"%05d" % at, b"") for at in range(2000))
+        store.delete_many(b"%05d" % at for at in range(1, 1999))
+        first = 1 if reverse else 1998
+        for turn in range(500):
+            name = b"%05d" % (first + turn if reverse else first - turn)
+            store.put(name, b"")
+            last = b"01999" if reverse else b"00000"
+            store.delete(last)
+            assert next(store.keys(limit=1, reverse=reverse)) == name
+            store.put(last, b"")
+            store.delete(name)
+    assert len(looked_at) < 100 * 500
+
+
+WRITES: dict[str, Callable[[octavo.Store, bytes], object]] = {
+    "put": lambda store, key: store.put(key, b"new"),
+    "a put of str": lambda store, key: store.put(key.decode(), "new"),
+    "a put with metadata": lambda store, key: store.put(key, b"new", metadata=b"m"),
+    "a put with an expiry": lambda store, key: store.put(key, b"new", ttl=1000),
+    "a put with an index entry": lambda store, key: store.put(key, b"new", index={"a": 1}),
+    "a put if it is absent": lambda store, key: store.put(key, b"new", if_sqn=0),
+    "a large put": lambda store, key: store.put(key, b"new" + bytes(1 << 20)),
+    "put_many": lambda store, key: store.put_many([(b"zz", b""), (key, b"new")]),
+    "setdefault": lambda store, key: store.setdefault(key, b"new"),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+@pytest.mark.parametrize("name", [b"100", b"1005", b"000", b"399"])
+def test_what_is_put_where_all_was_deleted_is_found(tmp_path: Path, how: str, name: bytes) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        store.put_many((name, b"") for name in NAMES)
+        store.delete_many(NAMES[:400])
+        assert next(store.keys()) == b"400"
+        WRITES[how](store, name)
+        assert list(store.keys(limit=2)) == [name, b"400"]
+        assert list(store.keys(end=b"401", reverse=True)) == [b"400", name]
+        assert [key for key, _ in store.heads(limit=2)] == [name, b"400"]
+
+
+def test_what_a_batch_puts_where_all_was_deleted_is_found(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        bucket = store.bucket("b")
+        bucket.put_many((name, b"") for name in NAMES)
+        bucket.delete_many(NAMES[:400])
+        assert next(bucket.keys()) == b"400"
+        with store.batch() as batch:
+            batch.delete("b", b"400")
+            batch.put("b", b"200", b"new")
+        assert list(bucket.keys(limit=2)) == [b"200", b"401"]
+
+
+def test_a_snapshot_of_before_the_deletes_gives_what_it_held(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        store.put_many((name, b"") for name in NAMES)
+        with store.snapshot() as before:
+            store.delete_many(NAMES[:400])
+            assert next(store.keys()) == b"400"
+            assert list(before.keys()) == NAMES
+            assert [key for key, _ in before.heads()] == NAMES
+            assert list(before.keys(reverse=True)) == NAMES[::-1]
+
+
+def test_a_snapshot_of_before_a_put_does_not_see_it(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        store.put_many((name, b"") for name in NAMES)
+        store.delete_many(NAMES[:400])
+        with store.snapshot() as before:
+            assert next(store.keys()) == b"400"
+            store.put(b"200", b"")
+            assert next(before.keys()) == b"400"
+            assert next(store.keys()) == b"200"
+            assert next(before.keys()) == b"400"
+            assert next(store.keys()) == b"200"
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_published_snapshot_is_read_where_all_was_deleted(tmp_path: Path, saved: bool) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        store.put_many((name, b"") for name in NAMES)
+        store._bookie.actor_ref.call(Bookie.push)
+        store.delete_many(NAMES[:400])
+        if saved:
+            store._bookie.actor_ref.call(Bookie.push)
+            until(lambda: not store._bookie.view.frozen, "memory is saved")
+        assert next(store.keys()) == b"400"
+        with octavo.open(tmp_path / "store", read_only=True) as reader:
+            assert list(reader.keys()) == NAMES[400:]
+            assert list(reader.keys(reverse=True, limit=200)) == NAMES[:399:-1]
+            assert [key for key, _ in reader.heads()] == NAMES[400:]
+
+
+@pytest.mark.parametrize("name", [b"010", b"0105"])  # of the first few: told of by themselves
+@pytest.mark.parametrize("how", ["a put", "a put and a push", "a put that expires"])
+def test_what_is_put_while_a_scan_steps_over_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: bytes, how: str
+) -> None:
+    stepped_over = Bookie.stepped_over
+    with octavo.open(tmp_path / "store") as store:
+        store.put_many((name, b"") for name in NAMES)
+        store.delete_many(NAMES[:400])
+        missing = [name]
+
+        def late(self: Bookie, *told: object) -> None:
+            while missing:
+                store.put(missing.pop(), b"", ttl=1000 if how == "a put that expires" else None)
+                if how == "a put and a push":
+                    self.actor_ref.call(Bookie.push)
+            stepped_over(self, *told)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Bookie, "stepped_over", late)
+        assert next(store.keys(limit=1)) == b"400"  # as of its beginning
+        assert not missing
+        assert next(store.keys(limit=1)) == name
+
+
+@pytest.mark.parametrize("where", ["memory", "frozen memory", "the ledger"])
+def test_what_expired_is_not_noted(tmp_path: Path, where: str) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        bookie = store._bookie
+        clock_ms, clerk = bookie.clock_ms(), bookie.clerk
+        for name in NAMES[:100]:
+            store.put(name, b"", expires_at=clock_ms + 3_600_000)
+        store.put_many((name, b"") for name in NAMES[100:])
+        if where != "memory":
+            bookie.clerk = clerk if where == "the ledger" else None
+            bookie.actor_ref.call(Bookie.push)
+            bookie.clerk = clerk
+        if where == "the ledger":
+            until(lambda: not bookie.view.frozen, "memory is saved")
+        bookie.clock_ms = lambda: clock_ms + 7_200_000
+        assert next(store.keys(limit=1)) == b"100"
+        bookie.clock_ms = lambda: clock_ms
+        assert next(store.keys(limit=1)) == b"000"
+
+
+def test_what_is_taken_in_where_all_was_deleted_is_found(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        store.put_many((name, b"") for name in NAMES)
+        store.delete_many(NAMES[:400])
+        assert next(store.keys()) == b"400"
+        writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=1000)
+        writer.add(operations([StagedRow(b"", b"200", b"came")]))
+        writer.finish()
+        store.ingest("j", ["0-0"])
+        assert list(store.keys(limit=2)) == [b"200", b"400"]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_scans_beside_writes_give_what_a_dict_gives(tmp_path: Path, number: int) -> None:
+    rng = seeded(f"emptied beside writes {number}")
+    options = {"push_rows": rng.choice([64, 300, 100_000])}
+    with octavo.open(tmp_path / "store", **options) as store:  # type: ignore[arg-type]
+        buckets = [store.bucket(name) for name in (b"", b"b")]
+        held: list[dict[bytes, bytes]] = [{}, {}]
+        snapshots = []
+        for turn in range(600):
+            at = rng.randrange(2)
+            bucket, of = buckets[at], held[at]
+            value = b"%d" % turn
+            low, high = sorted(rng.sample(NAMES, 2))
+            match rng.randrange(9):
+                case 0:
+                    bucket.delete_many(name for name in NAMES if low <= name < high)
+                    for name in NAMES:
+                        if low <= name < high:
+                            of.pop(name, None)
+                case 1 | 2:
+                    name = rng.choice(NAMES)
+                    bucket.put(name, value)
+                    of[name] = value
+                case 3:
+                    some = dict.fromkeys(rng.sample(NAMES, rng.choice([1, 5, 80])), value)
+                    bucket.put_many(some)
+                    of |= some
+                case 4:
+                    with store.batch() as batch:
+                        batch.put(bucket.name, low, value)
+                        batch.delete(bucket.name, high)
+                    of[low] = value
+                    of.pop(high, None)
+                case 5 if len(snapshots) < 4:
+                    snapshots.append((store.snapshot(), [dict(each) for each in held]))
+                case 6 if snapshots:
+                    snapshot, then = snapshots[rng.randrange(len(snapshots))]
+                    found = list(snapshot.bucket(bucket.name).items(low, high))
+                    wanted = sorted(then[at].items())
+                    assert found == [pair for pair in wanted if low <= pair[0] < high]
+                    if rng.random() < 0.3:
+                        snapshots.pop()[0].close()
+                case _:
+                    while of and rng.random() < 0.8:  # from an end
+                        reverse = rng.random() < 0.3
+                        name = next(bucket.keys(limit=1, reverse=reverse))
+                        assert name == (max if reverse else min)(of)
+                        bucket.delete(name)
+                        del of[name]
+            assert next(bucket.keys(limit=1), None) == min(of, default=None)
+            reverse = rng.random() < 0.5
+            limit = rng.choice([1, 20, None])
+            wanted = sorted((pair for pair in of.items() if low <= pair[0] < high), reverse=reverse)
+            assert list(bucket.items(low, high, reverse=reverse, limit=limit)) == wanted[:limit]
+        for snapshot, _ in snapshots:
+            snapshot.close()
