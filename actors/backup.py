@@ -30,7 +30,6 @@ from octavo.actors.linking import Linked, bring, remove_others
 from octavo.actors.unbroken import locked
 from octavo.files.disk import Disk
 from octavo.files.errors import (
-    Closed,
     Corruption,
     Misuse,
     room_for,
@@ -177,7 +176,7 @@ def _destination(disk: Disk, who: Identity, source: str, path: str) -> tuple[str
 def _taken(bookie: Bookie) -> _State:
     """In the Bookie's turn: begin a new journal file, and hold everything before it."""
     if bookie.closed:
-        raise Closed("the store is closed")
+        raise bookie.stopped_error()
     inker = bookie.inker
     if inker.failed is not None:
         raise inker.failed

@@ -82,8 +82,9 @@ class Bookie(LiveReads, TurnActor):
         self._attend_from(self.inker.last_sqn + LOOK_EVERY)
 
     def stopped_error(self) -> Exception:
-        """A stopped Bookie is a closed store."""
-        return Closed("the store is closed")
+        """A stopped Bookie is a closed store, or a forked child's copy of it."""
+        failed = self.inker.failed
+        return Closed(str(failed) if isinstance(failed, Closed) else "the store is closed")
 
     def wait_for_turn(self, timeout: float | None, asked: object = "this call") -> float:
         """As of any actor; but of several who write all the time each has it for a while."""
@@ -101,7 +102,7 @@ class Bookie(LiveReads, TurnActor):
         """Say why nothing can be written."""
         active, failed = self.active, self.inker.failed
         if active is None:
-            raise Closed("the store is closed")
+            raise self.stopped_error()
         raise failed or active.failed or StorageFailed(f"{active.path} takes no more")
 
     def undo(self, active: JournalFile, error: BaseException, sqn: int) -> None:
@@ -133,7 +134,7 @@ class Bookie(LiveReads, TurnActor):
         pairs: list[tuple[bytes, bytes]],
     ) -> int:
         if self.closed:
-            raise Closed("the store is closed")
+            raise self.stopped_error()
         table = self.view.recent
         if table.newest_pin >= 0:
             for ledger_key in ledger_keys:
@@ -182,7 +183,7 @@ class Bookie(LiveReads, TurnActor):
         edits: Mapping[int, IndexEdit] | None,
     ) -> tuple[int, int]:
         if self.closed:
-            raise Closed("the store is closed")
+            raise self.stopped_error()
         for index, expected in conditions:
             self.check(ledger_keys[index], operations[index][3], expected)
         if edits:
@@ -346,7 +347,7 @@ class Bookie(LiveReads, TurnActor):
     def snapshot(self, lease_seconds: float) -> tuple[int, View, int, int]:
         """In the turn: (id, view, upper sqn, moment in ms UTC). Nothing is copied. O(1)."""
         if self.closed:
-            raise Closed("the store is closed")
+            raise self.stopped_error()
         self._release_ended()
         view = self.view
         upper = self.inker.last_sqn

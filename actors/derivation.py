@@ -8,7 +8,16 @@ from typing import Any
 from octavo.actors.index_sets import index_parts
 from octavo.actors.operation import packed_index
 from octavo.files.errors import Misuse
+from octavo.files.given import shown
 from octavo.files.record import MAX_METADATA_BYTES
+
+
+def _given(what: str, function: Callable[[bytes, bytes], Any], key: bytes, value: bytes) -> Any:
+    try:
+        return function(key, value)
+    except Exception as error:
+        error.add_note(f"raised by {what} for the key {shown(key)}")
+        raise
 
 
 def derived_metadata(
@@ -16,10 +25,10 @@ def derived_metadata(
 ) -> bytes:
     """The metadata that the function of type ``name`` gives. Raises what it raises, and Misuse
     where it gives something else than metadata."""
-    found = function(key, value)
+    found = _given(f"tags[{name!r}].metadata", function, key, value)
     if isinstance(found, str):
         try:
-            found = found.encode()
+            found = str.encode(found)
         except UnicodeEncodeError as wrong:
             raise Misuse(f"tags[{name!r}].metadata: {wrong}") from None
     if not isinstance(found, bytes | bytearray | memoryview):
@@ -40,7 +49,7 @@ def derived_index(
 ) -> bytes:
     """The packed index entries that the function of type ``name`` gives; None stands for no
     entries. Raises as ``derived_metadata``."""
-    found = function(key, value)
+    found = _given(f"tags[{name!r}].index", function, key, value)
     if found is None:
         return b""
     if not isinstance(found, Mapping):

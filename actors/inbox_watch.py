@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
-from octavo.files.errors import Closed, Misuse, OctavoError
+from octavo.files.errors import Closed, OctavoError
+from octavo.files.given import to_whole
 from octavo.files.locks import new_lock
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
@@ -67,8 +68,7 @@ def acknowledge(running: Running, name: str, sqn: int) -> int:
     any more; its position. Raises as Consumers.begin, and Misuse."""
     consumers = running.inker_clerk.actor.consumers
     newest = running.inker.actor.last_sqn
-    if not 0 <= sqn <= newest:
-        raise Misuse(f"sqn={sqn}: allowed are sequence numbers up to the newest, {newest}")
+    sqn = to_whole("sqn", sqn, f"are sequence numbers up to the newest, {newest}", 0, newest)
     found = consumers.position(checked_name(name))
     if found is None:
         inker = running.inker.actor

@@ -7,6 +7,7 @@ from typing import Any
 
 from octavo.files import index_terms
 from octavo.files.errors import Misuse
+from octavo.files.given import shown, whole_number
 from octavo.files.index_terms import MAX_FIELD_BYTES, Term
 
 _TERMS = (str, int, bytes, bytearray, memoryview)
@@ -15,25 +16,34 @@ _TERMS = (str, int, bytes, bytearray, memoryview)
 
 def field_bytes(field: object) -> bytes:
     """The name of a field; str means its UTF-8 bytes. Raises Misuse."""
+    found = b""
     try:
-        found = field.encode() if isinstance(field, str) else field
+        if isinstance(field, str):
+            found = str.encode(field)
+        elif isinstance(field, bytes | bytearray | memoryview):
+            found = bytes(memoryview(field))
     except UnicodeEncodeError as wrong:
-        raise Misuse(f"index field {field!r:.80}: {wrong}") from None
-    if not isinstance(found, bytes) or not 0 < len(found) <= MAX_FIELD_BYTES:
-        raise Misuse(f"index field {field!r:.80}: allowed are 1 to {MAX_FIELD_BYTES} bytes, or str")
+        raise Misuse(f"index field {shown(field)}: {wrong}") from None
+    if not 0 < len(found) <= MAX_FIELD_BYTES:
+        raise Misuse(
+            f"index field {shown(field)}: allowed are 1 to {MAX_FIELD_BYTES} bytes, or str"
+        )
     return found
 
 
 def checked_term(field: object, term: object) -> Term:
-    """A term. Raises Misuse."""
-    if isinstance(term, bytearray | memoryview):
-        return bytes(term)
-    if isinstance(term, bool) or not isinstance(term, (int, bytes, str)):
+    """A term, of exactly one of its three types. Raises Misuse."""
+    if isinstance(term, str):
+        return str.__str__(term)
+    if isinstance(term, bytes | bytearray | memoryview):
+        return bytes(memoryview(term))
+    number = whole_number(term)
+    if number is None:
         raise Misuse(
-            f"index field {field!r:.80}: a term is of type {type(term).__name__}; "
+            f"index field {shown(field)}: a term is of type {type(term).__name__}; "
             "allowed are int, bytes, str"
         )
-    return term
+    return number
 
 
 def term_part(field: object, term: object) -> bytes:
@@ -45,17 +55,17 @@ def _back(field: object, term: object) -> bytes:
     try:
         return index_terms.escaped_term(checked_term(field, term))
     except ValueError as wrong:
-        raise Misuse(f"index field {field!r:.80}: {wrong}") from None
+        raise Misuse(f"index field {shown(field)}: {wrong}") from None
 
 
 def index_parts(index: object) -> set[bytes]:
     """Entries stated as {field: term or terms}. Raises Misuse."""
     if not isinstance(index, Mapping):
-        raise Misuse(f"index={index!r:.80}: allowed is a mapping of fields to terms")
+        raise Misuse(f"index={shown(index)}: allowed is a mapping of fields to terms")
     parts: set[bytes] = set()
     for field, terms in index.items():
         front = index_terms.field_part(field_bytes(field))
-        for term in (terms,) if isinstance(terms, _TERMS) else _listed(field, terms):
+        for term in _listed(field, terms):
             parts.add(front + _back(field, term))
     return parts
 
@@ -63,7 +73,7 @@ def index_parts(index: object) -> set[bytes]:
 def removed_parts(index: object) -> set[bytes]:
     """As index_parts; a field whose terms are None stands for all of them. Raises Misuse."""
     if not isinstance(index, Mapping):
-        raise Misuse(f"remove={index!r:.80}: allowed is a mapping of fields to terms")
+        raise Misuse(f"remove={shown(index)}: allowed is a mapping of fields to terms")
     whole = [field for field, terms in index.items() if terms is None]
     parts = index_parts({field: terms for field, terms in index.items() if terms is not None})
     parts.update(index_terms.field_part(field_bytes(field)) for field in whole)
@@ -71,8 +81,11 @@ def removed_parts(index: object) -> set[bytes]:
 
 
 def _listed(field: object, terms: Any) -> Iterable[object]:
+    if isinstance(terms, _TERMS) or whole_number(terms) is not None:
+        return (terms,)
     if not isinstance(terms, Iterable):
         raise Misuse(
-            f"index field {field!r:.80}: {terms!r:.80}; allowed are a term, or an iterable of terms"
+            f"index field {shown(field)}: {shown(terms)}; allowed are a term, or an "
+            "iterable of terms"
         )
     return terms

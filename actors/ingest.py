@@ -28,7 +28,6 @@ from octavo.actors.view import JournalView
 from octavo.files import cdb, staging
 from octavo.files.errors import (
     Busy,
-    Closed,
     Corruption,
     Misuse,
     OctavoError,
@@ -36,6 +35,7 @@ from octavo.files.errors import (
     StorageFull,
     storage_error,
 )
+from octavo.files.given import shown, to_whole
 from octavo.files.sst import Sst
 from octavo.manifest import commits
 from octavo.manifest.commits import Commit
@@ -53,6 +53,8 @@ _TRIES = 6
 _POLITE_TRIES = 2
 """Tries in which writers are not stopped while large files are sealed."""
 _PATIENCE_SECONDS = 600.0
+_LAST_BATCH = (1 << 63) - 1
+_LONGEST_STREAM = commits.MAX_NAME_BYTES - len("stream ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,10 @@ def ingest(
     Not in a turn. Raises Misuse, Corruption (nothing was taken in), Busy, StorageFull,
     StorageFailed (reopen; a commit that is repeated then does the right thing), Closed.
     """
-    name = f"stream {stream}" if stream else f"job {staging.checked_name('job_id', job)}"
-    if len(name.encode()) > commits.MAX_NAME_BYTES:
-        raise Misuse(f"stream={stream[:80]!r}...: its name is too long")
+    staging.checked_name("job_id", job)
+    _refuse_wrong(attempts, stream)
+    batch = to_whole("batch", batch, f"are numbers from 0 to {_LAST_BATCH}", 0, _LAST_BATCH)
+    name = f"stream {stream}" if stream else f"job {job}"
     disk, path = running.disk, running.path
     done = commits.found(running.inker.actor.manifest.commits, name, batch)
     if done is None:
@@ -101,6 +104,20 @@ def ingest(
         answer = Ingested(done.first_sqn, done.last_sqn, repeated=True)
     _tidy(disk, path, job, attempts if stream and answer.repeated else None)
     return answer
+
+
+def _refuse_wrong(attempts: object, stream: object) -> None:
+    """Raise Misuse where these are no names."""
+    if isinstance(attempts, str) or not isinstance(attempts, Sequence):
+        raise Misuse(f"attempts={shown(attempts)}: allowed is a list of their names")
+    for attempt in attempts:
+        staging.checked_name("attempt", attempt)
+    try:
+        wrong = not isinstance(stream, str) or len(stream.encode()) > _LONGEST_STREAM
+    except UnicodeEncodeError:
+        wrong = True
+    if wrong:
+        raise Misuse(f"stream={shown(stream)}: allowed is text of at most {_LONGEST_STREAM} bytes")
 
 
 def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None) -> None:
@@ -184,7 +201,7 @@ class _Taking:
             compaction.settle(self.inker_clerk)  # the long part, while others write
             with unbroken, _turns(self.clerk, self.bookie):
                 if self.bookie.closed or self.inker.active is None:
-                    raise Closed("the store is closed")
+                    raise self.bookie.stopped_error()
                 done = commits.found(self.inker.manifest.commits, self.name, self.batch)
                 if done is not None:
                     return replace(done, time_ms=-1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from octavo.files.errors import Misuse
+from octavo.files.given import shown
 from octavo.files.unknown_names import unknown_option
 
 if TYPE_CHECKING:
@@ -18,65 +19,74 @@ Sync = Literal["none", "always"] | float
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a store behaves; none of them changes what its files mean."""
+    """How a store behaves; none of them changes what its files mean.
+
+    ``create``: Make the store if the directory holds none.
+    ``sync``: When an acknowledged write survives a power cut: "none" (when the operating system
+        gets to it; SIGKILL loses nothing), "always" (before the call returns), or seconds that
+        bound it.
+    ``roll_size_bytes``: A journal file is full at this size (1 MiB .. 3 GiB).
+    ``roll_count``: ... or with this many records (256 .. 4 M).
+    ``push_rows``: Recent changes go from memory to the ledger at this many keys (64 .. 16 M).
+    ``push_bytes``: ... or after this much journal (64 KiB .. 3 GiB).
+    ``read_cache_bytes``: Memory for recently read values; 0: no cache.
+    ``max_open_files``: Files that are mapped at once (8 .. 100,000); each map holds a
+        descriptor.
+    ``compression``: What is done to values where it makes them smaller by an eighth: those from
+        2 KiB up as they are put, those from 256 bytes up as the journal is compacted. Any
+        setting reads all values.
+    ``compact_every_seconds``: How often to look for journal files that are worth compacting,
+        while there are writes; None: only ``compact()`` does. A look is a job of a few
+        milliseconds a file in a worker process of low priority, so often enough that garbage
+        does not pile up costs nothing to speak of.
+    ``compact_single_percent``: A journal file of which at most this share is still needed is
+        worth rewriting.
+    ``compact_run_percent``: ... and so is a run of ``compact_run_length`` files with this mean
+        share; runs between are judged by bounds between.
+    ``compact_run_length``: Files that are rewritten together at most (1 .. 32).
+    ``compact_score_one_in``: A look samples one in so many of the files that were looked at
+        before (1 .. 100).
+    ``waste_retention_seconds``: How long journal files that compaction replaced are kept in the
+        directory ``waste``; 0: they are removed.
+    ``consumer_hold_seconds``: A consumer of the change feed that makes no progress for so long
+        and holds back compaction is dropped, loudly; None: never.
+    ``consumer_hold_bytes``: ... and so is one that holds back more of the journal than this,
+        whatever its progress; None: none is. Counted are sealed files that compaction could
+        look at but for it.
+    ``worker``: Merge in a worker process; otherwise on a thread of this one.
+    ``mode``: What kind of store it is to be: "standard" keeps values in the journal,
+        "head_only" small ones in the ledger and none in the journal once they are there. None:
+        as it is, standard if it is new.
+    ``lookup``: Whether a head-only store answers for single keys (True), or is only listed and
+        folded over (False). None: as it is, True if it is new.
+    ``tags``: Types of objects by name, each an octavo.Tag.
+    ``strategies``: By type ("standard" is one): what compaction keeps of versions that were
+        replaced, and what a rebuild of the ledger takes from: "recovr", "retain" or "recalc".
+        Kept by the store.
+    """
 
     create: bool = True
-    """Make the store if the directory holds none."""
     sync: Sync = "none"
-    """When an acknowledged write survives a power cut: "none" (when the operating system gets to
-    it; SIGKILL loses nothing), "always" (before the call returns), or seconds that bound it."""
     roll_size_bytes: int = 128 * MiB
-    """A journal file is full at this size (1 MiB .. 3 GiB)."""
     roll_count: int = 1 << 19
-    """... or with this many records (256 .. 4 M)."""
     push_rows: int = 1 << 17
-    """Recent changes go from memory to the ledger at this many keys (64 .. 16 M)."""
     push_bytes: int = 64 * MiB
-    """... or after this much journal (64 KiB .. 3 GiB)."""
     read_cache_bytes: int = 64 * MiB
-    """Memory for recently read values; 0: no cache."""
     max_open_files: int = 512
-    """Files that are mapped at once (8 .. 100,000); each map holds a descriptor."""
     compression: Literal["lz4", "none"] = "lz4"
-    """What is done to values where it makes them smaller by an eighth: those from 2 KiB up as they
-    are put, those from 256 bytes up as the journal is compacted. Any setting reads all values."""
     compact_every_seconds: float | None = 600.0
-    """How often to look for journal files that are worth compacting, while there are writes; None:
-    only ``compact()`` does. A look is a job of a few milliseconds a file in a worker process of
-    low priority, so often enough that garbage does not pile up costs nothing to speak of."""
     compact_single_percent: float = 30.0
-    """A journal file of which at most this share is still needed is worth rewriting."""
     compact_run_percent: float = 70.0
-    """... and so is a run of ``compact_run_length`` files with this mean share; runs between are
-    judged by bounds between."""
     compact_run_length: int = 8
-    """Files that are rewritten together at most (1 .. 32)."""
     compact_score_one_in: int = 1
-    """A look samples one in so many of the files that were looked at before (1 .. 100)."""
     waste_retention_seconds: float = 0.0
-    """How long journal files that compaction replaced are kept in the directory ``waste``; 0: they
-    are removed."""
     consumer_hold_seconds: float | None = 7 * 86400.0
-    """A consumer of the change feed that makes no progress for so long and holds back compaction
-    is dropped, loudly; None: never."""
     consumer_hold_bytes: int | None = None
-    """... and so is one that holds back more of the journal than this, whatever its progress;
-    None: none is. Counted are sealed files that compaction could look at but for it."""
     worker: bool = True
-    """Merge in a worker process; otherwise on a thread of this one."""
-
     mode: Literal["standard", "head_only"] | None = None
-    """What kind of store it is to be: "standard" keeps values in the journal, "head_only" small
-    ones in the ledger and none in the journal once they are there. None: as it is, standard if
-    it is new."""
     lookup: bool | None = None
-    """Whether a head-only store answers for single keys (True), or is only listed and folded
-    over (False). None: as it is, True if it is new."""
     tags: Mapping[str, Any] = field(default_factory=dict)
-    """Types of objects by name, each an octavo.Tag."""
     strategies: Mapping[str, str] = field(default_factory=dict)
-    """By type ("standard" is one): what compaction keeps of versions that were replaced, and
-    what a rebuild of the ledger takes from: "recovr", "retain" or "recalc". Kept by the store."""
 
     def __post_init__(self) -> None:
         _whole("roll_size_bytes", self.roll_size_bytes, MiB, 3 << 30)
@@ -101,17 +111,17 @@ class Options:
             or (isinstance(self.sync, int | float) and 0 < self.sync <= 3600)
         ):
             raise Misuse(
-                f'sync={self.sync!r}: allowed are "none", "always", '
+                f'sync={shown(self.sync)}: allowed are "none", "always", '
                 "or seconds above 0 and at most 3600"
             )
         if self.compression not in ("lz4", "none"):
-            raise Misuse(f'compression={self.compression!r}: allowed are "lz4" and "none"')
+            raise Misuse(f'compression={shown(self.compression)}: allowed are "lz4" and "none"')
         if self.mode not in (None, "standard", "head_only"):
-            raise Misuse(f'mode={self.mode!r}: allowed are "standard" and "head_only"')
+            raise Misuse(f'mode={shown(self.mode)}: allowed are "standard" and "head_only"')
         for name in ("create", "worker", "lookup"):
             value = getattr(self, name)
             if not isinstance(value, bool) and (name != "lookup" or value is not None):
-                raise Misuse(f"{name}={value!r}: allowed are True and False")
+                raise Misuse(f"{name}={shown(value)}: allowed are True and False")
 
 
 class OpenOptions(TypedDict, total=False):
@@ -153,9 +163,9 @@ def options(given: Mapping[str, Any]) -> Options:
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise Misuse(f"{name}={value!r}: allowed is a whole number from {low} to {high}")
+        raise Misuse(f"{name}={shown(value)}: allowed is a whole number from {low} to {high}")
 
 
 def _number(name: str, value: object, low: float, high: float) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-        raise Misuse(f"{name}={value!r}: allowed is a number from {low:g} to {high:g}")
+        raise Misuse(f"{name}={shown(value)}: allowed is a number from {low:g} to {high:g}")

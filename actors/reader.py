@@ -67,7 +67,7 @@ class Reader(PlainReads):
         if self._closed:
             raise Closed("the snapshot was closed")
         if self._bookie.closed:
-            raise Closed("the store is closed")
+            raise self._bookie.stopped_error()
         raise SnapshotExpired(
             f"the snapshot's lease of {self._lease:g} s ran out; take a new one, or renew in time"
         )

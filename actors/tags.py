@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from octavo.actors.view import Head
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
+from octavo.files.given import shown
 from octavo.files.index_terms import Term
 
 Strategy = Literal["recovr", "retain", "recalc"]
@@ -61,7 +62,8 @@ class Tags:
         found = self.numbers.get(name) if isinstance(name, str) else None
         if found is None:
             raise Misuse(
-                f"tag={name!r} is no type of this store; known are: {', '.join(self.numbers)}; "
+                f"tag={shown(name)} is no type of this store; known are: "
+                f"{', '.join(self.numbers)}; "
                 "others are registered by octavo.open(path, tags={name: octavo.Tag(...)})"
             )
         return found
@@ -124,12 +126,14 @@ def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: obje
             numbers[name] = free
     strategies: dict[str, Strategy] = dict(persisted.get("strategies", {}))
     if not isinstance(chosen, Mapping):
-        raise Misuse(f"strategies={chosen!r}: allowed is a mapping of types to strategies")
+        raise Misuse(f"strategies={shown(chosen)}: allowed is a mapping of types to strategies")
     for name, strategy in chosen.items():
         if name not in numbers:
             raise Misuse(f"strategies names {name!r}; known types are: {', '.join(numbers)}")
         if strategy not in STRATEGIES:
-            raise Misuse(f"strategies[{name!r}]={strategy!r}: allowed are {', '.join(STRATEGIES)}")
+            raise Misuse(
+                f"strategies[{name!r}]={shown(strategy)}: allowed are {', '.join(STRATEGIES)}"
+            )
         if strategy == "recalc" and name == STANDARD:
             raise Misuse("strategies['standard']='recalc': the standard type has no functions")
         strategies[name] = strategy
@@ -138,7 +142,7 @@ def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: obje
 
 def _checked(given: object, numbers: Mapping[str, int]) -> None:
     if not isinstance(given, Mapping):
-        raise Misuse(f"tags={given!r}: allowed is a mapping of names to octavo.Tag")
+        raise Misuse(f"tags={shown(given)}: allowed is a mapping of names to octavo.Tag")
     for name, tag in given.items():
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in _OURS:
             raise Misuse(
@@ -146,8 +150,8 @@ def _checked(given: object, numbers: Mapping[str, int]) -> None:
                 f"letter, and not {STANDARD!r}"
             )
         if not isinstance(tag, Tag):
-            raise Misuse(f"tags[{name!r}]={tag!r}: allowed is an octavo.Tag")
+            raise Misuse(f"tags[{name!r}]={shown(tag)}: allowed is an octavo.Tag")
         for part in ("metadata", "index", "head"):
             function = getattr(tag, part)
             if function is not None and not callable(function):
-                raise Misuse(f"tags[{name!r}].{part}={function!r} cannot be called")
+                raise Misuse(f"tags[{name!r}].{part}={shown(function)} cannot be called")

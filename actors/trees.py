@@ -11,6 +11,7 @@ from octavo.files import ledger_key
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
 from octavo.files.freed_memory import keep_freed
+from octavo.files.given import shown, to_whole
 from octavo.files.live_batches import Batch, Segments, parts_of, strings_of
 from octavo.files.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words
 
@@ -77,9 +78,8 @@ def to_segments(segments: object, of: object) -> Segments:
     try:
         numbers = list(segments)  # type: ignore[call-overload]
     except TypeError:
-        raise Misuse(f"segments={segments!r:.80}: allowed is a list of their numbers") from None
+        raise Misuse(f"segments={shown(segments)}: allowed is a list of their numbers") from None
     for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << bits:
-            raise Misuse(f"segment {number!r}: allowed are numbers from 0 to {(1 << bits) - 1}")
-        chosen[number] = True
+        last = (1 << bits) - 1
+        chosen[to_whole("segment", number, f"are numbers from 0 to {last}", 0, last)] = True
     return Segments(HASH_BITS - bits, chosen)

@@ -12,6 +12,7 @@ from octavo.actors.derivation import derived_index, derived_metadata
 from octavo.actors.index_sets import index_parts
 from octavo.actors.operation import Operation, packed_index
 from octavo.files.errors import Misuse
+from octavo.files.given import number, shown, to_whole, whole_number
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.record import MAX_METADATA_BYTES, PUT
 from octavo.files.wall_clock import ms_of
@@ -26,6 +27,8 @@ Value = str | BytesLike
 MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
 """3.75 GiB: a value fits one journal file."""
 _LATEST_MS = 1 << 48
+_YEAR_SECONDS = 366 * 86400
+_MOMENTS = "allowed are ms since 1970 UTC, or a datetime"
 _SECONDS = range(10**9, 10**10)
 """As ms in early 1970, when nothing expired; as seconds since then today's moments."""
 
@@ -57,7 +60,7 @@ def to_keys(keys: object) -> Iterable[Key]:
     """An iterable of keys that is none itself. Raises Misuse."""
     if isinstance(keys, str | BytesLike) or not isinstance(keys, Iterable):
         raise Misuse(
-            f"keys={keys!r:.80} is of type {type(keys).__name__}: allowed is an iterable of keys; "
+            f"keys={shown(keys)} is of type {type(keys).__name__}: allowed is an iterable of keys; "
             "one key goes in a list"
         )
     return keys
@@ -68,7 +71,7 @@ def to_path(name: str, path: object) -> str:
     try:
         where = os.fsdecode(os.fspath(path))  # type: ignore[call-overload]
     except TypeError:
-        raise Misuse(f"{name}={path!r}: allowed are str and path-like objects") from None
+        raise Misuse(f"{name}={shown(path)}: allowed are str and path-like objects") from None
     if not where or "\0" in where:
         raise Misuse(f"{name}={where!r} names no directory")
     try:
@@ -143,7 +146,7 @@ def to_put(
     expiry = to_expiry(ttl, expires_at, now_ms)
     number = tags.number(tag)
     if functions is not None:
-        if functions.metadata is not None and metadata == b"":
+        if functions.metadata is not None and type(metadata) is bytes and not metadata:
             metadata = derived_metadata(tag, functions.metadata, whole, stored)
         if functions.index is not None:
             if edit is not None:
@@ -166,40 +169,44 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
     if ttl is not None and expires_at is not None:
         raise Misuse("ttl and expires_at are two ways to say one thing: give one of them")
     if ttl is not None:
-        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 1e10:
-            raise Misuse(f"ttl={ttl!r:.80}: allowed are seconds above 0, and fewer than 1e10")
-        return now_ms + max(int(ttl * 1000), 1)
+        seconds = number(ttl)
+        if seconds is None or not 0 < seconds < 1e10:
+            raise Misuse(f"ttl={shown(ttl)}: allowed are seconds above 0, and fewer than 1e10")
+        return now_ms + max(int(seconds * 1000), 1)
     if expires_at is None:
         return 0
-    if isinstance(expires_at, datetime):
-        if expires_at.tzinfo is None:
-            raise Misuse("expires_at is a datetime without a time zone: give it one")
-        expires_at = ms_of(expires_at)
-    if (
-        isinstance(expires_at, bool)
-        or not isinstance(expires_at, int)
-        or not 0 < expires_at < _LATEST_MS
-    ):
-        raise Misuse(f"expires_at={expires_at!r}: allowed are ms since 1970 UTC, or a datetime")
-    if expires_at in _SECONDS:
+    moment = to_moment("expires_at", expires_at)
+    if not 0 < moment < _LATEST_MS:
+        raise Misuse(f"expires_at={shown(expires_at)}: {_MOMENTS}")
+    return moment
+
+
+def to_moment(name: str, moment: object) -> int:
+    """ms UTC of a moment. Raises Misuse that names the argument."""
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise Misuse(f"{name} is a datetime without a time zone: give it one")
+        return ms_of(moment)
+    found = whole_number(moment)
+    if found is None:
+        raise Misuse(f"{name}={shown(moment)}: {_MOMENTS}")
+    if found in _SECONDS:
         raise Misuse(
-            f"expires_at={expires_at}: allowed are ms since 1970 UTC, and this looks like seconds; "
+            f"{name}={found}: allowed are ms since 1970 UTC, and this looks like seconds; "
             "give ms, or an aware datetime"
         )
-    return expires_at
+    return found
 
 
 def to_condition(if_sqn: object) -> int:
     """The sqn of a condition; 0 is "absent". Raises Misuse."""
-    if isinstance(if_sqn, bool) or not isinstance(if_sqn, int) or if_sqn < 0:
-        raise Misuse(f"if_sqn={if_sqn!r}: allowed are sequence numbers, and 0 for absent")
-    return if_sqn
+    return to_whole("if_sqn", if_sqn, "are sequence numbers, and 0 for absent")
 
 
 def to_flag(name: str, value: object) -> bool:
     """A bool. Raises Misuse that names it."""
     if not isinstance(value, bool):
-        raise Misuse(f"{name}={value!r}: allowed are True and False")
+        raise Misuse(f"{name}={shown(value)}: allowed are True and False")
     return value
 
 
@@ -210,12 +217,16 @@ def to_sync(sync: object) -> bool:
 
 def to_lease(lease_seconds: object) -> float:
     """A snapshot's lease. Raises Misuse."""
-    if (
-        isinstance(lease_seconds, bool)
-        or not isinstance(lease_seconds, int | float)
-        or not 0 < lease_seconds <= 366 * 86400
-    ):
-        raise Misuse(
-            f"lease_seconds={lease_seconds!r}: allowed are seconds above 0, at most a year"
-        )
-    return float(lease_seconds)
+    return _to_seconds("lease_seconds", lease_seconds)
+
+
+def to_timeout(timeout_seconds: object) -> float:
+    """How long to wait for an answer. Raises Misuse."""
+    return _to_seconds("timeout_seconds", timeout_seconds)
+
+
+def _to_seconds(name: str, value: object) -> float:
+    seconds = number(value)
+    if seconds is None or not 0 < seconds <= _YEAR_SECONDS:
+        raise Misuse(f"{name}={shown(value)}: allowed are seconds above 0, at most a year")
+    return float(seconds)

@@ -12,6 +12,7 @@ from octavo.files import arrow, ledger_key
 from octavo.files.arrays import np
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Misuse
+from octavo.files.given import shown, to_whole
 from octavo.files.live_batches import Batch, buckets_of, parts_of, strings_of
 from octavo.files.rows import ByteColumn
 
@@ -30,12 +31,12 @@ def to_columns(columns: object) -> tuple[str, ...]:
     if columns is None:
         return COLUMNS
     if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise Misuse(f"columns={columns!r:.80}: allowed is a list of names")
+        raise Misuse(f"columns={shown(columns)}: allowed is a list of names")
     for name in columns:
-        if name not in COLUMNS:
-            raise Misuse(f"columns names {name!r}: there are {', '.join(COLUMNS)}")
+        if not isinstance(name, str) or name not in COLUMNS:
+            raise Misuse(f"columns names {shown(name)}: there are {', '.join(COLUMNS)}")
     if not columns or len(set(columns)) != len(columns):
-        raise Misuse(f"columns={columns!r:.80}: allowed are one or more names, each once")
+        raise Misuse(f"columns={shown(columns)}: allowed are one or more names, each once")
     return tuple(columns)
 
 
@@ -43,13 +44,12 @@ def stream(
     reader: Reader, bound: Bounds, columns: tuple[str, ...], batch_rows: object
 ) -> pa.RecordBatchReader:
     """The live rows of a range: see SnapshotBucket.to_arrow. Raises Misuse."""
-    if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows < 1:
-        raise Misuse(f"batch_rows={batch_rows!r}: allowed are numbers from 1 up")
+    rows = to_whole("batch_rows", batch_rows, "are numbers from 1 up", 1)
     pa = arrow.pyarrow()
     schema = arrow.schema(columns)
     reader.check()
     return pa.RecordBatchReader.from_batches(
-        schema, _batches(reader, bound, columns, batch_rows, schema)
+        schema, _batches(reader, bound, columns, rows, schema)
     )
 
 

@@ -24,6 +24,7 @@ from octavo.arguments import (
 from octavo.files import ledger_key
 from octavo.files.errors import Closed, Misuse
 from octavo.files.record import DELETE, PUT
+from octavo.handles import Handle
 from octavo.index_edit import IndexEdit
 
 MAX_OPERATIONS = 1 << 20
@@ -31,7 +32,7 @@ MAX_BYTES = 1 << 30
 _SYNC_TIMEOUT_SECONDS = 600.0
 
 
-class Batch:
+class Batch(Handle):
     """Collects operations on any buckets; leaving the ``with`` block writes them atomically.
 
     An exception in the block, or ``discard()``, writes nothing. Memory holds the batch until it
@@ -66,8 +67,9 @@ class Batch:
     ) -> None:
         """As Bucket.put; b"" is the default bucket. Raises Misuse."""
         name = to_bucket(bucket)
-        plain = ttl is expires_at is None and index is None and metadata == b""
-        if plain and tag == STANDARD:
+        plain = ttl is expires_at is None and index is None
+        plain = plain and type(metadata) is bytes and not metadata
+        if plain and type(tag) is str and tag == STANDARD:
             operation = Operation(PUT, self._standard, name, to_key(key, name), to_value(value))
             self._add(operation, if_sqn)
             return
@@ -108,6 +110,10 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self._operations)
+
+    def __repr__(self) -> str:
+        number = f"{len(self)} operation{'' if len(self) == 1 else 's'}"
+        return f"<octavo.Batch of {number}{', written or discarded' if self._done else ''}>"
 
     def discard(self) -> None:
         """Write nothing."""

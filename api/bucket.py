@@ -27,7 +27,8 @@ from octavo.arguments import (
     to_value,
 )
 from octavo.coming_out import Out, Told
-from octavo.files.errors import Closed, Misuse
+from octavo.files.errors import Misuse
+from octavo.files.given import shown
 from octavo.files.record import DELETE, LOW_32, plain_fields
 from octavo.index_edit import IndexEdit
 from octavo.mutable import Mutable
@@ -228,7 +229,7 @@ class Bucket(Mutable[Out, Told]):
             pairs = pairs.items()
         elif not isinstance(pairs, Iterable):
             raise Misuse(
-                f"pairs={pairs!r:.80}: allowed are a mapping, and an iterable of (key, value)"
+                f"pairs={shown(pairs)}: allowed are a mapping, and an iterable of (key, value)"
             )
         durable = to_sync(sync)
         prefix, limit, grouped = self._prefix, self._key_limit, self._grouped_bytes
@@ -292,7 +293,7 @@ class Bucket(Mutable[Out, Told]):
         try:
             key, value = pair
         except (TypeError, ValueError):
-            raise Misuse(f"pairs holds {pair!r:.80}: allowed are (key, value)") from None
+            raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
         return self._whole(key), to_value(value)
 
     def _put_whole(self, pairs: list[tuple[bytes, bytes]]) -> int:
@@ -326,7 +327,7 @@ class Bucket(Mutable[Out, Told]):
         # From here on as LiveReads.get, written out: a hit of the cache costs no other call.
         bookie = self._bookie
         if bookie.closed:
-            raise Closed("the store is closed")
+            raise bookie.stopped_error()
         ledger_key = self._prefix + key
         if (value := bookie.cache.entries.get(ledger_key)) is not None:
             if not left & 3:
@@ -358,7 +359,7 @@ class Bucket(Mutable[Out, Told]):
             )
         meter.left = left - 1
         if self._bookie.closed:
-            raise Closed("the store is closed")
+            raise self._bookie.stopped_error()
         return self._bookie.get(self._prefix + key, self._name + key, self._plain)
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
@@ -369,7 +370,7 @@ class Bucket(Mutable[Out, Told]):
         meter.left -= 1
         bookie = self._bookie
         if bookie.closed:
-            raise Closed("the store is closed")
+            raise bookie.stopped_error()
         get, prefix, name, plain = bookie.get, self._prefix, self._name, self._plain
         if name:
             return [get(prefix + key, name + key, plain) for key in keys]
@@ -377,7 +378,7 @@ class Bucket(Mutable[Out, Told]):
 
     def _index_of(self, key: bytes) -> bytes | None:
         if self._bookie.closed:
-            raise Closed("the store is closed")
+            raise self._bookie.stopped_error()
         return self._bookie.index_of(self._prefix + key)
 
     def head(self, key: Key) -> Told | None:
@@ -418,7 +419,7 @@ class Bucket(Mutable[Out, Told]):
             return meter.timed(self._head, key)
         meter.left = left - 1
         if self._bookie.closed:
-            raise Closed("the store is closed")
+            raise self._bookie.stopped_error()
         return self._bookie.head(self._prefix + key, self._name + key, self._plain)
 
     def __eq__(self, other: object) -> bool:
@@ -428,4 +429,4 @@ class Bucket(Mutable[Out, Told]):
         return id(self)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} of {self._running.path!r}>"
+        return f"<octavo.{type(self).__name__} {self._name!r} of {self._running.path!r}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,7 @@ from octavo.cli_options import (
     to_bytes,
 )
 from octavo.cli_output import Output
+from octavo.cli_rows import term_to_json
 from octavo.files.errors import Misuse
 
 if TYPE_CHECKING:
@@ -88,10 +89,11 @@ def index(
 ) -> None:
     """List the keys that have a term in FIELD, in the order of the terms.
 
-    A line an entry: term and key, as text on one line.
+    A line an entry: term and key, as text on one line. In the JSON a number is an int, a string
+    a str, and `term64` bytes, as in `dump`.
     """
-    if term is not None and not (start is end is match is None):
-        raise click.UsageError("give --term, or --start, --end and --match")
+    if term is not None and (reverse or not start is end is match is None):
+        raise click.UsageError("give --term, or --start, --end, --match and --reverse")
     low, high, exact = (
         None if given is None else to_term(name, given, number=number)
         for name, given in (("--start", start), ("--end", end), ("--term", term))
@@ -106,13 +108,9 @@ def index(
             )
         for given, key in entries:
             if as_json:
-                document: dict[str, object] = {}
+                document: dict[str, Any] = {}
                 put_field(document, "key", key)
-                if isinstance(given, bytes):
-                    put_field(document, "term", given)
-                else:
-                    document["term"] = given
-                out.json(document)
+                out.json(document | term_to_json(given))
             elif keys_only:
                 out.line(to_text(key))
             else:

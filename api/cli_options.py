@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
+from octavo import arguments
 from octavo.cli_notation import from_hex, from_text
 from octavo.files.errors import Misuse
 from octavo.files.wall_clock import ms_of
@@ -86,7 +87,7 @@ def to_moment(name: str, argument: str) -> int:
     """ms UTC of a moment in ISO 8601, UTC where it names no zone, or of ms. Raises Misuse."""
     try:
         if argument.isascii() and argument.isdigit() and len(argument) > len("20261231"):
-            return int(argument)
+            return arguments.to_moment(name, int(argument))
         found = datetime.fromisoformat(argument)
     except ValueError:
         raise Misuse(

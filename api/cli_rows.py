@@ -70,12 +70,15 @@ def entries_to_json(entries: Entries) -> list[dict[str, Any]]:
         for term in terms:
             document: dict[str, Any] = {}
             put_field(document, "field", field)
-            if isinstance(term, bytes):
-                document["term64"] = base64.b64encode(term).decode("ascii")
-            else:
-                document["term"] = term
-            out.append(document)
+            out.append(document | term_to_json(term))
     return out
+
+
+def term_to_json(term: Term) -> dict[str, Any]:
+    """A term as a field of a JSON document, whose name and type tell a str from bytes."""
+    if isinstance(term, bytes):
+        return {"term64": base64.b64encode(term).decode("ascii")}
+    return {"term": term}
 
 
 def entries_of_json(found: object) -> Entries | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors import inbox_watch
 from octavo.actors.ingest import Ingested
-from octavo.arguments import to_path
+from octavo.arguments import to_path, to_timeout
 from octavo.files import errors, inbox
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import AskTimeout, OctavoError, StorageFailed, StoreLocked
@@ -82,7 +82,7 @@ def _by_owner(
     where = to_path("path", path)
     disk = RealDisk()
     stem = f"{wall_clock_ms():012x}-{secrets.randbits(64):016x}"
-    deadline = time.monotonic() + timeout_seconds
+    deadline = time.monotonic() + to_timeout(timeout_seconds)
     try:
         while True:
             try:

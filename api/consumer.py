@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from octavo import changes as feed
 from octavo.actors.startup import Running
 from octavo.changes import Change
-from octavo.files.errors import Closed, HistoryCompacted, Misuse
+from octavo.files.errors import HistoryCompacted, Misuse
+from octavo.files.given import shown, to_sqn, to_whole
+from octavo.handles import Handle
 from octavo.manifest.consumers import Consumers, checked_name
 
 
-class Consumer:
+class Consumer(Handle):
     """Gotten from ``Store.consumer``. What it has not acknowledged stays in the journal: compaction
     leaves every file alone that holds anything above its position.
 
@@ -23,16 +25,16 @@ class Consumer:
     def __init__(self, running: Running, name: str, since: int | None) -> None:
         self._running = running
         self.name = checked_name(name)
+        begin = None if since is None else to_sqn("since", since)
         known = self._consumers.position(self.name)
         if known is None:
             inker = running.inker.actor
-            start = inker.last_sqn if since is None else since
-            if isinstance(start, bool) or not isinstance(start, int) or start < 0:
-                raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
+            start = inker.last_sqn if begin is None else begin
             if start > inker.last_sqn:
-                raise Misuse(f"since={start}: the newest sequence number is {inker.last_sqn}")
+                newest = f"the newest sequence number is {inker.last_sqn}"
+                raise Misuse(f"since={shown(start)}: {newest}")
             self._consumers.begin(self.name, start, lambda: inker.manifest.horizon)
-        elif since is not None and since != known:
+        elif begin is not None and begin != known:
             raise Misuse(f"consumer {name!r} is there already, at {known}; drop it to begin anew")
 
     @property
@@ -70,9 +72,8 @@ class Consumer:
         """
         self._refuse_if_closed()
         newest = self._running.inker.actor.last_sqn
-        if isinstance(sqn, bool) or not isinstance(sqn, int) or not 0 <= sqn <= newest:
-            raise Misuse(f"sqn={sqn!r}: allowed are sequence numbers up to the newest, {newest}")
-        self._consumers.move(self.name, sqn)
+        upto = to_whole("sqn", sqn, f"are sequence numbers up to the newest, {newest}", 0, newest)
+        self._consumers.move(self.name, upto)
 
     def drop(self) -> None:
         """Forget it; nothing is held back for it any more. Idempotent."""
@@ -80,8 +81,9 @@ class Consumer:
         self._consumers.drop(self.name)
 
     def _refuse_if_closed(self) -> None:
-        if self._running.bookie.actor.closed:
-            raise Closed("the store is closed")
+        bookie = self._running.bookie.actor
+        if bookie.closed:
+            raise bookie.stopped_error()
 
     def __repr__(self) -> str:
         return f"<octavo.Consumer {self.name!r} of {self._running.path!r}>"

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from datetime import datetime
 
 from octavo.actors.scan import Window
+from octavo.arguments import to_moment
 from octavo.files.errors import Misuse
-from octavo.files.wall_clock import ms_of
+from octavo.files.given import shown, to_whole
 
 Pattern = str | bytes | re.Pattern[bytes]
 Moment = int | datetime
@@ -34,34 +35,15 @@ def to_pattern(name: str, pattern: object) -> re.Pattern[bytes]:
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as wrong:
-        raise Misuse(f"{name}={pattern!r:.80} is no regular expression: {wrong}") from None
-
-
-def to_moment(name: str, moment: object) -> int:
-    """ms UTC of a moment. Raises Misuse that names the argument."""
-    if isinstance(moment, datetime):
-        if moment.tzinfo is None:
-            raise Misuse(f"{name} is a datetime without a time zone: give it one")
-        return ms_of(moment)
-    if isinstance(moment, bool) or not isinstance(moment, int):
-        raise Misuse(f"{name}={moment!r}: allowed are ms since 1970 UTC, or a datetime")
-    return moment
+        raise Misuse(f"{name}={shown(pattern)} is no regular expression: {wrong}") from None
 
 
 def to_limit(limit: object) -> int | None:
     """How many at most; None: any number. Raises Misuse."""
     if limit is None:
         return None
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise Misuse(f"limit={limit!r}: allowed are numbers from 0 up, and None")
-    return min(limit, sys.maxsize)  # more there cannot be, and what counts in C takes no more
-
-
-def to_since(since: object) -> int:
-    """A sequence number that something begins behind. Raises Misuse."""
-    if isinstance(since, bool) or not isinstance(since, int) or since < 0:
-        raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
-    return since
+    most = to_whole("limit", limit, "are numbers from 0 up, and None")
+    return min(most, sys.maxsize)  # more there cannot be, and what counts in C takes no more
 
 
 def to_filter(

@@ -33,6 +33,7 @@ from octavo.files.errors import Closed, Corruption, Misuse
 from octavo.files.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
 from octavo.files.record import DELETE, MAX_METADATA_BYTES, PUT
 from octavo.filters import to_limit
+from octavo.handles import Handle
 
 _SYNC_TIMEOUT_SECONDS = 600.0
 MAX_OPERATIONS = 1 << 20
@@ -90,7 +91,7 @@ def _operation(
     return Operation(kind, HEAD_ONLY, bucket, _whole(bucket, key, sub_key), b"", expiry, stored)
 
 
-class HeadReads(ABC):
+class HeadReads(Handle, ABC):
     """The reading half of a head-only bucket."""
 
     def __init__(self, name: bytes, lookup: bool) -> None:
@@ -163,6 +164,9 @@ class HeadReads(ABC):
     def __bool__(self) -> bool:
         return next(self.rows(), None) is not None
 
+    def __repr__(self) -> str:
+        return f"<octavo.HeadBucket {self._name!r}>"
+
     def _rows(self, bound: Bounds, limit: object) -> Iterator[HeadRow]:
         return _rows(self._reader(), bound, to_limit(limit))
 
@@ -204,7 +208,7 @@ class HeadBucket(HeadReads):
 
     def _head(self, key: bytes) -> Head | None:
         if self._bookie.closed:
-            raise Closed("the store is closed")
+            raise self._bookie.stopped_error()
         return self._bookie.head(key)
 
     def put(
@@ -239,7 +243,7 @@ class HeadBucket(HeadReads):
         return batch.last_sqn
 
 
-class HeadBatch:
+class HeadBatch(Handle):
     """Collects operations on any head-only buckets; leaving the ``with`` block writes them
     atomically, in one write of the journal. An exception in the block writes nothing."""
 

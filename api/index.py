@@ -15,8 +15,10 @@ from octavo.arguments import Key, to_flag
 from octavo.coming_out import Out
 from octavo.files import index_terms, ledger_key
 from octavo.files.errors import Misuse
+from octavo.files.given import shown
 from octavo.files.index_terms import Term
 from octavo.filters import to_limit
+from octavo.handles import Handle
 from octavo.scans import Text
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ BOUNDED = 256
 Pattern = str | bytes | re.Pattern[Any]
 
 
-class Index(Generic[Out]):
+class Index(Handle, Generic[Out]):
     """One field's entries in a bucket: terms in their natural order (all ints, then all bytes,
     then all str), and under a term the keys in byte order.
 
@@ -38,7 +40,8 @@ class Index(Generic[Out]):
 
     def __init__(self, reading: Reading[Out, Any], field: object) -> None:
         self._reading = reading
-        self._field = index_terms.field_part(field_bytes(field))
+        self._name = field_bytes(field)
+        self._field = index_terms.field_part(self._name)
 
     def range(
         self,
@@ -86,6 +89,9 @@ class Index(Generic[Out]):
         pairs = self.range(start, end, reverse=reverse)
         return ((term, sum(1 for _ in same)) for term, same in groupby(pairs, lambda pair: pair[0]))
 
+    def __repr__(self) -> str:
+        return f"<octavo.Index {self._name!r} of {self._reading!r}>"
+
     # ------------------------------------------------------------ bounds and rows
 
     def _front(self) -> bytes:
@@ -104,7 +110,9 @@ class Index(Generic[Out]):
         kinds = {index_terms.kind_of(checked_term(self._field[:-2], t))
                  for t in (start, end) if t is not None}  # fmt: skip
         if len(kinds) > 1:
-            raise Misuse(f"start={start!r} and end={end!r}: allowed are two terms of one type")
+            raise Misuse(
+                f"start={shown(start)} and end={shown(end)}: allowed are two terms of one type"
+            )
         low = front + self._field + (kinds.pop() if kinds else b"")
         high = ledger_key.after(low)
         if start is not None:
@@ -114,7 +122,7 @@ class Index(Generic[Out]):
         if after is not None:
             if not isinstance(after, tuple) or len(after) != 2:
                 raise Misuse(
-                    f"after={after!r:.80}: allowed is a (term, key) pair of an earlier page"
+                    f"after={shown(after)}: allowed is a (term, key) pair of an earlier page"
                 )
             at = front + self._part(after[0]) + self._reading._object_part(after[1])
             if reverse:
@@ -157,7 +165,7 @@ def _pattern(match: object) -> re.Pattern[Any]:
     try:
         return re.compile(match)
     except (re.error, OverflowError, RecursionError) as wrong:
-        raise Misuse(f"match={match!r:.80} is no regular expression: {wrong}") from None
+        raise Misuse(f"match={shown(match)} is no regular expression: {wrong}") from None
 
 
 def _matching(

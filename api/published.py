@@ -8,6 +8,7 @@ from typing import Any
 from octavo.arguments import to_lease
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
+from octavo.files.given import shown
 from octavo.manifest import published
 from octavo.manifest.published import Counted, Published
 
@@ -107,5 +108,5 @@ class PublishedSnapshot:
 def to_name(name: object) -> str:
     """The name of a published snapshot. Raises Misuse."""
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise Misuse(f"name={name!r:.80}: allowed is printable text")
+        raise Misuse(f"name={shown(name)}: allowed is printable text")
     return name

@@ -16,6 +16,7 @@ from octavo.changes import Change
 from octavo.coming_out import Out, Told
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
+from octavo.files.given import to_sqn, to_whole
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning
 from octavo.manifest.store_identity import FORMAT_VERSION
@@ -99,8 +100,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         """The journal's events above ``since`` (exclusive) up to ``last_sqn``: see
         ``Store.changes``. Raises Misuse, HistoryCompacted."""
         self._shared.check()
-        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
-            raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
+        since = to_sqn("since", since)
         feed.refuse_gap(
             since, self._found.journal.horizon, compacted=to_flag("compacted", compacted)
         )
@@ -159,9 +159,10 @@ def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStor
     for name in options:
         if name not in ("max_open_files", "create"):
             raise Misuse(f"{name}= is for a store that is written; this one is read_only=True")
-    limit = options.get("max_open_files", 512)
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 8 <= limit <= 100_000:
-        raise Misuse(f"max_open_files={limit!r}: allowed are numbers from 8 to 100000")
+    limit = to_whole(
+        "max_open_files", options.get("max_open_files", 512), "are numbers from 8 to 100000",
+        8, 100_000,
+    )  # fmt: skip
     return ReadOnlyStore(disk, path, limit)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from octavo.actors.reader import Reader
 from octavo.actors.scan import FIRST_WINDOW, bounds
@@ -19,6 +19,7 @@ from octavo.files.index_terms import Term, terms_by_field
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments
 from octavo.filters import Moment, Pattern, to_filter, to_limit
+from octavo.handles import Handle
 from octavo.index import Index
 from octavo.scans import (
     Give,
@@ -42,7 +43,7 @@ _MOST_FIRST = 200
 REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
-class Reading(ABC, Generic[Out, Told]):
+class Reading(Handle, ABC, Generic[Out, Told]):
     """The reading half of a bucket. Values come out as bytes; keys too, unless ``text``."""
 
     if not TYPE_CHECKING:
@@ -69,12 +70,6 @@ class Reading(ABC, Generic[Out, Told]):
         if self._refused is not None:
             raise Misuse(self._refused)
         return to_key(key, self._name)
-
-    def __reduce__(self) -> NoReturn:
-        raise Misuse(
-            "an open store, its buckets and snapshots do not go to another process, and are not "
-            "copied: give it the path, to open with read_only=True, or publish a snapshot"
-        )
 
     # -- what a live bucket and a snapshot's do differently
 

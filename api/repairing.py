@@ -12,7 +12,7 @@ from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.repair import Lost, Progress, Repaired, repair_files
 from octavo.actors.startup import Running
 from octavo.actors.unbroken import locked
-from octavo.arguments import to_path
+from octavo.arguments import to_flag, to_path
 from octavo.files import ledger_key
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
@@ -59,9 +59,9 @@ def repair(
 
     Raises Misuse where there is no store, StoreLocked, StorageFull, UnsupportedFormat, OSError.
     """
-    where = to_path("path", path)
+    where, accepted = to_path("path", path), to_flag("accept_missing", accept_missing)
     with usable("path", where):
-        return repair_on(RealDisk(), where, progress, accept_missing)
+        return repair_on(RealDisk(), where, progress, accepted)
 
 
 def repair_on(

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from octavo.actors.restoring import Restored, restore_on
-from octavo.arguments import to_path
+from octavo.arguments import to_flag, to_moment, to_path
 from octavo.files.disk import RealDisk
-from octavo.files.errors import Misuse, usable
-from octavo.files.wall_clock import ms_of
+from octavo.files.errors import usable
+from octavo.files.given import to_whole
 
 __all__ = ["Restored", "restore"]
 
@@ -41,20 +41,13 @@ def restore(
     Raises Misuse (also for a sqn inside an atomic batch), HistoryCompacted for a state before a
     compaction that dropped anything, StoreLocked, StorageFull, Corruption.
     """
-    if sqn is not None and (isinstance(sqn, bool) or not isinstance(sqn, int) or sqn < 0):
-        raise Misuse(f"sqn={sqn!r}: allowed are sequence numbers from 0")
-    moment = None
-    if isinstance(time, datetime):
-        if time.tzinfo is None:
-            raise Misuse("time is a datetime without a time zone: give it one")
-        moment = ms_of(time)
-    elif time is not None:
-        if isinstance(time, bool) or not isinstance(time, int):
-            raise Misuse(f"time={time!r}: allowed are ms since 1970 UTC, or a datetime")
-        moment = time
+    if sqn is not None:
+        sqn = to_whole("sqn", sqn, "are sequence numbers from 0")
+    moment = None if time is None else to_moment("time", time)
+    allowed = to_flag("copy", copy)
     source, target = to_path("backup", backup), to_path("path", path)
     with _usable(source, target):
-        return restore_on(RealDisk(), source, target, sqn=sqn, time_ms=moment, copy=copy)
+        return restore_on(RealDisk(), source, target, sqn=sqn, time_ms=moment, copy=allowed)
 
 
 @contextmanager

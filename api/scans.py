@@ -33,8 +33,10 @@ from octavo.actors.view import Head
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
 from octavo.files.freed_memory import keep_freed
+from octavo.files.given import shown
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments, parts_of
+from octavo.handles import Handle
 
 T = TypeVar("T")
 
@@ -96,7 +98,7 @@ def decode(of: bytes, resume: object) -> bytes | None:
         if (xxh3(body) & _LOW_32).to_bytes(_SUM_BYTES, "little") != stored:
             raise ValueError
     except (ValueError, binascii.Error, UnicodeEncodeError):
-        raise Misuse(f"resume={resume!r:.60} is no position of a scan, or was altered") from None
+        raise Misuse(f"resume={shown(resume)} is no position of a scan, or was altered") from None
     version, flags, key = body[0], body[1], body[_FRONT_BYTES:]
     if version != _VERSION or flags & ~_HAS_KEY or bool(key) != bool(flags & _HAS_KEY):
         raise Misuse(
@@ -162,7 +164,7 @@ class Place:
             part.close()
 
 
-class Scan(chain[T]):
+class Scan(Handle, chain[T]):
     """An iterator over a range that knows its position.
 
     It reads from a snapshot, which it lets go of at its end, when it is closed (``close()``, or
@@ -217,6 +219,12 @@ class Scan(chain[T]):
         self._place.close()
         self._source.close()
         self._reader.close()
+
+    def __repr__(self) -> str:
+        key = self._place.key()
+        if self._place.done:
+            return "<octavo.Scan at its end>"
+        return f"<octavo.Scan {'at its begin' if key is None else f'behind {shown(key)}'}>"
 
     def __enter__(self) -> Scan[T]:
         return self

@@ -19,9 +19,10 @@ from octavo.arguments import Key, to_bound, to_bucket, to_bytes, to_flag, to_lea
 from octavo.coming_out import Out, Told
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
+from octavo.files.given import to_sqn
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
 from octavo.files.record import plain_fields
-from octavo.filters import to_limit, to_since
+from octavo.filters import to_limit
 from octavo.head_only import SnapshotHeadBucket
 from octavo.published import PUBLISHED_SECONDS, PublishedSnapshot, to_name
 from octavo.reading import REFUSED, Reading
@@ -106,7 +107,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         return self._heads_by_sqn(bound, since, limit)
 
     def _by_sqn(self, bound: Bounds, since: object, limit: object) -> Iterator[Item[Any]]:
-        above, most = to_since(since), to_limit(limit)
+        above, most = to_sqn("since", since), to_limit(limit)
         self._reader()
         if self._refused is not None:
             raise Misuse(self._refused)
@@ -120,7 +121,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     def _heads_by_sqn(
         self, bound: Bounds, since: object, limit: object
     ) -> Iterator[tuple[bytes, Any, Head]]:
-        above, most = to_since(since), to_limit(limit)
+        above, most = to_sqn("since", since), to_limit(limit)
         self._reader()
         if self._refused is not None:
             raise Misuse(self._refused)
@@ -310,7 +311,7 @@ class Snapshot(SnapshotBucket[bytes, Head]):
 
         Otherwise as there. Raises Misuse.
         """
-        if (start, end, prefix) != (None, None, None):
+        if not start is end is prefix is None:
             raise Misuse(
                 "start, end and prefix are of one bucket: snapshot.bucket(name).to_arrow(...)"
             )
@@ -362,6 +363,9 @@ class Snapshot(SnapshotBucket[bytes, Head]):
         except BaseException:
             made.release()
             raise
+
+    def __repr__(self) -> str:
+        return f"<octavo.Snapshot at sqn {self.sqn}>"
 
     def renew(self, lease_seconds: float | None = None) -> None:
         """Begin the lease anew, now. Raises SnapshotExpired if it had ended."""

@@ -32,7 +32,8 @@ from octavo.bucket import Bucket
 from octavo.changes import Change
 from octavo.consumer import Consumer
 from octavo.files.disk import RealDisk
-from octavo.files.errors import Closed, Misuse, usable
+from octavo.files.errors import Misuse, usable
+from octavo.files.given import to_sqn
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.files.locks import new_lock
 from octavo.head_only import HeadBatch, HeadBucket
@@ -73,7 +74,7 @@ def open(
     """Open the store in the directory ``path``, making it if it is not there.
 
     One opener at a time, in any process; the rest get StoreLocked. Options, with their defaults
-    and bounds: ``help(octavo.actors.options.Options)``, or docs/options.md. Opening takes as long
+    and bounds: ``help("octavo.actors.options.Options")``, or docs/options.md. Opening takes as long
     as what the ledger does not hold yet takes to replay, whatever the size of the store.
 
     With ``read_only`` the store may be open elsewhere, and is left as it is but for a directory
@@ -223,11 +224,9 @@ class Store(Bucket[bytes, Head]):
         what is left comes, which is at least the newest version of every live key.
         """
         self._refuse_if_closed()
-        if isinstance(since, bool) or not isinstance(since, int) or since < 0:
-            raise Misuse(f"since={since!r}: allowed are sequence numbers, and 0 for all")
         return feed.changes(
             self._bookie,
-            since,
+            to_sqn("since", since),
             compacted=to_flag("compacted", compacted),
             types=self._running.identity.tags.numbers,
         )
@@ -395,7 +394,7 @@ class Store(Bucket[bytes, Head]):
 
     def _refuse_if_closed(self) -> None:
         if self._bookie.closed:
-            raise Closed("the store is closed")
+            raise self._bookie.stopped_error()
 
     def __enter__(self) -> Store:
         return self

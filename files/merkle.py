@@ -25,6 +25,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.arrays import np, npt
 from octavo.files.errors import Misuse, UnsupportedFormat
+from octavo.files.given import shown, whole_number
 
 By = Literal["sqn", "head", "value"]
 Words: TypeAlias = "npt.NDArray[np.uint64]"
@@ -44,12 +45,13 @@ if _FRONT.size != 24:
 
 def bits_of(segments: object) -> int:
     """log2 of a number of segments. Raises Misuse where there is no such tree."""
-    if isinstance(segments, int) and not isinstance(segments, bool):
-        bits = segments.bit_length() - 1
-        if FEWEST_BITS <= bits <= MOST_BITS and segments == 1 << bits:
+    number = whole_number(segments)
+    if number is not None:
+        bits = number.bit_length() - 1
+        if FEWEST_BITS <= bits <= MOST_BITS and number == 1 << bits:
             return bits
     raise Misuse(
-        f"segments={segments!r}: allowed are powers of two from {1 << FEWEST_BITS} to "
+        f"segments={shown(segments)}: allowed are powers of two from {1 << FEWEST_BITS} to "
         f"{1 << MOST_BITS}"
     )
 
@@ -57,9 +59,9 @@ def bits_of(segments: object) -> int:
 def to_by(by: object) -> By:
     """What versions are told apart by. Raises Misuse."""
     for known in BY:
-        if by == known:
+        if isinstance(by, str) and by == known:
             return known
-    raise Misuse(f"by={by!r}: allowed are {', '.join(map(repr, BY))}")
+    raise Misuse(f"by={shown(by)}: allowed are {', '.join(map(repr, BY))}")
 
 
 def mixed(words: Words) -> Words:

@@ -24,6 +24,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
+from octavo.files.given import shown
 
 log = logging.getLogger("octavo.ingest")
 
@@ -85,7 +86,7 @@ def checked_name(what: str, name: object) -> str:
     """A job's or an attempt's name, which becomes a file name. Raises Misuse."""
     if not isinstance(name, str) or not _JOB.fullmatch(name):
         raise Misuse(
-            f"{what}={name!r}: allowed are 1 to 128 letters, digits, '-', '_' and '.', "
+            f"{what}={shown(name)}: allowed are 1 to 128 letters, digits, '-', '_' and '.', "
             "a letter or a digit first"
         )
     return name

@@ -23,6 +23,7 @@ from octavo.files.errors import (
     OctavoError,
     storage_error,
 )
+from octavo.files.given import shown
 from octavo.files.locks import new_rlock
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.store_identity import checksum
@@ -39,7 +40,7 @@ _FORMAT = 1
 def checked_name(name: object) -> str:
     """The name of a consumer. Raises Misuse."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise Misuse(f"name={name!r:.80}: allowed are 1 to {MAX_NAME} printable characters")
+        raise Misuse(f"name={shown(name)}: allowed are 1 to {MAX_NAME} printable characters")
     return name
 
 

@@ -31,6 +31,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, SnapshotExpired
+from octavo.files.given import shown
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -289,7 +290,7 @@ def refuse_name(disk: Disk, store: str, name: str, now_ms: int) -> None:
         return
     if len(name.encode(errors="replace")) > MAX_NAME_BYTES or made_at(name) is not None:
         raise Misuse(
-            f"name={name!r:.80}: allowed are up to {MAX_NAME_BYTES} bytes that do not look like "
+            f"name={shown(name)}: allowed are up to {MAX_NAME_BYTES} bytes that do not look like "
             "an id"
         )
     for each in listed(disk, store):

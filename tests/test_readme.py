@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pydoc
 import re
 import shlex
 from dataclasses import MISSING, fields
@@ -16,6 +17,7 @@ from cli_runs import octavo
 
 from octavo.actors.options import Options
 from octavo.cli import cli
+from octavo.store import open as octavo_open
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -75,6 +77,13 @@ def test_the_table_of_options_is_that_of_the_program() -> None:
             assert int(number) * UNITS[unit] == field.default
         else:
             assert rows[field.name].strip("`").replace('"', "'") == repr(field.default)
+
+
+def test_help_tells_of_every_option() -> None:
+    told = pydoc.plain(pydoc.render_doc("octavo.actors.options.Options"))
+    for field in fields(Options):
+        assert f"``{field.name}``: " in told
+    assert 'help("octavo.actors.options.Options")' in str(octavo_open.__doc__)
 
 
 def test_the_table_of_commands_is_that_of_the_program() -> None:

@@ -202,3 +202,27 @@ def test_diff_of_stores_that_hold_the_same_ends_with_0(two: tuple[Path, Path]) -
         store.delete("only in b")
         store.put("only in a", b"v")
     assert octavo("diff", *two, "--by", "value").stdout == ""
+
+
+def test_in_json_a_term_of_bytes_is_told_from_a_str(tmp_path: Path) -> None:
+    with library.open(tmp_path / "s") as store:
+        store.put("k", "v", index={"f": [b"a", "a", 7, b"\xff"]})
+    found = documents("index", tmp_path / "s", "f", "--json")
+    assert found == [
+        {"key": "k", "term": 7},
+        {"key": "k", "term64": "YQ=="},
+        {"key": "k", "term64": "/w=="},
+        {"key": "k", "term": "a"},
+    ]
+
+
+def test_a_term_that_is_given_whole_has_no_order(tmp_path: Path) -> None:
+    octavo("put", tmp_path / "s", "k", "v", "--index", "f=a")
+    octavo("index", tmp_path / "s", "f", "--term", "a", "--reverse", code=2)
+
+
+def test_seconds_since_1970_are_no_moment(tmp_path: Path) -> None:
+    octavo("put", tmp_path / "s", "k", "v")
+    told = octavo("scan", tmp_path / "s", "--since", "1795340754", code=2).stderr
+    assert "--since=1795340754" in told
+    assert "looks like seconds" in told

@@ -648,5 +648,5 @@ def test_a_snapshot_says_what_it_is_of(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put(b"k", b"v")
         with store.snapshot() as snap:
-            assert repr(snap) == "<octavo.Snapshot b'' at sqn 1>"
+            assert repr(snap) == "<octavo.Snapshot at sqn 1>"
             assert repr(snap.bucket("b")) == "<octavo.SnapshotBucket b'b' at sqn 1>"

@@ -1,0 +1,20 @@
+"""What belongs to one opening of a store, in one process."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from octavo.files.errors import Misuse
+
+
+class Handle:
+    """It is neither copied nor pickled: two copies would each believe what only one of them did."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise Misuse(
+            "an open store, and what was gotten from it (buckets, snapshots, scans, batches), do "
+            "not go to another process, and are not copied: give it the path, to open with "
+            "read_only=True, or publish a snapshot"
+        )

@@ -1,0 +1,56 @@
+"""What a caller gave: shown in a message, and taken as the number that it is."""
+
+from __future__ import annotations
+
+import operator
+
+from octavo.files.errors import Misuse
+
+_MOST = 80
+_LONGEST_INT = 1 << 12
+"""Bits of one whose digits are shown: Python refuses to make very many."""
+
+
+def shown(value: object) -> str:
+    """``repr`` of a value, for a message: short whatever it is, and never an error of its own."""
+    if isinstance(value, str | bytes | bytearray):
+        value = value[: _MOST + 1]
+    elif isinstance(value, int) and value.bit_length() > _LONGEST_INT:
+        return f"an int of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - of whoever wrote that class; the message is about a value
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+
+
+def whole_number(value: object) -> int | None:
+    """A plain int of an int, or of what says that it is one (NumPy's); None of anything else, and
+    of True and False."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    try:
+        return int.__index__(operator.index(value))
+    except TypeError:  # an array of several
+        return None
+
+
+def number(value: object) -> float | None:
+    """As ``whole_number``, of floats, too."""
+    return value if isinstance(value, float) else whole_number(value)
+
+
+def to_whole(name: str, value: object, allowed: str, low: int = 0, high: int | None = None) -> int:
+    """A plain int from ``low`` to ``high``, both inclusive. Raises Misuse that names the argument
+    and says what is allowed."""
+    found = whole_number(value)
+    if found is None or found < low or (high is not None and found > high):
+        raise Misuse(f"{name}={shown(value)}: allowed {allowed}")
+    return found
+
+
+def to_sqn(name: str, value: object) -> int:
+    """A sequence number that something begins behind. Raises Misuse."""
+    return to_whole(name, value, "are sequence numbers, and 0 for all")
