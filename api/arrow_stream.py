@@ -74,9 +74,9 @@ def _array(name: str, batch: Batch, whole: Batch, values: BatchValues) -> pa.Arr
     if name == "key":
         return arrow.binary_array(strings_of(columns.keys, rows))
     if name == "sqn":
-        return pa.array(columns.sqns[rows])
+        return arrow.numbers(pa.uint64(), columns.sqns[rows].astype(np.uint64, copy=False))
     if name == "size":
-        return pa.array(columns.sizes[rows])
+        return arrow.numbers(pa.uint32(), columns.sizes[rows].astype(np.uint32, copy=False))
     if name == "metadata":
         if columns.metas is None:
             return pa.nulls(len(rows), pa.binary())

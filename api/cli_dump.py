@@ -242,7 +242,7 @@ class _Parquet(_Writer):
         import pyarrow.parquet as parquet
 
         self._stored = [name for name in names if name != "index"]
-        known = schema(self._stored)
+        known = schema(tuple(self._stored))
         fields = [
             pa.field(name, pa.string()) if name == "index" else known.field(name) for name in names
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from octavo.files.arrays import np, npt
@@ -47,17 +47,19 @@ def record_batch(
     sqns = sst.sqns if sqn_base == 0 else np.asarray(sst.sqns) + np.uint64(sqn_base)
     columns = {
         "key": _binary(pa, sst, Section.KEY_ENDS, Section.KEYS, None),
-        "sqn": _numbers(pa, pa.uint64(), sst.rows, sqns),
-        "size": _numbers(pa, pa.uint32(), sst.rows, sst.sizes),
-        "flags": _numbers(pa, pa.uint8(), sst.rows, sst.flags),
+        "sqn": numbers(pa.uint64(), sqns),
+        "size": numbers(pa.uint32(), sst.sizes),
+        "flags": numbers(pa.uint8(), sst.flags),
         "metadata": _metadata(pa, sst),
     }
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     return batch.slice(low, high - low)
 
 
-def _numbers(pa: Any, kind: Any, rows: int, column: Any) -> Any:
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column)])
+def numbers(kind: pa.DataType, column: Any) -> pa.Array:
+    """A column of the numbers in a contiguous buffer of that kind. No copy."""
+    pa = pyarrow()
+    return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 
 
 def _binary(pa: Any, sst: Sst, ends: Section, blob: Section, validity: Any) -> Any:
@@ -76,7 +78,8 @@ def _metadata(pa: Any, sst: Sst) -> Any:
 # ---------------------------------------------------------------- columns of their own
 
 
-def schema(names: Sequence[str]) -> pa.Schema:
+@cache
+def schema(names: tuple[str, ...]) -> pa.Schema:
     """The schema of a stream of these columns. Raises Misuse where pyarrow is not installed."""
     pa = pyarrow()
     moment = pa.timestamp("ms", tz="UTC")

@@ -158,8 +158,10 @@ def of_one_length(strings: ByteColumn) -> int:
 def common_prefix_length(blob: Bytes, starts: Ints, lengths: Ints) -> int:
     """Bytes at the beginning that all strings share. O(strings x that number)."""
     count = len(starts)
-    picked = range(0, count, max(count // _SAMPLE, 1))
-    sample = [blob[starts[i] : starts[i] + lengths[i]].tobytes() for i in picked]
+    picked = slice(None, None, max(count // _SAMPLE, 1))
+    pairs = zip(starts[picked].tolist(), lengths[picked].tolist(), strict=True)
+    whole = blob.data
+    sample = [bytes(whole[at : at + length]) for at, length in pairs]
     lowest, highest = min(sample), max(sample)
     shared = min(len(lowest), len(highest), int(lengths.min()))
     if shared == 0:

@@ -6,6 +6,7 @@ stays in arrays, and no Python object is made for a row.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
 from typing import NamedTuple, Protocol, TypeAlias
@@ -20,6 +21,7 @@ from octavo.files.ledger_key import end_of_prefix
 from octavo.files.merge import newest, stacked
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst import Sst
+from octavo.files.sst_layout import Section
 from octavo.files.sst_writer import Columns, Strings
 
 WINDOW_ROWS = 1 << 16
@@ -127,9 +129,9 @@ class FileRows:
         self._wanted = chosen
         self._window = window_rows if chosen is None else WIDE_WINDOW_ROWS
         self._sst: Sst | None = None
-        self._columns: Columns | None = None
-        self._chosen: Ints | None = None
+        self._sqn_base = 0
         self._low = self._high = 0
+        """Rows of the file that were not taken."""
 
     def edge(self) -> bytes | None:
         """The furthest ledger key that ``take`` could give next; None: there are no more."""
@@ -137,32 +139,30 @@ class FileRows:
             if not self._files:
                 return None
             self._open(*self._files.pop())
-        if self._sst is None or self._columns is None:
+        if self._sst is None:
             return None
         low, high = self._low, self._high
         if self._bound.reverse:
             low = max(low, high - self._window)
         else:
             high = min(high, low + self._window)
-        if self._chosen is None:
-            low, high = _within(self._columns, low, high, self._bound.reverse)
+        if self._wanted is None:
+            low, high = _within(self._sst, low, high, self._bound.reverse)
         self.more = bool(self._files) or low > self._low or high < self._high
         return self._sst.ledger_key(low if self._bound.reverse else high - 1)
 
     def _open(self, reader: Callable[[], Sst], sqn_base: int) -> None:
         sst = reader()
-        self._sst = sst
-        self._columns = columns = sst.columns(sqn_base)
+        sst.ensure_whole()
+        self._sst, self._sqn_base = sst, sqn_base
         high = self._bound.high
         self._low = sst.lower_bound(self._bound.low)
         self._high = sst.rows if high is None else sst.lower_bound(high)
-        if self._wanted is not None:
-            self._chosen = np.flatnonzero(self._wanted.rows(columns))
 
     def take(self, edge: bytes) -> Columns | None:
         """Every row up to and with ``edge``, which ``edge()`` of some source gave."""
-        sst, columns = self._sst, self._columns
-        if sst is None or columns is None or self._low >= self._high:
+        sst = self._sst
+        if sst is None or self._low >= self._high:
             return None
         if self._bound.reverse:
             low, high = max(sst.lower_bound(edge), self._low), self._high
@@ -172,27 +172,24 @@ class FileRows:
             self._low = high
         if low >= high:
             return None
-        if self._chosen is None:
-            return rows_between(columns, low, high)
-        at, end = np.searchsorted(self._chosen, (low, high))
-        return rows_at(columns, self._chosen[at:end]) if at < end else None
+        columns = sst.columns(self._sqn_base, low, high)
+        if self._wanted is None:
+            return rows_between(columns, 0, high - low)
+        chosen = np.flatnonzero(self._wanted.rows(columns))
+        return rows_at(columns, chosen) if len(chosen) else None
 
 
-def _within(columns: Columns, low: int, high: int, reverse: bool) -> tuple[int, int]:
+def _within(sst: Sst, low: int, high: int, reverse: bool) -> tuple[int, int]:
     """As many rows of [low, high), from its front or its end, as have not too many bytes; one
-    at the least."""
-    for strings in (columns.keys, columns.metas):
-        if strings is None:
+    at the least. O(log rows)."""
+    for kind in (Section.KEY_ENDS, Section.META_ENDS):
+        if kind not in sst.layout.sections:
             continue
-        starts = strings.starts[low:high]
+        ends = sst.column(kind, "I")
         if reverse:
-            end = int(starts[-1] + strings.lengths[high - 1])
-            low += min(int(np.searchsorted(starts, end - WINDOW_BYTES)), high - low - 1)
+            low = min(bisect_left(ends, ends[high] - WINDOW_BYTES, low, high), high - 1)
         else:
-            first = int(starts[0])
-            ends = starts + strings.lengths[low:high]
-            kept = int(np.searchsorted(ends, first + WINDOW_BYTES, side="right"))
-            high = low + max(kept, 1)
+            high = max(bisect_right(ends, ends[low] + WINDOW_BYTES, low, high + 1) - 1, low + 1)
     return low, high
 
 

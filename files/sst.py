@@ -11,7 +11,6 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from io import BytesIO
-from itertools import pairwise
 from mmap import mmap
 from operator import sub
 from typing import Literal
@@ -314,40 +313,36 @@ class Sst:
         self.ensure_whole()
         return np.asarray(self.column(Section.HASHES, "I"))
 
-    def columns(self, sqn_base: int = 0) -> Columns:
-        """The file's rows as arrays, for a merge; most of them views of the map.
+    def columns(self, sqn_base: int = 0, low: int = 0, high: int | None = None) -> Columns:
+        """Rows [low, high), one at the least, as arrays, for a merge; most of them views of the
+        map. The strings keep their places in the blobs, which are whole.
 
         Verifies all checksums first. Raises Corruption.
         """
         self.ensure_whole()
-        ends = np.asarray(self._key_ends).astype(np.int64)
-        firsts = np.asarray(self._views.firsts, dtype=np.int64)
-        count = len(firsts)
-        prefixes = self._views.prefixes()
-        spans = np.diff(np.append(firsts, self.rows))
-        if any(a >= b for a, b in pairwise(prefixes)):
-            raise Corruption(self.name, self.section_at(Section.PREFIXES), "order of the prefixes")
-        sqns = np.asarray(self.sqns)
-        times = np.asarray(self._times)
+        rows = slice(low, self.rows if high is None else high)
+        prefixes, groups = self._views.groups_between(rows.start, rows.stop)
+        sqns = np.asarray(self.sqns[rows])
+        times = np.asarray(self._times[rows])
         if self._times.itemsize == 4:
             times = times + np.uint64(self.layout.time_base)
-        metas = None
-        if self._meta_ends is not None:
-            meta_ends = np.asarray(self._meta_ends).astype(np.int64)
-            metas_blob = np.asarray(self.column(Section.METAS, "B"))
-            metas = Strings(metas_blob, meta_ends[:-1], lengths_of(meta_ends))
+        metas = self._meta_ends
         return Columns(
-            keys=Strings(np.asarray(self.column(Section.KEYS, "B")), ends[:-1], lengths_of(ends)),
+            keys=self._strings(Section.KEYS, self._key_ends, rows),
             prefixes=prefixes,
-            groups=None if count == 1 else np.repeat(np.arange(count, dtype=np.int64), spans),
-            hashes=np.asarray(self.column(Section.HASHES, "I")),
+            groups=groups,
+            hashes=np.asarray(self.column(Section.HASHES, "I")[rows]),
             sqns=sqns + np.uint64(sqn_base) if sqn_base else sqns,
-            flags=np.asarray(self.flags),
-            sizes=np.asarray(self.sizes),
+            flags=np.asarray(self.flags[rows]),
+            sizes=np.asarray(self.sizes[rows]),
             times=times,
-            expiries=None if self._expiries is None else np.asarray(self._expiries),
-            metas=metas,
+            expiries=None if self._expiries is None else np.asarray(self._expiries[rows]),
+            metas=None if metas is None else self._strings(Section.METAS, metas, rows),
         )
+
+    def _strings(self, blob: Section, ends: memoryview, rows: slice) -> Strings:
+        offsets = np.asarray(ends[rows.start : rows.stop + 1]).astype(np.int64)
+        return Strings(np.asarray(self.column(blob, "B")), offsets[:-1], lengths_of(offsets))
 
     def to_rows(self, sqn_base: int = 0) -> Rows:
         """The file's rows with whole ledger keys, which are copied. Raises Corruption."""

@@ -17,6 +17,7 @@ from mmap import mmap
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.arrays import np
+from octavo.files.byte_strings import Ints, as_list
 from octavo.files.errors import Corruption
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 
@@ -139,11 +140,29 @@ class Views:
         ends = self.prefix_ends
         return self.buffer[at + ends[group] : at + ends[group + 1]]
 
-    def prefixes(self) -> list[bytes]:
-        """Tag and bucket of each group. O(groups)."""
-        at, length = self.layout.sections[Section.PREFIXES]
-        blob = self.buffer[at : at + length]
-        return [blob[low:high] for low, high in pairwise(self.prefix_ends.tolist())]
+    def prefixes(self, first: int = 0, end: int | None = None) -> list[bytes]:
+        """Tag and bucket of each of groups [first, end). O(groups)."""
+        at = self.layout.sections[Section.PREFIXES][0]
+        ends = np.asarray(self.prefix_ends[first : None if end is None else end + 1])
+        return as_list(self.buffer[at + int(ends[0]) : at + int(ends[-1])], ends - ends[0])
+
+    def groups_between(self, low: int, high: int) -> tuple[list[bytes], Ints | None]:
+        """The prefixes of rows [low, high), one at the least, and which of them each row has;
+        None: all have one. O(groups + rows). Raises Corruption where they are not in order."""
+        if len(self.firsts) == 1:
+            return [self.prefix(0)], None
+        first, end = self.group_of(low), self.group_of(high - 1) + 1
+        prefixes = self.prefixes(first, min(end + 1, len(self.firsts)))
+        if any(a >= b for a, b in pairwise(prefixes)):
+            raise Corruption(
+                self.name, self.layout.sections[Section.PREFIXES][0], "order of the prefixes"
+            )
+        count = end - first
+        if count == 1:
+            return prefixes[:1], None
+        firsts = np.asarray(self.firsts[first + 1 : end]).astype(np.int64)
+        spans = np.diff(firsts, prepend=low, append=high)
+        return prefixes[:count], np.repeat(np.arange(count, dtype=np.int64), spans)
 
     def group_of(self, row: int) -> int:
         """The group of a row. O(log groups)."""
