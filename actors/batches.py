@@ -108,9 +108,11 @@ class _MemoryRows:
         metas: list[bytes] = [b""] * count
         told = range(count) if self._heads else np.flatnonzero(numbers < 0).tolist()
         for at in told:
-            head = None
-            if not self._table.deleted(entries[at]):
-                head = self._view.head_of(found_in(self._table, entries[at]))
+            expiry_ms = self._table.expiring.get(-entries[at])
+            if expiry_ms is not None and not self._heads:
+                flags[at], expiries[at] = EXPIRES, expiry_ms
+                continue
+            head = self._view.head_of(found_in(self._table, entries[at]))
             if head is None:
                 flags[at] = TOMBSTONE
                 continue

@@ -28,6 +28,8 @@ from octavo.manifest.ledger_entry import LedgerEntry
 
 _END = b"\x00\x00"
 
+_FEW, _MORE = 16, 8
+"""Of so many entries the objects are looked up first, and of so many times as many then."""
 MANY = 512
 """Entries of a window from which on the kernels are faster."""
 MOST_FILES = 64
@@ -52,19 +54,25 @@ def entries(
     objects = _Objects(reader, ledger_key.prefix(tag, bucket))
     begins = len(field)
     index = bytes.index
+    step = _FEW
     for window in reader.windows(bound, first, brief=True):
-        rows, sqns = window.keys, window.sqns()
-        ends = [index(row, _END, begins) for row in rows]
-        keys = [row[at + 3 :] for row, at in zip(rows, ends, strict=True)]
-        with reader.reading():
-            newest = objects.newest(keys)
-        valid = list(map(eq, newest, sqns))
-        terms = [row[begins:at] for row, at in zip(rows, ends, strict=True)]
-        # An entry of another type's object of the same key has another sqn, so it goes, too.
-        if not all(valid):
-            terms, keys = list(compress(terms, valid)), list(compress(keys, valid))
-        if keys:
-            yield Entries(terms, keys)
+        every, numbers = window.keys, window.sqns()
+        low = 0
+        while low < len(every):  # who wants few has few looked up
+            rows, sqns = every[low : low + step], numbers[low : low + step]
+            low += step
+            step *= _MORE
+            ends = [index(row, _END, begins) for row in rows]
+            keys = [row[at + 3 :] for row, at in zip(rows, ends, strict=True)]
+            with reader.reading():
+                newest = objects.newest(keys)
+            valid = list(map(eq, newest, sqns))
+            terms = [row[begins:at] for row, at in zip(rows, ends, strict=True)]
+            # An entry of another type's object of the same key has another sqn, so it goes, too.
+            if not all(valid):
+                terms, keys = list(compress(terms, valid)), list(compress(keys, valid))
+            if keys:
+                yield Entries(terms, keys)
 
 
 _Opened = tuple[Find, memoryview, int]

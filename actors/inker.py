@@ -163,7 +163,7 @@ class Inker(TurnActor):
                 break
             self._make_room(count)
             fresh = True
-        active.append_encoded(parts[0] if count == 1 else b"".join(parts), ends)
+        active.append_encoded(b"".join(parts), ends)
         last = first + count - 1
         if last >= self.stop_sqn or ends[-1] >= self.roll_size:
             self.look()

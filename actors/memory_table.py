@@ -85,8 +85,12 @@ class MemoryTable:
         self, ledger_keys: Iterable[bytes], first: int, changes: Iterable[Change]
     ) -> None:
         """Take in operations of the sqns from ``first`` on."""
+        rows, enter, pinned = self.rows, self.enter, self.newest_pin >= 0
         for sqn, (ledger_key, change) in enumerate(zip(ledger_keys, changes, strict=True), first):
-            self.enter(ledger_key, sqn, change)
+            if pinned or change.kind != PUT or change.expiry_ms or change.index_changes:
+                enter(ledger_key, sqn, change)
+            else:
+                rows[ledger_key] = sqn
 
     def enter_run(self, ledger_keys: Iterable[bytes], first: int, kind: int) -> None:
         """Take in plain puts, or deletes, of these sqns from ``first`` on. Nobody reads yet."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from xxhash import xxh3_64_intdigest as xxh3
+
 from octavo.files import index_terms, record
 from octavo.files.errors import Misuse
 from octavo.files.record import MAX_INDEX_BYTES
@@ -90,28 +92,39 @@ def encoded(
     time_ms: int,
     atomic: bool,
 ) -> tuple[list[bytes], list[int]]:
-    """The operations as records for a file's end, and where each ends; ``stored``: (bytes,
-    original length if they are compressed) of each value."""
-    at = file.offsets[-1]
-    relative = len(file.offsets) - 1
-    parts, ends = [], []
-    for number, (operation, (value, raw_bytes)) in enumerate(zip(operations, stored, strict=True)):
+    """What to join for the operations' records at a file's end, and where each ends; ``stored``:
+    (bytes, original length if they are compressed) of each value."""
+    at, seed = file.offsets[-1], file.seed
+    relative, count = len(file.offsets) - 1, len(operations)
+    pack, pair, sums = record.PLAIN.pack, record.pack_pair, record.pack_sums
+    key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
+    batched, more = (record.BATCH, 8) if atomic else (0, 0)
+    alike: tuple[int, int, bytes] | None = None
+    middle, rest = b"", 0
+    parts: list[bytes] = []
+    ends: list[int] = []
+    each = zip(operations, stored, record.numbers(relative, count), strict=True)
+    for number, (operation, (value, raw_bytes), sqn) in enumerate(each):
         kind, tag, bucket, key, _, expiry_ms, metadata, index = operation
+        if raw_bytes is None and not expiry_ms and not metadata and not index:
+            # As record.encode, whose lines stand here for what has no fields of its own.
+            if alike is None or alike[2] is not bucket or alike[0] != kind or alike[1] != tag:
+                alike = kind, tag, bucket
+                middle = record.middle(kind, tag, batched, len(bucket))
+                rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + more + len(bucket)
+            size = rest + len(key) + len(value)
+            head = pack(key_length, size, sqn, middle, len(key) - 1, time_ms)
+            head += (pair(number, count) + bucket + key) if atomic else bucket + key
+            h = xxh3(head, seed ^ at)
+            parts += (head, sums(h & low_32, xxh3(value, h) & low_32), value)
+            at += size + 16
+            ends.append(at)
+            continue
         data = record.encode(
-            relative + number,
-            file.seed ^ at,
-            kind,
-            tag,
-            bucket,
-            key,
-            value,
-            time_ms,
-            expiry_ms=expiry_ms,
-            metadata=metadata,
-            index=index,
-            raw_bytes=raw_bytes,
-            batch=(number, len(operations)) if atomic else None,
-        )
+            relative + number, seed ^ at, kind, tag, bucket, key, value, time_ms,
+            expiry_ms=expiry_ms, metadata=metadata, index=index, raw_bytes=raw_bytes,
+            batch=(number, count) if atomic else None,
+        )  # fmt: skip
         parts.append(data)
         at += len(data)
         ends.append(at)

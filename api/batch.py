@@ -30,6 +30,8 @@ from octavo.index_edit import IndexEdit
 MAX_OPERATIONS = 1 << 20
 MAX_BYTES = 1 << 30
 _SYNC_TIMEOUT_SECONDS = 600.0
+_made = tuple.__new__
+_NONE = object()
 
 
 class Batch(Handle):
@@ -49,6 +51,8 @@ class Batch(Handle):
         self._edits: dict[int, operations.IndexEdit] = {}
         self._bytes = 0
         self._done = False
+        self._given: object = _NONE
+        self._name, self._front, self._key_limit = b"", b"", 0
         self.last_sqn = 0
         """After the batch was written: the sqn of its last operation; 0 for an empty batch."""
 
@@ -66,19 +70,25 @@ class Batch(Handle):
         tag: str = STANDARD,
     ) -> None:
         """As Bucket.put; b"" is the default bucket. Raises Misuse."""
-        name = to_bucket(bucket)
+        if bucket is not self._given:
+            self._turn_to(bucket)
+        name = self._name
         plain = ttl is expires_at is None and index is None
         plain = plain and type(metadata) is bytes and not metadata
         if plain and type(tag) is str and tag == STANDARD:
-            operation = Operation(PUT, self._standard, name, to_key(key, name), to_value(value))
-            self._add(operation, if_sqn)
+            if type(key) is not bytes or not 0 < len(key) < self._key_limit:
+                key = to_key(key, name)
+            value = to_value(value)
+            operation = _made(Operation, (PUT, self._standard, name, key, value, 0, b"", b""))
+            size = len(name) + len(key) + len(value)
+            self._add(operation, self._front + key, size, if_sqn)
             return
         now_ms = self._running.bookie.actor.now_ms()
         operation, edit = to_put(
             self._running.identity.tags,
             tag, name, key, value, metadata, ttl, expires_at, index, now_ms,
         )  # fmt: skip
-        self._add(operation, if_sqn, edit)
+        self._add_told(operation, if_sqn, edit)
 
     def delete(
         self, bucket: Key, key: Key, *, if_sqn: int | None = None, tag: str = STANDARD
@@ -88,15 +98,35 @@ class Batch(Handle):
         tags = self._running.identity.tags
         number = tags.number(tag)
         tags.functions_of(tag)
-        self._add(Operation(DELETE, number, name, to_key(key, name), b""), if_sqn)
+        self._add_told(Operation(DELETE, number, name, to_key(key, name), b""), if_sqn)
+
+    def _turn_to(self, bucket: Key) -> None:
+        """Puts go to this bucket, as most do to that of the one before. Raises Misuse."""
+        self._given = _NONE  # until all is changed: a Ctrl-C may come in between
+        name = to_bucket(bucket)
+        self._name, self._front = name, ledger_key.prefix(self._standard, name)
+        self._key_limit = ledger_key.MAX_KEY_BYTES - len(name) + 1
+        if type(bucket) is bytes or type(bucket) is str:  # others may change
+            self._given = bucket
+
+    def _add_told(
+        self, operation: Operation, if_sqn: int | None, edit: operations.IndexEdit | None = None
+    ) -> None:
+        _, number, name, key, value, _, packed, entries = operation
+        size = len(name) + len(key) + len(value) + len(packed) + len(entries)
+        self._add(operation, ledger_key.prefix(number, name) + key, size, if_sqn, edit)
 
     def _add(
-        self, operation: Operation, if_sqn: int | None, edit: operations.IndexEdit | None = None
+        self,
+        operation: Operation,
+        whole: bytes,
+        size: int,
+        if_sqn: int | None,
+        edit: operations.IndexEdit | None = None,
     ) -> None:
         if self._done:
             raise Closed("the batch was already written or discarded")
-        _, number, name, key, value, _, packed, entries = operation
-        self._bytes += len(name) + len(key) + len(value) + len(packed) + len(entries)
+        self._bytes += size
         if len(self._operations) >= MAX_OPERATIONS or self._bytes > MAX_BYTES:
             raise Misuse(
                 f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"
@@ -106,7 +136,7 @@ class Batch(Handle):
         if if_sqn is not None:
             self._conditions.append((len(self._operations), to_condition(if_sqn)))
         self._operations.append(operation)
-        self._ledger_keys.append(ledger_key.prefix(number, name) + key)
+        self._ledger_keys.append(whole)
 
     def __len__(self) -> int:
         return len(self._operations)

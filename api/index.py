@@ -24,6 +24,8 @@ from octavo.scans import Text
 if TYPE_CHECKING:
     from octavo.reading import Reading
 
+_LEAST_FIRST = 16
+"""Rows to find at first, however few are wanted."""
 BOUNDED = 256
 """Rows that are read ahead where a query says both ends."""
 Pattern = str | bytes | re.Pattern[Any]
@@ -65,7 +67,7 @@ class Index(Handle, Generic[Out]):
         pattern = None if match is None else _pattern(match)
         first = FIRST_WINDOW if start is None or end is None else BOUNDED
         if most is not None:
-            first = min(max(most, FIRST_WINDOW), LARGEST_WINDOW)
+            first = min(max(most, _LEAST_FIRST), LARGEST_WINDOW)
         found = _pairs(*self._entries(bound, first), self._reading._text)
         if pattern is not None:
             found = _matching(found, pattern)

@@ -86,6 +86,7 @@ MAX_HEADER_BYTES = FIXED_BYTES + 26 + 2 * (64 << 10) + MAX_METADATA_BYTES + MAX_
 pack_fixed = FIXED.pack
 pack_sums = _SUMS.pack
 pack_u32 = _U32.pack
+pack_pair = _U32_PAIR.pack
 unpack_sums = _SUMS.unpack_from
 unpack_sum = _U32.unpack_from
 unpack_middle = _MIDDLE.unpack

@@ -1,0 +1,63 @@
+"""Puts of one batch go to the buckets that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import octavo
+
+
+def test_buckets_that_take_turns(tmp_path: Path) -> None:
+    names = [b"", b"a", "a", "ä", bytearray(b"b"), memoryview(b"c")]
+    with octavo.open(tmp_path / "s") as store:
+        with store.batch() as batch:
+            for turn, name in enumerate([*names, *names[::-1], *names]):
+                batch.put(name, b"%d" % turn, b"")
+                batch.put(name, "plain", b"", metadata=b"m")
+                batch.delete(b"b", b"5")
+                batch.put(name, f"{turn}+", "")
+        of = {
+            b"": [0, 11, 12], b"a": [1, 2, 9, 10, 13, 14], "ä".encode(): [3, 8, 15],
+            b"b": [4, 7, 16], b"c": [5, 6, 17],
+        }  # fmt: skip
+        assert list(store.buckets()) == sorted(of)
+        for name, turns in of.items():
+            wanted = [str(turn).encode() + end for turn in turns for end in (b"", b"+")]
+            assert list(store.bucket(name).keys()) == sorted([*wanted, b"plain"])
+
+
+def test_a_bucket_named_by_what_changes(tmp_path: Path) -> None:
+    name = bytearray(b"a")
+    with octavo.open(tmp_path / "s") as store:
+        with store.batch() as batch:
+            batch.put(name, b"k", b"")
+            name[:] = b"b"
+            batch.put(name, b"k", b"")
+        assert list(store.buckets()) == [b"a", b"b"]
+
+
+def test_after_a_wrong_name_puts_go_where_they_say(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        with store.batch() as batch:
+            batch.put(b"a", b"k", b"")
+            with pytest.raises(octavo.Misuse):
+                batch.put("\ud800", b"k", b"")
+            batch.put(b"a", b"l", b"")
+        assert list(store.bucket(b"a").keys()) == [b"k", b"l"]
+
+
+@pytest.mark.parametrize("bytes_over", [0, 1])
+def test_the_longest_key_of_a_bucket(tmp_path: Path, bytes_over: int) -> None:
+    name, key = b"n" * 100, b"k" * ((64 << 10) - 100 + bytes_over)
+    with octavo.open(tmp_path / "s") as store:
+        batch = store.batch()
+        if bytes_over:
+            with pytest.raises(octavo.Misuse, match="together"):
+                batch.put(name, key, b"")
+            batch.discard()
+        else:
+            batch.put(name, key, b"")
+            batch.commit()
+            assert list(store.bucket(name).keys()) == [key]
