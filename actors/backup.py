@@ -114,7 +114,7 @@ def _backed_up(
             if progress is not None:
                 progress("journal", 0, len(names))
             bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
-            levels = state.ledger if ledger else state.ledger.emptied()
+            levels = _up_to(entries, state.ledger) if ledger else state.ledger.emptied()
             tables = [entry.name for level in levels.levels for entry in level]
             if progress is not None:
                 progress("ledger", len(names), len(names) + len(tables))
@@ -216,7 +216,15 @@ def _entries(state: _State, inker: Inker) -> list[JournalEntry]:
         if entry is None:
             raise inker.why_not_sealed(file.path)
         entries.append(replace(entry, file=None))
-    return entries
+    last = max((entry.last_sqn for entry in entries), default=0)
+    return [replace(entry, clean_sqn=min(entry.clean_sqn, last)) for entry in entries]
+
+
+def _up_to(entries: Sequence[JournalEntry], ledger: LedgerManifest) -> LedgerManifest:
+    """The ledger in the backup: it has the journal up to the last record that there is. Numbers
+    that an unclean stop skipped are in no file, and would be taken for a journal's lost end."""
+    last = max((entry.last_sqn for entry in entries), default=ledger.persisted_sqn)
+    return replace(ledger, persisted_sqn=min(ledger.persisted_sqn, last))
 
 
 def _begin(

@@ -98,11 +98,18 @@ def emptied(disk: Disk, path: str) -> None:
     if disk.is_link(path):
         disk.unlink(path)
         return
+    cleared(disk, path)
+    disk.rmdir(path)
+
+
+def cleared(disk: Disk, path: str, but: str = "") -> None:
+    """Take away all that is in a directory, ``but`` one name; symbolic links are not followed."""
     for name in disk.listdir(path):
+        if name == but:
+            continue
         try:
             disk.unlink(f"{path}/{name}")
         except OSError as error:
             if error.errno not in (errno.EISDIR, errno.EPERM):
                 raise
             emptied(disk, f"{path}/{name}")
-    disk.rmdir(path)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from octavo.actors import identity as identities
 from octavo.actors.backup import PARTIAL
-from octavo.actors.linking import Linked, bring, emptied
+from octavo.actors.linking import Linked, bring, cleared
 from octavo.actors.point_in_time import last_at
 from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
-from octavo.files.disk import Disk
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
@@ -21,6 +21,8 @@ from octavo.manifest import change_log, recovery, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
+
+_LOCK = "LOCK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +99,50 @@ def restore_on(
                 )  # fmt: skip
             ledger = ledger.emptied()
         with room_for(f"store restored at {path}"):
-            done = _made(disk, backup, path + PARTIAL, who, manifest, ledger, files, upto, copy)
-        if disk.exists(path):
-            disk.rmdir(path)
-        disk.rename(path + PARTIAL, path)
-        disk.sync_dir(os.path.dirname(path))
+            alone = _begun(disk, path + PARTIAL)
+        try:
+            with room_for(f"store restored at {path}"):
+                done = _made(disk, backup, path + PARTIAL, who, manifest, ledger, files, upto, copy)
+            if disk.exists(path):
+                disk.rmdir(path)
+            disk.rename(path + PARTIAL, path)
+            disk.sync_dir(os.path.dirname(path))
+        finally:
+            alone.release()
     finally:
         lock.release()
     return Restored(
         path, upto, done.linked, done.bytes_linked, done.bytes_copied, (*notes, *told)
     )  # fmt: skip
+
+
+def _begun(disk: Disk, target: str) -> FileLock:
+    """The directory in which a store is made, with nothing in it but the lock, which is taken: what
+    was left of a restore or a backup that was cut short goes. Raises Misuse where it is somebody
+    else's, StoreLocked where another one is being made there."""
+    if disk.is_link(target):
+        disk.unlink(target)
+    if disk.exists(target):
+        strangers = [name for name in identities.listed(disk, target) if not _left_over(name)]
+        if strangers:
+            raise Misuse(
+                f"{target}, where the store is to be made before it gets its name, is a directory "
+                f"with other things in it ({strangers[0]!r}, ...): remove it, or name another path"
+            )
+    disk.mkdir(target)
+    lock = locked(disk, f"{target}/{_LOCK}")
+    try:
+        cleared(disk, target, but=_LOCK)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _left_over(name: str) -> bool:
+    return name in (_LOCK, identities.IDENTITY, "journal", "ledger") or name.endswith(
+        TEMPORARY_SUFFIX
+    )
 
 
 def _made(
@@ -121,8 +157,6 @@ def _made(
     copy: bool,
 ) -> Linked:
     """Make the store in a directory that is nobody's yet. What it has cost."""
-    if disk.exists(target):
-        emptied(disk, target)
     for folder in ("journal", "ledger"):
         disk.mkdir(f"{target}/{folder}/manifest")
     done = Linked()

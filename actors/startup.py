@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from octavo.actors.bookie import Bookie
 from octavo.actors.compaction_start import started_clerk
 from octavo.actors.identity import Identity, identify, registered
-from octavo.actors.inker import CEILING_STEP, RESUME_BELOW_BYTES, Inker
+from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
@@ -30,6 +30,7 @@ from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk, stretch_end
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.reserve import with_reserve
+from octavo.actors.resumption import resumed
 from octavo.actors.runtime import Ref
 from octavo.actors.tags import NamedTag
 from octavo.actors.unbroken import locked
@@ -164,6 +165,7 @@ class _Opening:
             state_epoch=found_journal.state_epoch,
             damaged=found_journal.damaged,
             trims=identity.head_only,
+            persisted_sqn=ledger_manifest.persisted_sqn,
         )
         journal_manifest = files.manifest
         self.notes += files.notes
@@ -188,7 +190,10 @@ class _Opening:
         self.notes += tails.notes
         for note in self.notes:
             log.warning("%s", note)
-        inker = self._start_inker(journal, journal_manifest, tails, epoch, damaged=files.doubtful)
+        inker = self._start_inker(
+            journal, journal_manifest, tails, epoch,
+            persisted_sqn=ledger_manifest.persisted_sqn, damaged=files.doubtful,
+        )  # fmt: skip
         penciller = self._start_penciller(ledger, ledger_manifest, epoch)
         penciller.actor.rebuildable = not identity.head_only
         self._sweep_orphans(ledger, penciller)  # before a merge makes files that no manifest names
@@ -250,20 +255,16 @@ class _Opening:
         tails: recovery.Found,
         epoch: int,
         *,
+        persisted_sqn: int,
         damaged: bool,
     ) -> Ref[Inker]:
-        newest = max(
-            [entry.last_sqn for entry in manifest.entries]
-            + [tail.last_sqn for tail in tails.tails]
-            + [0]
-        )
-        clean = newest + 1 == manifest.ceiling
-        following = newest + 1 if clean else max(manifest.ceiling, newest + 1)
-        if damaged:
-            # A ceiling may have been in what was lost.
-            following = max(following, newest + 1) + 2 * CEILING_STEP
-            clean = False
-        manifest = manifest.edit(ceiling=following + 2 * CEILING_STEP)
+        begun = resumed(
+            manifest, tails.tails, persisted_sqn, directory=directory, damaged=damaged
+        )  # fmt: skip
+        if begun.note:
+            self.notes.append(begun.note)
+            log.warning("%s", begun.note)
+        manifest = begun.manifest
         manifest = manifest.edit(
             added=tuple(self._sealed_entry(directory, t) for t in tails.tails if t.sealed)
         )
@@ -293,7 +294,7 @@ class _Opening:
             last = tail is tails.tails[-1]
             resumes = (
                 last
-                and clean
+                and begun.clean
                 and tail.name.endswith(recovery.LOG)
                 and tail.offsets[-1] < RESUME_BELOW_BYTES
                 and len(tail.offsets) > 1
@@ -310,7 +311,7 @@ class _Opening:
                 inker.unsealed.append(file)
             files.append(file)
         files.sort(key=lambda file: file.base)
-        inker.begin(JournalView(tuple(f.base for f in files), tuple(files)), following)
+        inker.begin(JournalView(tuple(f.base for f in files), tuple(files)), begun.following)
         return ref
 
     def _sealed_entry(self, directory: str, tail: recovery.Tail) -> JournalEntry:

@@ -51,11 +51,13 @@ def adopted(
     state_epoch: int,
     damaged: bool,
     trims: bool = False,
+    persisted_sqn: int = 0,
 ) -> Adopted:
     """Compare the manifest with the directory; remove what compaction left over.
 
     ``state_epoch``: that of the manifest. ``damaged``: an earlier state of the manifest may be
-    what was read. ``trims``: files up to the horizon were let go of, as a head-only store does.
+    what was read. ``trims``: files up to the horizon were let go of, as a head-only store does,
+    none above ``persisted_sqn``, if that is known.
     One listing and the beginnings of unlisted files where nothing is missing, else the ends of the
     files concerned. Raises UnsupportedFormat.
     """
@@ -65,7 +67,22 @@ def adopted(
     if updating:  # not before what it is about is gone
         disk.unlink(f"{directory}/{UPDATING}")
         disk.sync_dir(directory)
+    if trims and (damaged or _is_lost(manifest)):
+        return _trimmed(disk, directory, found, persisted_sqn)
     return found
+
+
+def _is_lost(manifest: JournalManifest) -> bool:
+    """Whether it is what is read where there is none."""
+    return not manifest.entries and manifest.ceiling == 1
+
+
+def _trimmed(disk: Disk, directory: str, found: Adopted, persisted_sqn: int) -> Adopted:
+    """With the horizon that the files tell of: what was trimmed began below the oldest of them."""
+    known = [who for name in disk.listdir(directory) if (who := recovery.identity(name))]
+    gone = min(known)[0] - 1 if known else 0
+    horizon = min(gone, persisted_sqn) if persisted_sqn else gone
+    return found._replace(manifest=found.manifest.edit(horizon=horizon))
 
 
 def _adopted(
@@ -105,8 +122,7 @@ def _adopted(
         _remove_uncommitted(disk, directory, names - known)
         names = set(disk.listdir(directory))
     others = [name for name in sorted(names - known) if name.endswith(recovery.SEALED)]
-    lost = not manifest.entries and manifest.ceiling == 1
-    doubtful = damaged or lost or not known <= names
+    doubtful = damaged or _is_lost(manifest) or not known <= names
     unlisted = [
         found
         for name in others

@@ -1,6 +1,7 @@
 """The change feed on Spark: ``option("readChangeFeed", True)`` with ``read`` or ``readStream``.
 
-An offset is ``{"sqn": n, "horizon": h, "store": id}``: everything up to n of that store was read.
+An offset is ``{"sqn": n, "horizon": h, "store": id, "at": mark}``: everything up to n of that store
+was read, and the record of n, if there was one, is the one that bears this mark.
 A feed that begins at 0 (no ``startingSqn``) gives what the journal still has; what compaction
 dropped up to ``h``, the horizon when it began, was replaced or deleted since, so a follower ends at
 the same state. Above ``h`` nothing may be missing. A checkpoint goes on with no other store.
@@ -208,6 +209,23 @@ def refuse_ahead(options: FeedOptions, sqn: int, newest: int, horizon: int) -> N
         )
 
 
+def refuse_other(
+    options: FeedOptions, offset: Mapping[str, Any], look: JournalLook, newest: int
+) -> None:
+    """Raise Misuse where the record that an offset ends with is not what it was: above the horizon
+    none ever goes, and below it none becomes another."""
+    sqn, told = int(offset["sqn"]), offset.get("at")
+    if not told or not options.fails or sqn > newest:
+        return
+    found = look.mark(sqn)
+    if found != told and (found or sqn > look.horizon):
+        raise Misuse(
+            f"the checkpoint has read up to sqn {sqn}, and at {options.path} that is by now "
+            "another record: an earlier state was put in the store's place and went on from there. "
+            "Follow it with a new checkpoint, or set failOnDataLoss to false"
+        )
+
+
 class FeedReader(DataSourceReader):
     """``spark.read`` of changes: ``startingSqn`` to ``endingSqn``, both inclusive."""
 
@@ -279,12 +297,13 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._look.newest()
         refuse_gap(self._options, since, int(begun["horizon"]), self._look.horizon)
         refuse_ahead(self._options, since, newest, self._look.horizon)
+        refuse_other(self._options, begun, self._look, newest)
         if newest <= since:
             return begun
         upto = self._look.end_of(since, self._options.records, self._options.bytes)
         if self._target is not None:
             upto = max(min(upto, self._target), since)
-        return {**begun, "sqn": upto}
+        return {**begun, "sqn": upto, "at": self._look.mark(upto)}
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
         """The newest change there is."""
@@ -298,6 +317,8 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if since >= upto:
             return [Stretch(None, 0)]
         refuse_ahead(self._options, upto, newest, self._look.horizon)
+        for offset in (start, end):
+            refuse_other(self._options, offset, self._look, newest)
         found = stretches(self._look, since, upto, self._options.split_bytes)
         refuse_gap(self._options, since, int(start["horizon"]), self._look.horizon)
         return found

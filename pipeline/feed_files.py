@@ -7,9 +7,12 @@ manifest names yet bound what may be told: nothing at or above them, until that 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
+
+from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
@@ -247,11 +250,36 @@ class JournalLook:
         """How many records of its batch come after this one."""
         if not name.endswith(recovery.SEALED):
             return place.follows
+        head = self._header(name, seed, place)
+        return 0 if head.batch is None else head.batch[1] - head.batch[0] - 1
+
+    def _header(self, name: str, seed: int, place: Place) -> record.Header:
         path = f"{self._folder}/{name}"
         length = min(place.end - place.start, record.MAX_HEADER_BYTES)
         data = self._disk.pread(path, length, place.start)
-        head = record.parse_header(data, seed ^ place.start, place.end - place.start)
-        return 0 if head.batch is None else head.batch[1] - head.batch[0] - 1
+        try:
+            return record.parse_header(data, seed ^ place.start, place.end - place.start)
+        except record.NotARecord as wrong:
+            raise Corruption(path, place.start, f"journal record: {wrong}") from None
+
+    def mark(self, sqn: int) -> str:
+        """What tells the record of a sqn from the one that another history of the store has under
+        that number: its time and key, which compaction leaves as they are. "" where there is none.
+        One header. Raises Corruption."""
+        return self._steady(lambda: self._mark(sqn))
+
+    def _mark(self, sqn: int) -> str:
+        for base, seed, name in reversed(self._files):
+            if base > sqn:
+                continue
+            places = self._grown(base, seed, name)
+            at = bisect_left(places, sqn - base, key=lambda place: place.relative)
+            if at == len(places) or places[at].relative != sqn - base:
+                break
+            head = self._header(name, seed, places[at])
+            key = b"%d,%d,%s%s" % (head.tag, len(head.bucket), head.bucket, head.key)
+            return f"{head.time_ms:x}-{xxh3(key):016x}"
+        return ""
 
 
 def _part(name: str, base: int, seed: int, group: list[Place]) -> JournalPart:

@@ -324,6 +324,34 @@ def test_without_its_ledger_it_is_refused_once_the_journal_was_trimmed(tmp_path:
 # ---------------------------------------------------------------- modes and misuse
 
 
+def trimmed_and_more(path: Path) -> int:
+    """A store whose journal was trimmed and then went on; the newest sqn that is gone from it."""
+    with opened(path, mode="head_only", push_rows=1 << 20) as store:
+        bucket = store.head_bucket("b")
+        for number in range(20):
+            bucket.put(f"{number:02}", b"1")
+        store.trim()
+        return bucket.put("20", b"2") - 1
+
+
+def test_without_the_journals_manifest_what_was_trimmed_is_known(tmp_path: Path) -> None:
+    gone = trimmed_and_more(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "journal" / "manifest")
+    with opened(tmp_path / "s") as store:
+        assert len(rows(store.head_bucket("b"))) == 21
+        with pytest.raises(octavo.HistoryCompacted):
+            next(store.changes(since=gone - 1))
+        assert [change.sqn for change in store.changes(since=gone)] == [gone + 1]
+
+
+def test_without_that_and_the_ledger_it_is_refused(tmp_path: Path) -> None:
+    trimmed_and_more(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "journal" / "manifest")
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with pytest.raises(octavo.Corruption, match="restore a backup"):
+        opened(tmp_path / "s")
+
+
 def test_without_lookup_single_entries_are_not_answered_for(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with opened(path, mode="head_only", lookup=False) as store:

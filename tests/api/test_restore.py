@@ -7,6 +7,7 @@ import random
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runs import document, output
@@ -398,3 +399,70 @@ def test_a_backup_without_a_folder_says_so_or_does_without(backup: Path, tmp_pat
     (backup / "journal").rename(tmp_path / "journal")
     with pytest.raises(octavo.Corruption, match="journal at offset 0: the directory is missing"):
         octavo.restore(backup, tmp_path / "r2")
+
+
+def test_somebody_elses_directory_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    with opened_small(tmp_path / "s") as store:
+        store.put("k", b"v")
+        store.backup(tmp_path / "b")
+    mine = tmp_path / "r.partial" / "notes"
+    mine.mkdir(parents=True)
+    (mine / "mine.txt").write_text("not of a store")
+    with pytest.raises(octavo.Misuse, match="'notes'"):
+        octavo.restore(tmp_path / "b", tmp_path / "r")
+    assert (mine / "mine.txt").read_text() == "not of a store"
+
+
+def test_what_a_restore_left_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    with opened_small(tmp_path / "s") as store:
+        store.put("k", b"v")
+        store.backup(tmp_path / "b")
+    shutil.copytree(tmp_path / "s", tmp_path / "r.partial")
+    octavo.restore(tmp_path / "b", tmp_path / "r")
+    assert not (tmp_path / "r.partial").exists()
+    with opened_small(tmp_path / "r") as store:
+        assert dict(store.items()) == {b"k": b"v"}
+
+
+def test_two_restores_to_one_path_keep_apart(tmp_path: Path) -> None:
+    with opened_small(tmp_path / "s") as store:
+        store.put("k", b"v")
+        store.backup(tmp_path / "b")
+    (tmp_path / "r.partial").mkdir()
+    other = RealDisk().lock(str(tmp_path / "r.partial" / "LOCK"))
+    with pytest.raises(octavo.StoreLocked):
+        octavo.restore(tmp_path / "b", tmp_path / "r")
+    other.release()
+    octavo.restore(tmp_path / "b", tmp_path / "r")
+    with opened_small(tmp_path / "r") as store:
+        assert dict(store.items()) == {b"k": b"v"}
+
+
+@pytest.mark.parametrize("mode", ["standard", "head_only"])
+def test_a_backup_after_an_unclean_stop_is_restored_though_numbers_were_skipped(
+    tmp_path: Path, mode: str
+) -> None:
+    """What was in memory is saved, under the highest number that was skipped, and nothing is put
+    before the backup."""
+
+    def bucket(of: octavo.Store) -> Any:
+        return of.bucket("b") if mode == "standard" else of.head_bucket("b")
+
+    with opened_small(tmp_path / "s", mode=mode) as store:
+        for number in range(300):
+            bucket(store).put(f"{number % 200:03}", b"%d" % number)
+        image = killed(store, tmp_path / "image")
+    with opened_small(image) as store:
+        store.consumer("keeps the journal", since=0)
+        flush(store)
+        if mode == "standard":
+            store.compact()
+        backed = store.backup(tmp_path / "b")
+    assert backed.sqn > 1 << 20
+    octavo.restore(tmp_path / "b", tmp_path / "r")
+    with opened_small(tmp_path / "r") as store:
+        assert store.stats()["notes"] == []
+        assert len(bucket(store)) == 200
+        assert [bucket(store).get(key) for key in ("000", "199")] == [b"200", b"199"]
+        assert bucket(store).put("more", b"") > backed.sqn
+        assert store.verify().ok

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from beside import LITTLE, Beside, seeded, value
-from whole_store import flush
+from whole_store import flush, killed
 
 import octavo
 
@@ -66,4 +66,40 @@ def test_without_the_ledger_everything_comes_from_the_journal(path: Path) -> Non
     shutil.rmtree(path / "ledger")
     with octavo.open(path, **LITTLE) as store:
         assert len(list(store.items())) == COUNT
+        assert store.verify().ok
+
+
+def test_without_its_directory_no_number_is_given_again_and_what_is_put_stays(
+    path: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(path / "journal")
+    with octavo.open(path, **LITTLE) as store:
+        (note,) = store.stats()["notes"]
+        assert f"the ledger knows of {COUNT}" in note
+        assert store.put(b"%05d" % 0, b"new") > COUNT
+        with pytest.raises(octavo.HistoryCompacted):
+            next(store.changes(since=COUNT - 1))
+        assert [change.value for change in store.changes(since=COUNT)] == [b"new"]
+        flush(store)
+        image = killed(store, tmp_path / "image")
+    with octavo.open(image, **LITTLE) as store:
+        assert store[b"%05d" % 0] == b"new"
+        with pytest.raises(octavo.Corruption, match="journal"):
+            store.get(b"%05d" % 1)
+
+
+def test_a_head_only_store_without_its_directory_goes_on_from_the_ledger(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "store", mode="head_only", **LITTLE) as store:
+        for number in range(COUNT):
+            store.head_bucket("b").put(b"%05d" % number, b"old")
+        flush(store)
+        store.trim()
+    shutil.rmtree(tmp_path / "store" / "journal")
+    with octavo.open(tmp_path / "store", **LITTLE) as store:
+        assert store.head_bucket("b").put(b"%05d" % 0, b"new") > COUNT
+        image = killed(store, tmp_path / "image")
+    with octavo.open(image, **LITTLE) as store:
+        bucket = store.head_bucket("b")
+        assert [bucket.get(b"%05d" % number) for number in (0, 1)] == [b"new", b"old"]
+        flush(store)
         assert store.verify().ok
