@@ -13,6 +13,7 @@ from octavo.actors.runtime import Ref
 from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner
 from octavo.files.disk import Disk
+from octavo.files.errors import OctavoError
 from octavo.files.file_lock import FileLock
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.run_choice import Worth
@@ -52,6 +53,7 @@ def started_clerk(
             notes,
             hold_seconds=options.consumer_hold_seconds,
             hold_bytes=options.consumer_hold_bytes,
+            came_ms=lambda position: _came_ms(inker.actor, position),
         ),
         strategies=dict(identity.tags.strategy_numbers()),
         every_seconds=options.compact_every_seconds,
@@ -60,3 +62,15 @@ def started_clerk(
     )
     bookie.actor.inker_clerk = ref
     return ref
+
+
+def _came_ms(inker: Inker, position: int) -> int | None:
+    """When the first record above a sqn was written, ms UTC; None: there is none; 0: that cannot be
+    told. One header. In no turn."""
+    try:
+        for file in inker.view.files:
+            for sqn in file.sqns(position + 1, inker.last_sqn):
+                return file.header(sqn).time_ms
+    except (OctavoError, OSError):  # compaction tells of damage itself
+        return 0
+    return None

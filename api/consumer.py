@@ -17,9 +17,10 @@ class Consumer(Handle):
     """Gotten from ``Store.consumer``. What it has not acknowledged stays in the journal: compaction
     leaves every file alone that holds anything above its position.
 
-    One that holds back compaction without progress for ``consumer_hold_seconds``, or holds back
-    more than ``consumer_hold_bytes`` of the journal, is dropped, with a warning in the log and in
-    the store's notes; it then raises HistoryCompacted.
+    One that holds back compaction without progress for ``consumer_hold_seconds``, counted from the
+    first change that it could come to, or holds back more than ``consumer_hold_bytes`` of the
+    journal, is dropped, with a warning in the log and in the store's notes; it then raises
+    HistoryCompacted.
     """
 
     def __init__(self, running: Running, name: str, since: int | None) -> None:

@@ -78,10 +78,12 @@ class Consumers:
         *,
         hold_seconds: float | None = None,
         hold_bytes: int | None = None,
+        came_ms: Callable[[int], int | None] = lambda position: 0,
     ) -> None:
         """Reads the file. A consumer that holds back compaction is dropped where it made no
-        progress for ``hold_seconds``, or holds back more than ``hold_bytes`` of the journal;
-        ``notes`` is told."""
+        progress for ``hold_seconds``, though it could, or holds back more than ``hold_bytes`` of
+        the journal; ``notes`` is told. ``came_ms``: when the first change above a sqn was written,
+        ms UTC; None: there is none."""
         self.lock = new_rlock()
         """Held while positions change, and while files go that a consumer might need."""
         self._disk = disk
@@ -89,6 +91,7 @@ class Consumers:
         self._clock_ms = clock_ms
         self._hold_ms = None if hold_seconds is None else int(hold_seconds * 1000)
         self._hold_bytes = hold_bytes
+        self._came_ms = came_ms
         self._notes = notes
         self._known: dict[str, Progress] = {}
         if disk.exists(self._file):
@@ -121,6 +124,10 @@ class Consumers:
         """What one is to be dropped for; "" for nothing."""
         idle = now - progress.moved_ms
         if self._hold_ms is None or progress.position >= upto or idle <= self._hold_ms:
+            return ""
+        came = self._came_ms(progress.position)  # until then there was nothing to come to
+        idle = idle if came is None else min(idle, now - came)
+        if came is None or idle <= self._hold_ms:
             return ""
         return f"without progress for {idle / 1000:.0f} s"
 

@@ -109,6 +109,39 @@ def test_a_consumer_without_progress_is_dropped_loudly(
         assert busy.position == store.last_sqn  # it holds back nothing
 
 
+def test_a_consumer_is_not_dropped_for_the_time_in_which_nothing_came(tmp_path: Path) -> None:
+    clock = Clock(1_000_000.0)
+    options = {**SMALL_FILES, "clock_ms": lambda: int(clock.now), "consumer_hold_seconds": 100}
+    with opened(tmp_path / "s", **options) as store:
+        overwritten(store, random.Random(SEED))
+        mail = store.consumer("mail")
+        clock.now += 1_000_000
+        before = store.last_sqn
+        overwritten(store, random.Random(SEED))
+        clock.now += 100_000
+        store.compact()
+        assert [change.sqn for change in mail.changes()] == [*range(before + 1, store.last_sqn + 1)]
+        clock.now += 1
+        store.compact()
+        assert store.consumers() == {}
+
+
+def test_a_consumer_that_has_come_to_the_end_is_not_dropped_for_skipped_numbers(
+    tmp_path: Path,
+) -> None:
+    """A kill skips some, and what is saved behind it goes up to them."""
+    clock = Clock(1_000_000.0)
+    options = {**SMALL_FILES, "clock_ms": lambda: int(clock.now), "consumer_hold_seconds": 100}
+    with opened(tmp_path / "s", **options) as store:
+        overwritten(store, random.Random(SEED))
+        store.consumer("mail")
+        image = killed(store, tmp_path / "image")
+    with opened(image, **options) as store:
+        clock.now += 1_000_000
+        store.compact()
+        assert list(store.consumers()) == ["mail"]
+
+
 def held_bytes(store: octavo.Store, position: int) -> int:
     """Bytes of the sealed files that a consumer keeps from compaction."""
     upto = store._bookie.view.ledger.persisted_sqn
