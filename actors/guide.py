@@ -1,7 +1,7 @@
 """Where in the ledger a get begins: the files in the order of their age, and a table of bytes.
 
 A get would ask every file of level zero, newest first, then one file a level. The table says in
-one look where to begin: a slot, named by the upper bits of a key's hash, holds the number of the
+one look where to begin: a slot, named by the lower bits of a key's hash, holds the number of the
 newest place that has any key of that slot, 0 where none has. Most slots are empty, so an absent
 key is mostly seen to be absent by one byte. It is only ever a hint to skip what cannot be there:
 a place that it names is asked like any other, and so is every older one.
@@ -21,7 +21,8 @@ Step = tuple[tuple[bytes, ...] | None, Any, int, tuple[LedgerEntry, ...]]
 """Where a key may stand in the ledger: (None, a file's actor, the base of its sqns, ()) for a file
 that any key may be in, (first keys, None, 0, entries) for a level of several files."""
 Way = tuple[memoryview | bytes, int, tuple[tuple[Step, ...], ...]]
-"""The slots, the bits of a hash that do not count, and where to go on for what a slot holds."""
+"""The slots, a mask of the bits of a hash that name one, and where to go on for what a slot
+holds."""
 
 MOST_ROWS = 1 << 22
 """Of the newest places so many rows are in the table at most: 32 MiB."""
@@ -39,7 +40,7 @@ class Guide:
 
     def __init__(self, ledger: LedgerManifest) -> None:
         self.ledger = ledger
-        self.way: Way = (b"\x00", 32, (_steps(ledger),))
+        self.way: Way = (b"\x00", 0, (_steps(ledger),))
         self._covered = 0
         self._making = False
 
@@ -82,12 +83,13 @@ def _table(steps: tuple[Step, ...], places: list[list[Sst]]) -> Way:
 
     rows = sum(sst.rows for ssts in places for sst in ssts)
     bits = max((rows * _SLOTS_A_ROW - 1).bit_length(), _LEAST_BITS)
-    slots = np.zeros(1 << bits, dtype=np.uint8)
+    mask = (1 << bits) - 1
+    slots = np.zeros(mask + 1, dtype=np.uint8)
     for number in range(len(places), 0, -1):  # oldest first, so that newer ones stay
         for sst in places[number - 1]:
-            slots[sst.hashes() >> np.uint32(32 - bits)] = number
+            slots[sst.hashes() & np.uint32(mask)] = number
     tails = (steps[len(places) :], *(steps[at:] for at in range(len(places))))
-    return slots.data.toreadonly(), 32 - bits, tails
+    return slots.data.toreadonly(), mask, tails
 
 
 def _steps(ledger: LedgerManifest) -> tuple[Step, ...]:

@@ -55,11 +55,12 @@ class LiveReads(PlainReads):
                 if entry is not None:
                     break
             else:
-                h32 = xxh3(ledger_key) & _LOW_32
-                slots, shift, tails = view.guide.way
-                steps = tails[slots[h32 >> shift]]
+                h = xxh3(ledger_key)
+                slots, mask, tails = view.guide.way
+                steps = tails[slots[h & mask]]
                 if not steps:
                     return None
+                h32 = h & _LOW_32
                 return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
         if entry > 0:
             return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
@@ -107,10 +108,10 @@ class LiveReads(PlainReads):
                 sqn, now_ms = -sqn, self._moment_ms(view)
             return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain, now_ms)
         h32 = xxh3(ledger_key) & _LOW_32
-        slots, shift, tails = view.guide.way
+        slots, mask, tails = view.guide.way
         cut = end_of_prefix(ledger_key)
         front, key = ledger_key[:cut], ledger_key[cut:]
-        return self.head_from_ledger(tails[slots[h32 >> shift]], h32, ledger_key, front, key)
+        return self.head_from_ledger(tails[slots[h32 & mask]], h32, ledger_key, front, key)
 
     def head_from_ledger(
         self, steps: tuple[Step, ...], h32: int, ledger_key: bytes, front: bytes, key: bytes

@@ -106,9 +106,9 @@ class Reader(PlainReads):
         elif not known:
             if any(ledger_key in table.rows for table in view.frozen):
                 return self.get(ledger_key)
-            h32 = xxh3(ledger_key) & _LOW_32
-            slots, shift, tails = view.guide.way
-            steps = tails[slots[h32 >> shift]]
+            h = xxh3(ledger_key)
+            slots, mask, tails = view.guide.way
+            steps, h32 = tails[slots[h & mask]], h & _LOW_32
             value = self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
         return value
 

@@ -93,8 +93,8 @@ class View:
     def find_in_ledger(self, ledger_key: bytes) -> Found | None:
         """As find, below the memory tables."""
         h32 = xxh3(ledger_key) & LOW_32
-        slots, shift, tails = self.guide.way
-        for firsts, file, base, entries in tails[slots[h32 >> shift]]:
+        slots, mask, tails = self.guide.way
+        for firsts, file, base, entries in tails[slots[h32 & mask]]:
             if firsts is not None:
                 # A key below all of them is looked for in the last file, and is not there.
                 entry = entries[bisect_right(firsts, ledger_key) - 1]

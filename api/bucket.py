@@ -337,11 +337,11 @@ class Bucket(Mutable[Out, Told]):
             if view.frozen or ledger_key in view.recent.rows:
                 value = bookie.get(ledger_key, self._name + key, self._plain)
             else:
-                h32 = xxh3(ledger_key) & LOW_32
-                slots, shift, tails = view.guide.way
-                if steps := tails[slots[h32 >> shift]]:
+                h = xxh3(ledger_key)
+                slots, mask, tails = view.guide.way
+                if steps := tails[slots[h & mask]]:
                     value = bookie.get_from_ledger(
-                        view, steps, h32, ledger_key, self._name + key, self._plain
+                        view, steps, h & LOW_32, ledger_key, self._name + key, self._plain
                     )
         if value is None:
             if not 0 < len(key) < self._key_limit:
@@ -403,10 +403,10 @@ class Bucket(Mutable[Out, Told]):
         if view.frozen or ledger_key in view.recent.rows:
             found = bookie.head(ledger_key, self._name + key, self._plain)
         else:
-            h32 = xxh3(ledger_key) & LOW_32
-            slots, shift, tails = view.guide.way
-            if steps := tails[slots[h32 >> shift]]:
-                found = bookie.head_from_ledger(steps, h32, ledger_key, prefix, key)
+            h = xxh3(ledger_key)
+            slots, mask, tails = view.guide.way
+            if steps := tails[slots[h & mask]]:
+                found = bookie.head_from_ledger(steps, h & LOW_32, ledger_key, prefix, key)
         if found is None and not 0 < len(key) < self._key_limit:
             self._whole(key)  # found nowhere, and says why
         return found  # type: ignore[no-any-return]
