@@ -9,7 +9,8 @@ _BLOCK_BYTES = 4 << 20
 
 @cache
 def keep_freed() -> None:
-    """Have malloc keep some of what is freed: for those who make and drop many large values.
+    """Have malloc keep some of what is freed: for those who make and drop many large values
+    or arrays.
 
     glibc hands what is free at the end of its memory to the system as soon as that is 128 KiB, and
     new memory comes as pages to be cleared: at 64 KiB that is half of what a scan takes. Once a

@@ -15,6 +15,7 @@ from octavo.files.arrays import np, npt
 from octavo.files.bounds import Bounds
 from octavo.files.byte_strings import Ints, as_list, gather
 from octavo.files.errors import Corruption
+from octavo.files.freed_memory import keep_freed
 from octavo.files.head import Head
 from octavo.files.key_order import key_order
 from octavo.files.ledger_key import end_of_prefix
@@ -273,6 +274,7 @@ def common_edge(sources: Sequence[Source], *, reverse: bool = False) -> bytes | 
 
 def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> Iterator[Batch]:
     """The live rows of all sources, the newest version of each key, in their direction."""
+    keep_freed()  # a window's arrays are dropped as the next one's are made
     before: bytes | None = None
     while (edge := common_edge(sources, reverse=reverse)) is not None:
         if edge == before:  # whose rows were all given: only in a file that lies about its order
