@@ -261,7 +261,8 @@ class _Memory:
         keys, sqns, begin, end = found
         full = False
         each: list[list[bytes]] = []
-        self._rows = len(self._recent.rows)
+        if self.tables[0] is self._recent:  # else all that came to it since counts as new
+            self._rows = len(self._recent.rows)
         self._names = each
         for table in self.tables:
             names = self._take(table, begin, end, most, reverse)

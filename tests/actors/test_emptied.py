@@ -196,7 +196,9 @@ def test_a_published_snapshot_is_read_where_all_was_deleted(tmp_path: Path, save
 
 
 @pytest.mark.parametrize("name", [b"010", b"0105"])  # of the first few: told of by themselves
-@pytest.mark.parametrize("how", ["a put", "a put and a push", "a put that expires"])
+@pytest.mark.parametrize(
+    "how", ["a put", "a put and a push", "a push and a put", "a put that expires"]
+)
 def test_what_is_put_while_a_scan_steps_over_it_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: bytes, how: str
 ) -> None:
@@ -208,6 +210,8 @@ def test_what_is_put_while_a_scan_steps_over_it_is_found(
 
         def late(self: Bookie, *told: object) -> None:
             while missing:
+                if how == "a push and a put":
+                    self.actor_ref.call(Bookie.push)
                 store.put(missing.pop(), b"", ttl=1000 if how == "a put that expires" else None)
                 if how == "a put and a push":
                     self.actor_ref.call(Bookie.push)
@@ -217,6 +221,28 @@ def test_what_is_put_while_a_scan_steps_over_it_is_found(
         assert next(store.keys(limit=1)) == b"400"  # as of its beginning
         assert not missing
         assert next(store.keys(limit=1)) == name
+
+
+def test_what_is_put_into_empty_memory_while_a_scan_looks_at_the_rest_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slice_of = Bookie.slice
+    with octavo.open(tmp_path / "store") as store:
+        bookie, missing = store._bookie, [b"3505"]
+        bookie.clerk = None  # frozen memory stays
+        store.put_many((name, b"") for name in NAMES)
+        store.delete_many(NAMES[:400])
+        bookie.actor_ref.call(Bookie.push)
+
+        def late(self: Bookie, *told: object) -> list[bytes]:
+            while missing:
+                store.put(missing.pop(), b"")
+            return slice_of(self, *told)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Bookie, "slice", late)
+        assert next(store.keys(limit=1)) == b"400"  # as of its beginning
+        assert not missing
+        assert next(store.keys(limit=1)) == b"3505"
 
 
 @pytest.mark.parametrize("where", ["memory", "frozen memory", "the ledger"])
