@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from octavo.actors.crowd import Crowd
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import started_file
+from octavo.actors.journal_start import map_to_roll, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import Operation, encoded
@@ -281,12 +281,13 @@ class Inker(TurnActor):
     @unbroken
     def _roll(self, base_sqn: int) -> None:
         old = self.active
+        mapped = map_to_roll(old) if old is not None and len(old.offsets) > 1 else None
         fresh = self.new_file(base_sqn)
         if old is not None:
-            if len(old.offsets) == 1:
+            if mapped is None:
                 self._retire_empty(old)
             else:
-                old.roll()
+                old.roll(mapped)
                 self.bytes_written += old.offsets[-1]
                 self.unsealed.append(old)
                 log.info("%s is full; the journal goes on in %s", old.path, fresh.name)
@@ -417,7 +418,7 @@ class Inker(TurnActor):
                 self.make_durable(self._last, 60.0)
                 if self.failed is None:
                     if active.offsets[-1] >= RESUME_BELOW_BYTES:
-                        active.roll()
+                        active.roll(map_to_roll(active))
                         self.unsealed.append(active)
                     added = self._seal_all()
                     self.commit(self.manifest.edit(added, ceiling=self._last + 1))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mmap import mmap
 from typing import TYPE_CHECKING
 
 from octavo.actors.journal_file import JournalFile
+from octavo.files.errors import room_for
 
 if TYPE_CHECKING:
     from octavo.actors.inker import Inker
@@ -16,3 +18,10 @@ def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFi
     file: JournalFile = ref.actor
     file.commit.latency = inker.measures.fsync
     return file
+
+
+def map_to_roll(file: JournalFile) -> mmap | bytes:
+    """What reads of a full file go on from, got before anything has changed. Raises StorageFull
+    where no descriptor is left for it."""
+    with room_for("map of a full journal file"):
+        return file.open_files.opened(file)

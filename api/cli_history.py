@@ -31,6 +31,8 @@ from octavo.cli_output import (
     size,
 )
 from octavo.cli_read import fields_of, printed, tell
+from octavo.cli_rows import entries_to_json
+from octavo.manifest.store_identity import HEAD_ONLY
 
 if TYPE_CHECKING:
     from octavo.snapshot import Snapshot, SnapshotBucket
@@ -58,9 +60,11 @@ def changes(
     """Print the journal as events.
 
     Every put and every delete, oldest first, tab-separated: sqn, put or delete, bucket, key,
-    bytes, moment. The JSON lines hold values, metadata, expiry and the place in an atomic batch
-    as well.
+    bytes, moment. The JSON lines hold values, metadata, expiry, index entries, the place in an
+    atomic batch, and the type of the object or its sub-key as well.
     """
+    from octavo.actors.tags import STANDARD
+
     with Output() as out, open_for_reading(path) as store:
         for change in islice(store.changes(since, compacted=compacted), limit):
             if not as_json:
@@ -74,12 +78,18 @@ def changes(
             document: dict[str, Any] = {"sqn": change.sqn, "kind": change.kind}
             put_field(document, "bucket", change.bucket)
             put_field(document, "key", change.key)
+            if change.tag == HEAD_ONLY:
+                put_field(document, "sub_key", change.sub_key)
+            elif change.tag != STANDARD:
+                document["tag"] = change.tag
             if change.value is not None:
                 document["size"] = len(change.value)
                 if not keys_only:
                     put_field(document, "value", change.value)
             if change.metadata:
                 put_field(document, "metadata", change.metadata)
+            if change.index:
+                document["index"] = entries_to_json(change.index)
             document["written_at"] = change.written_at
             if change.expires_at is not None:
                 document["expires_at"] = change.expires_at

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from octavo.cli_notation import put_field, take_field
@@ -63,7 +64,7 @@ def to_fields(argument: str | None) -> tuple[str, ...]:
     return names
 
 
-def entries_to_json(entries: Entries) -> list[dict[str, Any]]:
+def entries_to_json(entries: Mapping[bytes, Sequence[Term]]) -> list[dict[str, Any]]:
     """Index entries as a JSON document."""
     out = []
     for field, terms in entries.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from octavo import changes as feed
 from octavo.actors.identity import read as identity_of
@@ -41,16 +41,18 @@ def _refuse(what: str) -> NoReturn:
 class _Refusing:
     """What a store opened for writing can do, and this one cannot."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _WRITES:
-            _refuse(name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # to checkers what is not there is an error
 
-    def __setitem__(self, key: object, value: object) -> None:
-        _refuse("put")
+        def __getattr__(self, name: str) -> Any:
+            if name in _WRITES:
+                _refuse(name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __delitem__(self, key: object) -> None:
-        _refuse("delete")
+        def __setitem__(self, key: object, value: object) -> None:
+            _refuse("put")
+
+        def __delitem__(self, key: object) -> None:
+            _refuse("delete")
 
 
 class ReadOnlyBucket(_Refusing, SnapshotBucket[Out, Told]):  # type: ignore[misc]  # as its base

@@ -226,3 +226,21 @@ def test_seconds_since_1970_are_no_moment(tmp_path: Path) -> None:
     told = octavo("scan", tmp_path / "s", "--since", "1795340754", code=2).stderr
     assert "--since=1795340754" in told
     assert "looks like seconds" in told
+
+
+def test_changes_in_json_say_all_that_a_change_says(tmp_path: Path) -> None:
+    with library.open(tmp_path / "h", mode="head_only") as store:
+        store.head_bucket("b").put("k", "1", sub_key="size")
+        store.head_bucket("b").put("k", "2", sub_key=b"\xff")
+    found = documents("changes", tmp_path / "h", "--json")
+    assert [each["sub_key"] for each in found if "sub_key" in each] == ["size"]
+    assert found[1]["sub_key64"] == "/w=="
+    with library.open(tmp_path / "s", tags={"note": library.Tag()}) as store:
+        store.put("k", "v", index={"f": ["a", b"a"]})
+        store.bucket("b", tag="note").put("k", "v")
+    plain, note = documents("changes", tmp_path / "s", "--json")
+    assert "tag" not in plain
+    assert plain["index"] == [{"field": "f", "term64": "YQ=="}, {"field": "f", "term": "a"}]
+    assert note["tag"] == "note"
+    assert "index" not in note
+    assert "sub_key" not in note
