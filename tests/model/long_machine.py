@@ -17,6 +17,7 @@ from simdisk import MODES, SimDisk
 
 import octavo
 from octavo.actors.bookie import Bookie
+from octavo.actors.restoring import restore_on
 
 HOUR_MS = 3_600_000
 YEAR_MS = 8766 * HOUR_MS
@@ -101,6 +102,9 @@ class LongMachine:
         """SIGKILL: what was acknowledged is there, synced or not."""
         self.lose(self.disk.after_kill())
         self.compare(self.store, self.history.now())
+        if self.rng.random() < 0.2:  # numbers were skipped, and nothing was written above them
+            self.save()
+            self.backup()
 
     def cut_the_power(self) -> None:
         self.lose(self.disk.after_crash(self.rng.choice(MODES), self.rng.randrange(1 << 30)))
@@ -276,6 +280,18 @@ class LongMachine:
         copy = self.disk.after_crash("nothing")
         with one_thread("backup"):
             store = opened(copy, "/backup", clock_ms=lambda: self.now, create=False)
+            try:
+                self.compare(store, self.history.now())
+            finally:
+                forget(store)
+        self.restore()
+
+    def restore(self) -> None:
+        """A store that is made of the backup is the state that the backup is of."""
+        copy = self.disk.after_crash("nothing")
+        with one_thread("restore"):
+            restore_on(copy, "/backup", "/restored", sqn=None, time_ms=None, copy=False)
+            store = opened(copy, "/restored", clock_ms=lambda: self.now, create=False)
             try:
                 self.compare(store, self.history.now())
             finally:
