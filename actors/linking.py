@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from octavo.files.copying import copied
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
-from octavo.files.errors import Misuse
+from octavo.files.errors import Corruption, Misuse
 
 _END_BYTES = 8192
 
@@ -37,12 +37,17 @@ def bring(
     """Give the files of a directory a name in another, the same one, and make these names durable.
 
     ``copy``: copy them where the other is on another file system. Raises Misuse where they would
-    have to be copied.
+    have to be copied, Corruption where one is missing.
     """
     there = set(disk.listdir(target))
     for name in names:
         path, wanted = f"{source}/{name}", f"{target}/{name}"
-        size = disk.size(path)
+        try:
+            size = disk.size(path)
+        except FileNotFoundError:
+            raise Corruption(
+                path, 0, "the file is missing: bring it back, or repair the store"
+            ) from None
         if name in there and _alike(disk, path, wanted, size):
             done.present += 1
             continue

@@ -358,7 +358,7 @@ class Store(Bucket[bytes, Head]):
         system the files can only be copied, which ``copy`` allows. O(files).
 
         Raises Misuse where ``path`` holds something else, or cannot be linked to; StoreLocked
-        where it is open; StorageFull, StorageFailed, Closed.
+        where it is open; Corruption where a file is missing; StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
         where = to_path("path", path)

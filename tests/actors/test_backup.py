@@ -180,6 +180,24 @@ def opened(disk: SimDisk) -> Store:
     return Store(startup.start("/s", Options(worker=False, roll_count=256), disk))
 
 
+def test_a_missing_file_is_told_and_the_backup_before_stays(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", roll_count=256) as store:
+        store.put_many((b"%d" % n, b"v") for n in range(600))
+        store.backup(tmp_path / "b")
+        before = sorted(path.name for path in (tmp_path / "b" / "journal").iterdir())
+    gone = min((tmp_path / "s" / "journal").glob("*.cdb"))
+    gone.unlink()
+    with octavo.open(tmp_path / "s") as store:
+        store.put(b"more", b"v")
+        for path in (tmp_path / "b", tmp_path / "another"):
+            with pytest.raises(octavo.Corruption, match=f"{gone.name}.*is missing"):
+                store.backup(path)
+    with octavo.open(tmp_path / "b") as copy:
+        assert len(copy) == 600
+        assert copy.verify().ok
+    assert set(before) <= {path.name for path in (tmp_path / "b" / "journal").iterdir()}
+
+
 def test_another_file_system_is_refused_or_copied_to() -> None:
     disk = SimDisk()
     store = opened(disk)
