@@ -31,7 +31,7 @@ from octavo.pipeline.file_order import RowsOfFiles, rows_of_files, unmerged
 from octavo.pipeline.journal_order import Stretch, has_bits, stretch_batches, stretches
 from octavo.pipeline.partitions import KeyRange, partitions, ranges_of
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import CHANGE_DDL, DDL, ReadOptions
+from octavo.pipeline.read_options import ReadOptions, refuse_unfit
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 _MOST_KEYS = 32
@@ -48,11 +48,11 @@ def tag_number(files: SnapshotFiles, name: str) -> int:
     return known[name]
 
 
-def to_schema(schema: StructType, there: Iterable[str]) -> pa.Schema:
-    """Arrow's schema of what Spark wants. Raises Misuse for a column that there is not."""
+def to_schema(schema: StructType, *, changes: bool) -> pa.Schema:
+    """Arrow's schema of what Spark wants. Raises Misuse for a column that there is not so."""
     for field in schema.fields:
-        if field.name not in there:
-            raise Misuse(f"the schema names {field.name!r}: there are {', '.join(there)}")
+        wanted = field.dataType.simpleString()
+        refuse_unfit(field.name, wanted, nullable=field.nullable, changes=changes)
     return to_arrow_schema(schema, timezone="UTC")
 
 
@@ -70,7 +70,7 @@ class SnapshotReader(DataSourceReader):
         self._arrow()
 
     def _arrow(self) -> pa.Schema:
-        return to_schema(self._schema, DDL if self._before is None else CHANGE_DDL)
+        return to_schema(self._schema, changes=self._before is not None)
 
     def _opened(self) -> tuple[SnapshotFiles, SnapshotFiles | None]:
         files = SnapshotFiles(self._path)

@@ -28,10 +28,14 @@ from octavo.pipeline import commit, read_options
 from octavo.pipeline.arrow_rows import fitted
 from octavo.pipeline.feed_files import JournalLook, JournalPart, records
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import CHANGE_DDL, local_path, refuse_unknown
+from octavo.pipeline.read_options import (
+    CHANGE_DDL,
+    local_path,
+    refuse_unfit,
+    refuse_unknown,
+)
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in CHANGE_DDL.items())
-COLUMNS = tuple(CHANGE_DDL)
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 8192
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -175,8 +179,8 @@ _VALUES: dict[str, Any] = {
 
 def _checked(schema: StructType) -> StructType:
     for field in schema.fields:
-        if field.name not in COLUMNS:
-            raise Misuse(f"column {field.name!r}: a change has {', '.join(COLUMNS)}")
+        wanted = field.dataType.simpleString()
+        refuse_unfit(field.name, wanted, nullable=field.nullable, changes=True)
     return schema
 
 

@@ -46,6 +46,17 @@ DDL = {
 """Spark's type of each column."""
 _NEVER_NULL = frozenset(("bucket", "key", "sqn", "size", "value"))
 """Where Spark knows that, it asks no row: 5 to 10 % of what a read of short rows costs."""
+_NEVER_NULL_OF_CHANGES = frozenset(
+    ("_change_type", "_commit_sqn", "_commit_timestamp", "bucket", "key")
+)
+_ALIKE = {
+    "binary": ("binary", "string"),
+    "string": ("binary", "string"),
+    "timestamp": ("timestamp",),
+    "bigint": ("bigint", "int", "smallint", "tinyint", "double", "float", "decimal", "string"),
+}
+"""As what a schema of the user's may have a column. What Spark makes of a moment depends on the
+session's time zone, so that is left to Spark."""
 HEAD_ONLY_COLUMNS = (
     "bucket", "key", "sub_key", "sqn", "size", "written_at", "expires_at", "value",
 )  # fmt: skip
@@ -139,6 +150,24 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
         checksums=flag(given, "checksums", default=True),
         pushdown=_pushdown(given),
     )
+
+
+def refuse_unfit(name: str, wanted: str, *, nullable: bool, changes: bool) -> None:
+    """Raise Misuse for a column of a user's schema that there is not, or not of this type (by
+    Spark's name), or that may be null where the schema says never: Spark would not look, and show
+    something else."""
+    there = CHANGE_DDL if changes else DDL
+    if name not in there:
+        raise Misuse(f"the schema names {name!r}: there are {', '.join(there)}")
+    kind = there[name]
+    if not wanted.startswith(_ALIKE[kind]) or wanted.startswith("timestamp_"):
+        raise Misuse(
+            f"column {name!r} is {kind}, the schema wants {wanted}: allowed are "
+            f"{', '.join(_ALIKE[kind])}; cast it in a select"
+        )
+    never = _NEVER_NULL_OF_CHANGES if changes else _NEVER_NULL
+    if not nullable and name not in never:
+        raise Misuse(f"column {name!r} may be null, and the schema says NOT NULL")
 
 
 def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:

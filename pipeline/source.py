@@ -13,7 +13,7 @@ from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
 from octavo.pipeline.choosing import is_head_only, snapshot_path, start_path
 from octavo.pipeline.feed import FeedReader, Following
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import FEED, HEAD_ONLY_COLUMNS, parsed
+from octavo.pipeline.read_options import HEAD_ONLY_COLUMNS, parsed
 from octavo.pipeline.writing import OPTIONS, Writing
 
 
@@ -65,6 +65,6 @@ class DefaultSource(Writing, Following, DataSource):
     def __getstate__(self) -> dict[str, Any]:
         # With a schema of the user's, schema() is never called; but pickled it is before any use.
         given = {name.lower() for name in self.options}
-        if not given & {name.lower() for name in (FEED, *OPTIONS)}:
+        if not (feed.is_feed(self.options) or given & {name.lower() for name in OPTIONS}):
             self._pin()
         return dict(self.__dict__)

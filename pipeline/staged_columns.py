@@ -12,6 +12,7 @@ sqn, written_at, _commit_sqn, _commit_timestamp   ignored: the store gives its o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,8 @@ def _buckets(column: Any) -> tuple[list[bytes], Ints]:
 
 
 def _names(column: Any) -> list[bytes]:
-    return [each.encode() if isinstance(each, str) else each for each in column.to_pylist()]
+    strings = _strings(column)  # what Spark calls a string may be any bytes
+    return [strings.blob[low:high].tobytes() for low, high in pairwise(strings.offsets.tolist())]
 
 
 def _refuse_nulls(column: Any, name: str) -> None:

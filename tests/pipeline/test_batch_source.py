@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,36 @@ def test_a_schema_of_the_users_picks_columns_and_text(spark: Any, store: octavo.
         reader.load(store.path).collect()
     with pytest.raises(Exception, match="the schema names 'other'"):
         spark.read.format("octavo").schema("other long").load(store.path).collect()
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("written_at date", "is timestamp, the schema wants date"),
+        ("written_at timestamp_ntz", "is timestamp, the schema wants timestamp_ntz"),
+        ("expires_at bigint", "is timestamp, the schema wants bigint"),
+        ("key int", "is binary, the schema wants int"),
+        ("expires_at timestamp not null", "may be null"),
+    ],
+)
+def test_a_schema_by_which_spark_would_show_something_else_is_refused(
+    spark: Any, store: octavo.Store, schema: str, told: str
+) -> None:
+    store.put(b"7", b"v")
+    with pytest.raises(Exception, match=told):
+        spark.read.format("octavo").schema(schema).load(store.path).collect()
+
+
+def test_a_frame_that_is_said_to_be_no_feed_stays_as_it_was(
+    spark: Any, store: octavo.Store
+) -> None:
+    store.put(b"a", b"1")
+    reader = spark.read.format("octavo").option("readChangeFeed", False).schema("key binary")
+    frame = reader.load(store.path)
+    assert frame.count() == 1
+    store.put(b"b", b"2")
+    assert frame.count() == 1
+    assert len(os.listdir(f"{store.path}/snapshots")) == 1
 
 
 def test_spark_knows_which_columns_are_never_null(spark: Any, store: octavo.Store) -> None:

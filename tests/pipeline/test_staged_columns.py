@@ -139,3 +139,9 @@ def test_rows_that_are_ordered_by_task_come_in_batches_that_a_writer_can_take(
     ]
     by_time = [b"bb", b"y", b"ccc", b"z", b"a"]
     assert found == (by_time if "orderColumn" in options else [b"y", b"z", *reversed(KEYS)])
+
+
+@pytest.mark.parametrize("names", [[b"\xff"] * 3, [b"\xff", b"b", b"\xff"]])
+def test_a_bucket_that_spark_calls_a_string_may_be_any_bytes(names: list[bytes]) -> None:
+    found = staged({"bucket": pa.array(names, pa.binary()).view(pa.string())})
+    assert [row.bucket for row in rows_of(found)] == names
