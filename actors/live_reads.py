@@ -64,8 +64,9 @@ class LiveReads(PlainReads):
                 return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
         if entry > 0:
             return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
-        if table.deleted(entry):
-            return None
+        expiry_ms = table.expiring.get(-entry)
+        if expiry_ms is None or expiry_ms <= self._moment_ms(view):
+            return None  # a delete, or expired
         return self._get_expiring(view, -entry, ledger_key, bucket_and_key, plain)
 
     def _moment_ms(self, view: View) -> int:
@@ -103,9 +104,10 @@ class LiveReads(PlainReads):
         if sqn is not None:
             now_ms = record.ALL_EXPIRED  # it does not expire
             if sqn < 0:
-                if table.deleted(sqn):
-                    return None
-                sqn, now_ms = -sqn, self._moment_ms(view)
+                sqn = -sqn
+                expiry_ms = table.expiring.get(sqn)
+                if expiry_ms is None or expiry_ms <= (now_ms := self._moment_ms(view)):
+                    return None  # a delete, or expired
             return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain, now_ms)
         h32 = xxh3(ledger_key) & _LOW_32
         slots, mask, tails = view.guide.way

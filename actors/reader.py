@@ -98,8 +98,9 @@ class Reader(PlainReads):
             if not -self.sqn <= entry <= self.sqn:
                 return self.get(ledger_key)
             if entry < 0:
-                if table.deleted(entry):
-                    return None
+                expiry_ms = table.expiring.get(-entry)
+                if expiry_ms is None or expiry_ms <= self._moment_ms(view):
+                    return None  # a delete, or expired
                 return self._get_expiring(view, -entry, ledger_key, bucket_and_key, plain)
             if not known:
                 value = self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)

@@ -40,6 +40,36 @@ def test_a_head_is_the_same_in_memory_and_in_the_ledger(tmp_path: Path, name: st
         assert store.bucket("of a name").head(key) == told
 
 
+@pytest.mark.parametrize("since_ms", [-1, 0, 1])
+def test_of_what_expired_in_memory_no_record_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since_ms: int
+) -> None:
+    now_ms = 1_700_000_000_000
+    read: list[int] = []
+    raw = JournalFile.raw
+
+    def noted(self: JournalFile, relative: int) -> Any:
+        read.append(relative)
+        return raw(self, relative)
+
+    with opened(tmp_path / "s", clock_ms=lambda: now_ms) as store:
+        sqn = store.put(b"k", b"value", expires_at=now_ms + 60_000)
+        with store.snapshot() as before:
+            now_ms += 60_000 + since_ms
+            monkeypatch.setattr(JournalFile, "raw", noted)
+            with store.snapshot() as after:
+                found = {store.get(b"k"), after.get(b"k")}
+                told = store.head(b"k")
+                if since_ms < 0:
+                    assert found == {b"value"}
+                    assert told is not None
+                    assert told.sqn == sqn
+                else:
+                    assert found == {told} == {None}
+                    assert read == []
+            assert before.get(b"k") == b"value"
+
+
 def test_a_head_in_memory_of_a_key_that_is_deleted_or_expired_is_none(tmp_path: Path) -> None:
     now = [1_700_000_000_000]
     with opened(tmp_path / "s", clock_ms=lambda: now[0]) as store:
