@@ -8,13 +8,16 @@ be that store's file under the same name.
 
 from __future__ import annotations
 
+import mmap
+
 from octavo.files.disk import AppendFile, Disk, RealDisk
+from octavo.files.errors import storage_error
 from octavo.files.file_lock import FileLock
 
 
 class OwnDisk(RealDisk):
     """Changes no name once another directory stands where the lock was taken. Two system calls
-    more a change. Reading goes on: what is open is open."""
+    more a change. Reading goes on: what is open is open, and what is not is told."""
 
     def __init__(self, lock: FileLock) -> None:
         self._lock = lock
@@ -26,6 +29,17 @@ class OwnDisk(RealDisk):
     def reopen(self, path: str, length: int) -> AppendFile:
         self._lock.refuse_replaced()
         return super().reopen(path, length)
+
+    def map(self, path: str) -> mmap.mmap | bytes:
+        """As any disk's; a file that is missing because all of them are is not called damage."""
+        try:
+            return super().map(path)
+        except FileNotFoundError:
+            try:
+                self._lock.refuse_replaced()
+            except OSError as elsewhere:
+                raise storage_error(elsewhere, path) from elsewhere
+            raise
 
     def rename(self, source: str, target: str) -> None:
         self._lock.refuse_replaced()

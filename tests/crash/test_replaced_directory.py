@@ -43,6 +43,11 @@ def old(tmp_path: Path) -> Iterator[octavo.Store]:
         store.close()
 
 
+def _read_what_is_not_open(store: octavo.Store, _: Path) -> None:
+    for key in KEYS:
+        store.get(key)
+
+
 def _put_until_it_rolls(store: octavo.Store, _: Path) -> None:
     for number in range(10_000):
         store.put(b"key", b"%d" % number)
@@ -54,6 +59,7 @@ CALLS: dict[str, Callable[[octavo.Store, Path], object]] = {
     "publish": lambda store, _: store.snapshot().publish(),
     "consumer": lambda store, _: store.consumer("mail"),
     "put": _put_until_it_rolls,
+    "get": _read_what_is_not_open,
 }
 
 
