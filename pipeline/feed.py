@@ -349,4 +349,7 @@ class Following:
         """Of ``spark.readStream``: only changes can be followed. Raises Misuse."""
         if not is_feed(self.options):
             raise Misuse('a stream reads changes: .option("readChangeFeed", True)')
-        return FeedStream(feed_options(self.options), schema)
+        options = feed_options(self.options)
+        if options.upto is not None:
+            raise Misuse("endingSqn is of a batch read; a stream goes on")
+        return FeedStream(options, schema)

@@ -305,6 +305,12 @@ def test_a_feed_may_begin_above_the_newest_change(tmp_path: Path) -> None:
     assert late.partitions(begun, begun)
 
 
+def test_a_stream_that_is_to_end_is_refused(tmp_path: Path) -> None:
+    source = DefaultSource({"path": str(tmp_path), "readChangeFeed": "true", "endingSqn": "5"})
+    with pytest.raises(octavo.Misuse, match="endingSqn is of a batch read"):
+        source.streamReader(StructType([]))
+
+
 def test_a_schema_that_does_not_fit_is_told(session: Any, tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put("a", "1")
