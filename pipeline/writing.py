@@ -112,9 +112,8 @@ def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterat
     table = pa.Table.from_batches(every)
     # Rows from all over a column of over 2 GiB have no place in an array of the small type.
     table = table.cast(pa.schema([field.with_type(_large(field.type)) for field in table.schema]))
-    order = pc.sort_indices(
-        table, sort_keys=[(options.order_column, "ascending")], null_placement="at_start"
-    )
+    column = table[options.order_column].combine_chunks()
+    order = pc.array_sort_indices(column, null_placement="at_start")  # stable
     yield from table.take(order).to_batches(max_chunksize=_ORDERED_ROWS)
 
 

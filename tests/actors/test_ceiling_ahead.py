@@ -10,7 +10,7 @@ from whole_store import no_hang, opened, settle
 
 import octavo
 from octavo.actors import inker as inker_module
-from octavo.actors import startup
+from octavo.actors import resumption
 from octavo.actors.pace import LOOK_EVERY
 
 STEP = 1 << 13
@@ -19,7 +19,7 @@ LARGE = {"roll_count": 1 << 19, "roll_size_bytes": 64 << 20, "push_rows": 1 << 1
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (inker_module, startup):
+    for module in (inker_module, resumption):
         monkeypatch.setattr(module, "CEILING_STEP", STEP)
 
 
