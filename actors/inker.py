@@ -281,7 +281,7 @@ class Inker(TurnActor):
     @unbroken
     def _roll(self, base_sqn: int) -> None:
         old = self.active
-        mapped = map_to_roll(old) if old is not None and len(old.offsets) > 1 else None
+        mapped = map_to_roll(self, old) if old is not None and len(old.offsets) > 1 else None
         fresh = self.new_file(base_sqn)
         if old is not None:
             if mapped is None:
@@ -418,7 +418,7 @@ class Inker(TurnActor):
                 self.make_durable(self._last, 60.0)
                 if self.failed is None:
                     if active.offsets[-1] >= RESUME_BELOW_BYTES:
-                        active.roll(map_to_roll(active))
+                        active.roll(map_to_roll(self, active))
                         self.unsealed.append(active)
                     added = self._seal_all()
                     self.commit(self.manifest.edit(added, ceiling=self._last + 1))

@@ -1,4 +1,4 @@
-"""How the actor of a journal file is started."""
+"""How the actor of a journal file is started, and what the file before it needs first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFi
     return file
 
 
-def map_to_roll(file: JournalFile) -> mmap | bytes:
+def map_to_roll(inker: Inker, file: JournalFile) -> mmap | bytes:
     """What reads of a full file go on from, got before anything has changed. Raises StorageFull
     where no descriptor is left for it."""
     with room_for("map of a full journal file"):
-        return file.open_files.opened(file)
+        return inker.open_files.opened(file)

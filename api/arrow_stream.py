@@ -48,9 +48,7 @@ def stream(
     pa = arrow.pyarrow()
     schema = arrow.schema(columns)
     reader.check()
-    return pa.RecordBatchReader.from_batches(
-        schema, _batches(reader, bound, columns, rows, schema)
-    )
+    return pa.RecordBatchReader.from_batches(schema, _batches(reader, bound, columns, rows, schema))
 
 
 def _batches(

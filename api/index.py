@@ -19,13 +19,11 @@ from octavo.files.given import shown
 from octavo.files.index_terms import Term
 from octavo.filters import to_limit
 from octavo.handles import Handle
-from octavo.scans import Text
+from octavo.scans import LEAST_FIRST, Text
 
 if TYPE_CHECKING:
     from octavo.reading import Reading
 
-_LEAST_FIRST = 16
-"""Rows to find at first, however few are wanted."""
 BOUNDED = 256
 """Rows that are read ahead where a query says both ends."""
 Pattern = str | bytes | re.Pattern[Any]
@@ -67,7 +65,7 @@ class Index(Handle, Generic[Out]):
         pattern = None if match is None else _pattern(match)
         first = FIRST_WINDOW if start is None or end is None else BOUNDED
         if most is not None:
-            first = min(max(most, _LEAST_FIRST), LARGEST_WINDOW)
+            first = min(max(most, LEAST_FIRST), LARGEST_WINDOW)
         found = _pairs(*self._entries(bound, first), self._reading._text)
         if pattern is not None:
             found = _matching(found, pattern)

@@ -22,6 +22,7 @@ from octavo.filters import Moment, Pattern, to_filter, to_limit
 from octavo.handles import Handle
 from octavo.index import Index
 from octavo.scans import (
+    LEAST_FIRST,
     Give,
     Heads,
     Items,
@@ -36,10 +37,8 @@ from octavo.scans import (
 )
 
 D = TypeVar("D")
-_LEAST_FIRST = 16
-"""Rows to find at first, however few are wanted."""
 _MOST_FIRST = 200
-"""... and however many are."""
+"""Rows to find at first, however many are wanted."""
 REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
@@ -325,7 +324,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         left = bound if behind is None else bound.behind(behind)
         first = FIRST_WINDOW
         if most and keep is None:
-            first = min(max(most, _LEAST_FIRST), _MOST_FIRST)
+            first = min(max(most, LEAST_FIRST), _MOST_FIRST)
         reader = self._reader()
         if segments is not None:
             windows = in_segments(reader, left, segments)

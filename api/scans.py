@@ -40,6 +40,8 @@ from octavo.handles import Handle
 
 T = TypeVar("T")
 
+LEAST_FIRST = 16
+"""Rows to find at first, however few are wanted."""
 _VERSION = 1
 _HAS_KEY = 1
 _FRONT_BYTES = 10

@@ -194,16 +194,22 @@ def stream(path: Path, **options: Any) -> FeedStream:
     return FeedStream(feed_options(given), StructType([]))
 
 
-def test_a_checkpoint_ahead_of_a_backup_in_its_stores_place_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "s"
+def read_before_a_backup_took_its_place(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Offsets of a store that was read to its end, and then was put back to an earlier state."""
     lived(path, 5, 20)
     with octavo.open(path) as store:
-        store.backup(tmp_path / "b")
+        store.backup(path.parent / "b")
     lived(path, 6, 20)
     begun = stream(path).initialOffset()
     reached = stream(path).latestOffset(begun, ReadAllAvailable())
     shutil.rmtree(path)
-    shutil.copytree(tmp_path / "b", path)
+    shutil.copytree(path.parent / "b", path)
+    return begun, reached
+
+
+def test_a_checkpoint_ahead_of_a_backup_in_its_stores_place_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    begun, reached = read_before_a_backup_took_its_place(path)
     told = f"has read up to sqn {reached['sqn']}, and the newest change at .* is"
     with pytest.raises(octavo.Misuse, match=told):
         stream(path).latestOffset(reached, ReadAllAvailable())
@@ -220,14 +226,7 @@ def test_a_backup_in_its_stores_place_that_grew_past_the_checkpoint_is_refused(
 ) -> None:
     """Where it was killed meanwhile, the number that was read last is one that it skipped."""
     path = tmp_path / "s"
-    lived(path, 5, 20)
-    with octavo.open(path) as store:
-        store.backup(tmp_path / "b")
-    lived(path, 6, 20)
-    begun = stream(path).initialOffset()
-    reached = stream(path).latestOffset(begun, ReadAllAvailable())
-    shutil.rmtree(path)
-    shutil.copytree(tmp_path / "b", path)
+    begun, reached = read_before_a_backup_took_its_place(path)
     if ends == "killed":
         with octavo.open(path) as store:
             store.put("a", "1")
