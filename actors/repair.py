@@ -300,7 +300,7 @@ def _rewritten(
     if whole.trailer is not None:
         last = max(last, whole.trailer.count - 1)
     if entry is not None:
-        last = max(last, min(entry.last_sqn - base, _HIGHEST))
+        last = max(last, min(entry.last_sqn - base, recovery.HIGHEST))
     if disk.exists(file + TEMPORARY_SUFFIX):
         disk.unlink(file + TEMPORARY_SUFFIX)
     writer = SealedWriter(disk, journal, base, seed, 0, 0)
@@ -341,9 +341,6 @@ def _rewritten(
     return made
 
 
-_HIGHEST = (1 << 32) - 2
-"""Of a record in a file: what a damaged or forged one says beyond that is not believed."""
-
 _Found = tuple[int, record.Header]
 """Where a record stands, and its header."""
 
@@ -364,7 +361,8 @@ def _records(view: memoryview, whole: _Whole, seed: int) -> tuple[list[_Found], 
             continue
         number = head.relative_sqn
         stop = at + head.header_bytes + record.SUMS_BYTES + head.value_bytes
-        if newest < number <= _HIGHEST and (whole.numbers is None or number in whole.numbers):
+        told = whole.numbers is None or number in whole.numbers
+        if told and newest < number <= recovery.HIGHEST:
             newest = number
             try:
                 record.checked_value(view[at:stop], head, "", at)

@@ -12,12 +12,15 @@ from octavo.files import cdb, record
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.plain_runs import PlainRun
+from octavo.files.sparse_offsets import SPARSE_BELOW, SparseOffsets
 from octavo.manifest.journal_manifest import JournalManifest
 
 log = logging.getLogger("octavo.recovery")
 
 MAX_BASE = 1 << 62
 """No store ever gave so many sqns: a name that says so is not of ours."""
+HIGHEST = (1 << 32) - 2
+"""Of a record in a file: what a damaged or forged one says beyond that is not believed."""
 LOG = ".log"
 SEALED = ".cdb"
 
@@ -142,22 +145,34 @@ def whole_records(disk: Disk, path: str, name: str) -> Tail:
     return tail
 
 
-def rebuilt_offsets(buffer: bytes | mmap, path: str, seed: int) -> tuple[array[int], list[str]]:
+def rebuilt_offsets(
+    buffer: bytes | mmap, path: str, seed: int
+) -> tuple[array[int] | SparseOffsets, list[str]]:
     """(offsets, notes) of a sealed file whose own are damaged, read record by record.
 
     O(bytes). Raises Corruption where no record is found at all.
     """
     found = Found([], [], [])
-    tail = _scanned(buffer, path, path, 0, seed, 1 << 63, found)
-    if len(tail.offsets) < 2:
+    # Of a file that was compacted numbers may be far more than it has room for records.
+    records = _records(buffer, path, 0, seed, 1 << 63, HIGHEST, found)
+    if not len(records.numbers):
         raise Corruption(path, cdb.RECORDS_AT, "no whole record in a sealed journal file")
     # Behind the records stand tables, which are no damage.
-    return tail.offsets, [note for note in found.notes if "torn tail" not in note]
+    return records.offsets(), [note for note in found.notes if "torn tail" not in note]
 
 
 def _scanned(
     buffer: bytes | mmap, path: str, name: str, base: int, seed: int, above: int, found: Found
 ) -> Tail:
+    most = len(buffer) // record.FIXED_BYTES  # a higher number than there can be records
+    records = _records(buffer, path, base, seed, above, most, found)
+    return Tail(name, base, seed, False, records.plain_offsets(), records.changes)
+
+
+def _records(
+    buffer: bytes | mmap, path: str, base: int, seed: int, above: int, most: int, found: Found
+) -> _Records:
+    """The whole records of a file, as far as their numbers are no higher than ``most``."""
     damages: list[cdb.Damage] = []
     newest = -1
     # Plain numbers, no tuple a record: what is made by the million, and stays, has the garbage
@@ -168,7 +183,6 @@ def _scanned(
     groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
     sizes: list[int] = []
     length = len(buffer)
-    most = length // record.FIXED_BYTES  # a higher number than there can be records
     for each in cdb.scan_runs(buffer, cdb.RECORDS_AT, length, seed, damages):
         relative = each.relative_sqn
         if isinstance(each, PlainRun) and newest < relative <= most - len(each.starts):
@@ -219,18 +233,38 @@ def _scanned(
         numbers, starts = (array("I", [column[at] for at in kept]) for column in (numbers, starts))
         changes = [row for row in changes if row.relative_sqn not in broken]
     end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT  # batches are in no run
-    return Tail(name, base, seed, False, _offsets(numbers, starts, end), changes)
+    return _Records(numbers, starts, end, changes)
 
 
-def _offsets(numbers: array[int], starts: array[int], end: int) -> array[int]:
-    """Offsets by relative number, the last record's ``end`` behind them; a number that is not there
-    gets an empty range."""
-    if len(numbers) and numbers[-1] == len(numbers) - 1:
-        offsets = starts[:]  # dense, as ever but after damage
-    else:
-        offsets = array("I")
-        for relative, at in zip(numbers, starts, strict=True):
-            # A hole begins where the record behind it does, so the one before may end early.
-            offsets.extend([at] * (relative + 1 - len(offsets)))
-    offsets.append(end)
-    return offsets
+@dataclass(slots=True)
+class _Records:
+    """Whole records of a file: their relative numbers, ascending, where each begins and where the
+    last one ends; those for replay."""
+
+    numbers: array[int]
+    starts: array[int]
+    end: int
+    changes: list[cdb.Scanned | PlainRun]
+
+    def plain_offsets(self) -> array[int]:
+        """Offsets by relative number, the last record's end behind them; a number that is not
+        there gets an empty range."""
+        numbers, starts = self.numbers, self.starts
+        if len(numbers) and numbers[-1] == len(numbers) - 1:
+            offsets = starts[:]  # dense, as ever but after damage
+        else:
+            offsets = array("I")
+            for relative, at in zip(numbers, starts, strict=True):
+                # A hole begins where the record behind it does, so the one before may end early.
+                offsets.extend([at] * (relative + 1 - len(offsets)))
+        offsets.append(self.end)
+        return offsets
+
+    def offsets(self) -> array[int] | SparseOffsets:
+        """The same; of a file in which few numbers have a record a sparse table."""
+        count = self.numbers[-1] + 1
+        if SPARSE_BELOW * len(self.numbers) >= count:
+            return self.plain_offsets()
+        starts = self.starts[:]
+        starts.append(self.end)
+        return SparseOffsets(memoryview(self.numbers), memoryview(starts), count)

@@ -382,3 +382,22 @@ def test_a_sparse_file_is_read_by_its_records_not_by_its_numbers(
     monkeypatch.setattr(SparseOffsets, "__getitem__", counted)
     assert octavo.repair(tmp_path / "s").files.nothing
     assert 0 < len(looks) < 2000, "100 records are left"
+
+
+@pytest.mark.parametrize("ledger", ["kept", "rebuilt"])
+def test_a_compacted_file_without_its_trailer_is_read_whole_however_far_its_numbers_reach(
+    ledger: str, tmp_path: Path
+) -> None:
+    with octavo.open(tmp_path / "s", compact_every_seconds=None) as store:
+        store.put_many((b"%05d" % n, b"v%d" % n) for n in range(20_000))
+        store.delete_many(b"%05d" % n for n in range(20_000) if n % 100)
+        store.compact()
+        wanted = dict(store.items())
+    assert len(wanted) == 200
+    flip(sealed(tmp_path / "s"), sealed(tmp_path / "s").stat().st_size - 50)
+    if ledger == "rebuilt":
+        shutil.rmtree(tmp_path / "s/ledger")
+    with octavo.open(tmp_path / "s") as store:
+        assert dict(store.items()) == wanted
+        assert {key: store.get(key) for key in wanted} == wanted
+    assert octavo.repair(tmp_path / "s").files.lost == []
