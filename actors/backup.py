@@ -20,21 +20,17 @@ from typing import TYPE_CHECKING
 
 from octavo.actors import identity as identities
 from octavo.actors import journal_install
+from octavo.actors.backup_target import destination, lines
 from octavo.actors.bookie import Bookie
 from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.compaction import seal_waiting
-from octavo.actors.identity import IDENTITY, Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.linking import Linked, bring, remove_others
 from octavo.actors.unbroken import locked
 from octavo.files.disk import Disk
-from octavo.files.errors import (
-    Corruption,
-    Misuse,
-    room_for,
-)
-from octavo.manifest import change_log, update_mark
+from octavo.files.errors import Corruption, room_for
+from octavo.manifest import change_log, consumers, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -43,9 +39,6 @@ from octavo.manifest.update_mark import UPDATING
 
 if TYPE_CHECKING:
     from octavo.actors.startup import Running
-
-PARTIAL = ".partial"
-"""A first backup is made under its name and this, and gets its name when it is whole."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -97,15 +90,17 @@ def _backed_up(
 ) -> BackedUp:
     began = time.monotonic()
     disk, source = running.disk, running.path
-    target, fresh = _destination(disk, running.identity, source, path)
+    target = destination(disk, running.identity, source, path)
+    fresh = target != path
     lock = locked(disk, f"{target}/LOCK")
     try:
+        before, after = lines(disk, running.identity, target, running.inker.actor.last_sqn)
         state: _State = running.bookie.call(_taken)
         try:
             if progress is not None:
                 progress("sealing", 0, 1)
             seal_waiting(running.inker_clerk.actor)
-            entries = _entries(state, running.inker.actor)
+            entries, last = _entries(state, running.inker.actor)
             done = Linked()
             for folder in ("journal", "ledger"):
                 disk.mkdir(f"{target}/{folder}/manifest")
@@ -114,7 +109,7 @@ def _backed_up(
             if progress is not None:
                 progress("journal", 0, len(names))
             bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
-            levels = _up_to(entries, state.ledger) if ledger else state.ledger.emptied()
+            levels = _up_to(last, state.ledger) if ledger else state.ledger.emptied()
             tables = [entry.name for level in levels.levels for entry in level]
             if progress is not None:
                 progress("ledger", len(names), len(names) + len(tables))
@@ -122,8 +117,13 @@ def _backed_up(
         finally:
             running.bookie.actor.release(state.number)
         journal = _manifest(state, entries)
-        identities.write(disk, target, running.identity)
+        after = after._replace(sqn=state.sqn)
+        shared = state.manifest.horizon if before is None else before.sqn
+        identities.write(disk, target, replace(running.identity, backup=before or after))
+        consumers.go_back(disk, target, shared)
         _begin(disk, target, running.inker.actor.epoch, journal, levels)
+        if before is not None:
+            identities.write(disk, target, replace(running.identity, backup=after))
         removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
         removed += remove_others(disk, f"{target}/ledger", set(tables), (".sst", "REBUILD"))
         disk.unlink(f"{target}/journal/{UPDATING}")
@@ -147,30 +147,6 @@ def _backed_up(
         removed,
         time.monotonic() - began,
     )
-
-
-def _destination(disk: Disk, who: Identity, source: str, path: str) -> tuple[str, bool]:
-    """(directory to fill, whether the backup is a first one). Raises Misuse."""
-    mine, theirs = f"{os.path.realpath(source)}/", f"{os.path.realpath(path)}/"
-    if theirs.startswith(mine) or mine.startswith(theirs):
-        raise Misuse(f"path={path!r}: a backup is neither in its store nor around it")
-    if disk.exists(f"{path}/{IDENTITY}"):
-        found = identities.read(disk, path)
-        if found.id != who.id:
-            raise Misuse(
-                f"path={path!r} holds another store, or the backup of one; name a new directory"
-            )
-        return path, False
-    if disk.exists(path) and (strangers := identities.listed(disk, path)):
-        raise Misuse(
-            f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
-            "a new one, or a backup of this store"
-        )
-    target = path + PARTIAL
-    if disk.exists(f"{target}/{IDENTITY}") and identities.read(disk, target).id != who.id:
-        raise Misuse(f"{target} is left of a backup of another store: remove it")
-    disk.mkdir(target)
-    return target, True
 
 
 def _taken(bookie: Bookie) -> _State:
@@ -203,8 +179,9 @@ def _manifest(state: _State, entries: Sequence[JournalEntry]) -> JournalManifest
     return replace(made, version=state.manifest.version)
 
 
-def _entries(state: _State, inker: Inker) -> list[JournalEntry]:
-    """What a manifest is to say of the journal's files up to the sqn."""
+def _entries(state: _State, inker: Inker) -> tuple[list[JournalEntry], int | None]:
+    """What a manifest is to say of the journal's files up to the sqn, and the last that is in
+    them; None: there are none."""
     known = {entry.base_sqn: entry for entry in state.manifest.entries}
     entries = []
     for file in state.files:
@@ -216,14 +193,17 @@ def _entries(state: _State, inker: Inker) -> list[JournalEntry]:
         if entry is None:
             raise inker.why_not_sealed(file.path)
         entries.append(replace(entry, file=None))
-    last = max((entry.last_sqn for entry in entries), default=0)
-    return [replace(entry, clean_sqn=min(entry.clean_sqn, last)) for entry in entries]
+    if not entries:
+        return [], None
+    last = max(entry.last_sqn for entry in entries)
+    return [replace(entry, clean_sqn=min(entry.clean_sqn, last)) for entry in entries], last
 
 
-def _up_to(entries: Sequence[JournalEntry], ledger: LedgerManifest) -> LedgerManifest:
+def _up_to(last: int | None, ledger: LedgerManifest) -> LedgerManifest:
     """The ledger in the backup: it has the journal up to the last record that there is. Numbers
     that an unclean stop skipped are in no file, and would be taken for a journal's lost end."""
-    last = max((entry.last_sqn for entry in entries), default=ledger.persisted_sqn)
+    if last is None:
+        return ledger
     return replace(ledger, persisted_sqn=min(ledger.persisted_sqn, last))
 
 

@@ -6,17 +6,28 @@ import json
 import re
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from octavo.actors.options import Options
 from octavo.actors.tags import FIRST_TAG, LAST_TAG, NAME, STRATEGIES, Tags, tags_of
 from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
+from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.store_identity import FORMAT_VERSION as FORMAT_VERSION
 from octavo.manifest.store_identity import HEAD_ONLY, checksum, fields_of
 from octavo.manifest.store_identity import IDENTITY as IDENTITY
 
 _ID = re.compile("[0-9a-f]{32}")
+
+
+class BackupOf(NamedTuple):
+    """Which backup a directory is."""
+
+    id: str
+    of: str
+    """Id of the backup that it was made from; empty: that was none."""
+    sqn: int
+    """What it has up to here the other one had, too, when it was last brought up to date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,8 @@ class Identity:
     mode: str = "standard"
     lookup: bool = True
     tags: Tags = field(default_factory=Tags)
+    backup: BackupOf | None = None
+    """None: it is no backup, or one that an earlier release made."""
 
     @property
     def head_only(self) -> bool:
@@ -109,6 +122,8 @@ def write(disk: Disk, path: str, identity: Identity) -> None:
         "lookup": identity.lookup,
         **identity.tags.persisted(),
     }
+    if identity.backup is not None:
+        told["backup"] = identity.backup._asdict()
     told["checksum"] = checksum(told)
     disk.write_atomically(f"{path}/{IDENTITY}", json.dumps(told).encode() + b"\n")
 
@@ -141,7 +156,20 @@ def _parsed(found: dict[str, Any]) -> Identity:
         *tags,
     }:
         raise ValueError(f"strategies {strategies!r:.200}")
-    return Identity(found["id"], mode, lookup, Tags(Tags().numbers | tags, strategies))
+    tags_found = Tags(Tags().numbers | tags, strategies)
+    return Identity(found["id"], mode, lookup, tags_found, _backup_of(found.get("backup")))
+
+
+def _backup_of(found: Any) -> BackupOf | None:
+    if found is None:
+        return None
+    made = BackupOf(found["id"], found["of"], found["sqn"])
+    names = (made.id, made.of or made.id)
+    if not all(isinstance(name, str) and _ID.fullmatch(name) for name in names):
+        raise ValueError(f"backup {found!r:.200}")
+    if type(made.sqn) is not int or not 0 <= made.sqn <= MAX_SQN:
+        raise ValueError(f"backup {found!r:.200}")
+    return made
 
 
 def _ours(name: str) -> bool:

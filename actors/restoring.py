@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from octavo.actors import identity as identities
-from octavo.actors.backup import PARTIAL
+from octavo.actors.backup_target import PARTIAL, refuse_strangers
 from octavo.actors.linking import Linked, bring, cleared
 from octavo.actors.point_in_time import last_at
 from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk, FileLock
+from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
@@ -120,15 +120,7 @@ def _begun(disk: Disk, target: str) -> FileLock:
     """The directory in which a store is made, with nothing in it but the lock, which is taken: what
     was left of a restore or a backup that was cut short goes. Raises Misuse where it is somebody
     else's, StoreLocked where another one is being made there."""
-    if disk.is_link(target):
-        disk.unlink(target)
-    if disk.exists(target):
-        strangers = [name for name in identities.listed(disk, target) if not _left_over(name)]
-        if strangers:
-            raise Misuse(
-                f"{target}, where the store is to be made before it gets its name, is a directory "
-                f"with other things in it ({strangers[0]!r}, ...): remove it, or name another path"
-            )
+    refuse_strangers(disk, target, "the store")
     disk.mkdir(target)
     lock = locked(disk, f"{target}/{_LOCK}")
     try:
@@ -137,12 +129,6 @@ def _begun(disk: Disk, target: str) -> FileLock:
         lock.release()
         raise
     return lock
-
-
-def _left_over(name: str) -> bool:
-    return name in (_LOCK, identities.IDENTITY, "journal", "ledger") or name.endswith(
-        TEMPORARY_SUFFIX
-    )
 
 
 def _made(
@@ -182,7 +168,7 @@ def _made(
     journal = replace(journal, version=manifest.version)
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
         ChangeLog.begin(disk, f"{target}/{folder}/manifest", 1, snapshot).close()
-    identities.write(disk, target, replace(who, id=f"{secrets.randbits(128):032x}"))
+    identities.write(disk, target, replace(who, id=f"{secrets.randbits(128):032x}", backup=None))
     return done
 
 

@@ -357,8 +357,9 @@ class Store(Bucket[bytes, Head]):
         rebuilt when the backup is opened; a head-only store's is always there. On another file
         system the files can only be copied, which ``copy`` allows. O(files).
 
-        Raises Misuse where ``path`` holds something else, or cannot be linked to; StoreLocked
-        where it is open; Corruption where a file is missing; StorageFull, StorageFailed, Closed.
+        Raises Misuse where ``path`` holds something else, be it another copy of this store or a
+        backup that was made from one, or cannot be linked to; StoreLocked where it is
+        open; Corruption where a file is missing; StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
         where = to_path("path", path)

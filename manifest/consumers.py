@@ -185,10 +185,8 @@ class Consumers:
                 self._write(left)
 
     def _write(self, known: dict[str, Progress]) -> None:
-        told = {"format": _FORMAT, "consumers": known}
-        whole = told | {"checksum": checksum(told)}
         try:
-            self._disk.write_atomically(self._file, json.dumps(whole).encode() + b"\n")
+            _write(self._disk, self._file, known)
         except OSError as error:
             raise storage_error(error, self._file) from error
         self._known = known
@@ -196,6 +194,33 @@ class Consumers:
     def _tell(self, note: str) -> None:
         log.warning("%s", note)
         self._notes.append(note)
+
+
+def go_back(disk: Disk, path: str, sqn: int) -> None:
+    """The consumers of a backup that is to become another state, the same as before only up to
+    ``sqn``: what comes behind that is new to them. Durable. Raises OSError."""
+    file = f"{path}/{CONSUMERS}"
+    if not disk.exists(file):
+        return
+    try:
+        known = _decoded(disk.read(file, _MAX_BYTES), file)
+    except Corruption:
+        return  # the next opening tells it
+    if any(each.position > sqn for each in known.values()):
+        _write(
+            disk,
+            file,
+            {
+                name: each._replace(position=min(each.position, sqn))
+                for name, each in known.items()
+            },
+        )
+
+
+def _write(disk: Disk, file: str, known: dict[str, Progress]) -> None:
+    told = {"format": _FORMAT, "consumers": known}
+    whole = told | {"checksum": checksum(told)}
+    disk.write_atomically(file, json.dumps(whole).encode() + b"\n")
 
 
 def _decoded(text: bytes, file: str) -> dict[str, Progress]:
