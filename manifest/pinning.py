@@ -17,7 +17,7 @@ from octavo.files import cdb, jobs, ledger_key
 from octavo.files.disk import Disk
 from octavo.files.errors import Busy, Corruption, Misuse
 from octavo.files.sparse_offsets import cut
-from octavo.manifest import change_log, recovery, store_identity, update_mark
+from octavo.manifest import change_log, recovery, store_identity, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -44,7 +44,8 @@ def pin(disk: Disk, store: str, lease_ms: int, now_ms: int) -> Published:
     """A published snapshot of the newest state of the store at ``store``, whether it is open
     elsewhere or not. O(files), and reading what is in no sealed file: the journal's tail.
 
-    Raises Misuse where there is no store, Busy where it changed each time, Corruption.
+    Raises Misuse where there is no store, Busy where it changed each time, Corruption, and
+    StorageFailed where an fsync of that tail failed: nobody can make it durable here.
     """
     try:
         identity = store_identity.fields_of(disk, store)
@@ -185,6 +186,7 @@ def _tail(disk: Disk, draft: Draft, name: str) -> tuple[JournalEntry, memoryview
     made durable, and its offsets are written beside it."""
     path = f"{draft.path}/{name}"
     disk.sync_file(path)
+    unsynced.refuse(disk, draft.journal)  # behind it: its owner may have failed before
     tail = recovery.whole_records(disk, path, name)
     table = tail.offsets.tobytes()
     if not tail.sealed and len(tail.offsets) > 1:

@@ -24,6 +24,8 @@ class Draft:
         """Make it, durably. Raises OSError."""
         self._disk = disk
         self._store = store
+        self.journal = f"{store}/journal"
+        """Where journal files are linked from."""
         self.id = published.new_id(now_ms)
         self.path = f"{store}/{SNAPSHOTS}/{self.id}"
         self._there: set[str] = set()
@@ -37,12 +39,12 @@ class Draft:
         """Have a journal file here, too; the name that it goes by now: an unsealed one may have
         been sealed meanwhile. Raises FileNotFoundError where it was compacted away."""
         try:
-            self._link(f"{self._store}/journal/{name}", name)
+            self._link(f"{self.journal}/{name}", name)
         except FileNotFoundError:
             if not name.endswith(LOG):
                 raise
             name = name.removesuffix(LOG) + SEALED
-            self._link(f"{self._store}/journal/{name}", name)
+            self._link(f"{self.journal}/{name}", name)
         return name
 
     def _link(self, source: str, name: str) -> None:

@@ -17,6 +17,7 @@ from simdisk import SimDisk
 
 import octavo
 from octavo.manifest.closed_store import closed_store
+from octavo.manifest.pinning import pin
 from octavo.manifest.unsynced import UNSYNCED
 from octavo.pipeline.feed_files import JournalLook
 
@@ -75,6 +76,9 @@ def test_who_promises_durability_refuses_what_a_failed_fsync_left() -> None:
         JournalLook(disk, "/store").newest()
     with closed_store(disk, "/store") as closed, pytest.raises(octavo.StorageFailed):
         closed.sync_tails()
+    with pytest.raises(octavo.StorageFailed, match="open the store for writing"):
+        pin(disk, "/store", 60_000, clock_ms())
+    assert disk.listdir("/store/snapshots") == []
 
 
 def test_the_next_opening_writes_what_was_not_synced_anew() -> None:
