@@ -26,7 +26,7 @@ from octavo.files.sst_writer import Columns, Strings, Writer
 from octavo.files.stale_entries import without_stale
 
 _ROW_BYTES = 33
-"""Bytes of a file that a row takes beside its key and metadata."""
+"""Bytes of a file that a row takes beside its key, metadata and the name of a new bucket."""
 
 _ROUNDING = 1e-9
 """Sums of shares are taken for equal within this; a row's share is 6e-8 at the least."""
@@ -376,11 +376,16 @@ def _cuts(columns: Columns, kept: Ints, max_rows: int, max_bytes: int) -> list[t
         return []
     limit = min(max_bytes, MAX_BLOB_BYTES)
     count, lengths = len(kept), columns.keys.lengths
-    if columns.metas is None and (int(lengths.max()) + _ROW_BYTES) * max_rows <= limit:
+    longest = 0 if columns.groups is None else max(map(len, columns.prefixes))
+    if columns.metas is None and (int(lengths.max()) + longest + _ROW_BYTES) * max_rows <= limit:
         files = -(-count // max_rows)  # rows alone decide
         edges = [-(-count * number // files) for number in range(files + 1)]
         return list(pairwise(edges))
     sizes = lengths[kept] + _ROW_BYTES
+    if columns.groups is not None:
+        groups = columns.groups[kept]
+        new = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+        sizes[new] += np.array(list(map(len, columns.prefixes)), dtype=np.int64)[groups[new]]
     if columns.metas is not None:
         sizes = sizes + columns.metas.lengths[kept] + 4
     # What share of a file each row may claim: of its rows or its bytes, whichever is more.

@@ -226,6 +226,17 @@ def test_a_row_above_the_limit_has_a_file_of_its_own(disk: SimDisk) -> None:
     assert rows_of(disk, found) == rows
 
 
+@pytest.mark.parametrize("meta", [b"", b"m"])
+def test_the_names_of_buckets_count_as_bytes_of_a_file(disk: SimDisk, meta: bytes) -> None:
+    rows = [Row(key(b"k", b"%04d" % n + b"b" * 5000), n + 1, meta=meta) for n in range(100)]
+    unused = names()
+    found = write(disk, rows, unused, max_bytes=50_000)
+    assert rows_of(disk, found) == rows
+    assert max(file.bytes for file in found) < 60_000
+    many = [Row(key(b"%03d" % n, b"b" * 5000), n + 1, meta=meta) for n in range(200)]
+    assert len(write(disk, many, unused, max_bytes=50_000)) == 1, "it stands there once"
+
+
 def test_the_same_input_makes_the_same_bytes() -> None:
     images = []
     for _ in range(2):
