@@ -146,13 +146,18 @@ class Batch(Handle):
         return f"<octavo.Batch of {number}{', written or discarded' if self._done else ''}>"
 
     def discard(self) -> None:
-        """Write nothing."""
+        """Write nothing. Idempotent; nothing is undone once the batch was written."""
         self._done = True
         self._operations.clear()
 
     def commit(self) -> int:
-        """Write now; the last sqn. All conditions hold at one moment, or Conflict is raised and
-        nothing is written."""
+        """Write now, in one system call; the last sqn, 0 for an empty batch. All conditions hold
+        at one moment, or Conflict is raised and nothing is written. Whatever is raised, the batch
+        is over: make another one to try again.
+
+        Raises Conflict, Misuse (more than a journal file holds), StorageFull (nothing is kept),
+        StorageFailed, Closed.
+        """
         if self._done:
             raise Closed("the batch was already written or discarded")
         meter = self._running.inker.actor.measures.batch

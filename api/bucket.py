@@ -180,7 +180,8 @@ class Bucket(Mutable[Out, Told]):
     _put_with.__qualname__ = "Bucket.put"  # as whom the interpreter's errors name it
 
     def delete(self, key: Key, *, sync: bool | None = None, if_sqn: int | None = None) -> int:
-        """Delete a key, present or not; the sqn of the deletion. Otherwise as ``put``."""
+        """Delete a key, present or not; the sqn of the deletion. Its index entries go, too.
+        Otherwise, and in what it raises, as ``put``."""
         self._running.identity.tags.functions_of(self._type)
         whole = self._whole(key)
         durable = to_sync(sync)
@@ -204,7 +205,7 @@ class Bucket(Mutable[Out, Told]):
         ``bucket.delete_many(bucket.keys(prefix="session/"))``.
 
         Not atomic: an error, or a stop, leaves a first part deleted. With ``sync`` all share an
-        fsync. Otherwise as ``delete``.
+        fsync. One system call a key. Otherwise, and in what it raises, as ``delete``.
         """
         wanted, durable = to_keys(keys), to_sync(sync)
         running = self._running
@@ -223,7 +224,8 @@ class Bucket(Mutable[Out, Told]):
         """Write many values; the last sqn (0 for none). Any iterable; memory does not grow with it.
 
         Not atomic: an error, or a stop, leaves a first part written. A few hundred pairs share a
-        system call, and with ``sync`` all share an fsync.
+        system call, and with ``sync`` all share an fsync. What may be said of a put otherwise a
+        batch takes. Raises Misuse, StorageFull, StorageFailed, Closed.
         """
         if isinstance(pairs, Mapping):
             pairs = pairs.items()

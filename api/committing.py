@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from octavo.actors import inbox_watch
 from octavo.actors.ingest import Ingested
@@ -19,6 +19,7 @@ from octavo.files.staging import INBOX
 from octavo.files.wall_clock import wall_clock_ms
 
 if TYPE_CHECKING:
+    from octavo.actors.options import OpenOptions
     from octavo.store import Store
 
 _LOOK_SECONDS = 0.02
@@ -33,7 +34,7 @@ def commit(
     stream: str = "",
     batch: int = 0,
     timeout_seconds: float = 600.0,
-    **options: Any,
+    **options: Unpack[OpenOptions],
 ) -> Ingested:
     """As ``Store.ingest``, on the store at ``path``: opened for it with ``options``, or, where it
     is open in this or another process, by asking its owner.
@@ -46,7 +47,7 @@ def commit(
         {"job": job_id, "attempts": list(attempts), "stream": stream, "batch": batch},
         lambda store: asdict(store.ingest(job_id, attempts, stream=stream, batch=batch)),
         timeout_seconds,
-        options,
+        dict(options),
     )
     return Ingested(answer["first_sqn"], answer["last_sqn"], answer["repeated"])
 

@@ -56,7 +56,8 @@ class Consumer(Handle):
         return found
 
     def changes(self) -> Iterator[Change]:
-        """What came after its position, to the newest change now: see ``Store.changes``."""
+        """What came after its position, to the newest change now: see ``Store.changes``, which
+        also says what is raised. Reading acknowledges nothing."""
         running = self._running
         return feed.changes(
             running.bookie.actor,
@@ -77,7 +78,8 @@ class Consumer(Handle):
         self._consumers.move(self.name, upto)
 
     def drop(self) -> None:
-        """Forget it; nothing is held back for it any more. Idempotent."""
+        """Forget it, durably; nothing is held back for it any more. Idempotent. Raises
+        StorageFull, StorageFailed, Closed."""
         self._refuse_if_closed()
         self._consumers.drop(self.name)
 

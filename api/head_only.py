@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 from octavo.actors.operation import Operation
 from octavo.actors.reader import STEP, Reader
@@ -34,6 +34,8 @@ from octavo.files.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
 from octavo.files.record import DELETE, MAX_METADATA_BYTES, PUT
 from octavo.filters import to_limit
 from octavo.handles import Handle
+
+D = TypeVar("D")
 
 _SYNC_TIMEOUT_SECONDS = 600.0
 MAX_OPERATIONS = 1 << 20
@@ -124,8 +126,15 @@ class HeadReads(Handle, ABC):
         found = self._head(self._prefix + whole)
         return None if found is None else _row(whole, found)
 
+    @overload
+    def get(self, key: Key, sub_key: Key = ...) -> bytes | None: ...
+    @overload
+    def get(self, key: Key, sub_key: Key, default: D) -> bytes | D: ...
+    @overload
+    def get(self, key: Key, sub_key: Key = ..., *, default: D) -> bytes | D: ...
     def get(self, key: Key, sub_key: Key = b"", default: Any = None) -> Any:
-        """The value, or ``default`` if there is none. Otherwise as ``head``."""
+        """The value, or ``default`` if there is none. Otherwise, and in what it raises, as
+        ``head``."""
         found = self.head(key, sub_key)
         return default if found is None else found.value
 
@@ -138,7 +147,8 @@ class HeadReads(Handle, ABC):
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[HeadRow]:
-        """Entries with ``start`` <= key < ``end``, in the order of key and sub-key."""
+        """Entries with ``start`` <= key < ``end``, in the order of key and sub-key, or with
+        ``reverse`` against it. Reads from an implicit snapshot. Raises Misuse, SnapshotExpired."""
         low, high = self._prefix, ledger_key.after(self._prefix)
         if prefix is not None:
             low += _key_part(to_bytes("prefix", prefix))
@@ -151,7 +161,7 @@ class HeadReads(Handle, ABC):
         return self._rows(Bounds(self._prefix, low, high, to_flag("reverse", reverse)), limit)
 
     def sub_keys(self, key: Key, *, reverse: bool = False) -> Iterator[HeadRow]:
-        """The entries of one key, in the order of their sub-keys."""
+        """The entries of one key, in the order of their sub-keys. Otherwise as ``rows``."""
         low = self._prefix + _whole(self._name, key, b"")
         return self._rows(
             Bounds(self._prefix, low, ledger_key.after(low), to_flag("reverse", reverse)), None
@@ -237,7 +247,7 @@ class HeadBucket(HeadReads):
         sync: bool | None = None,
         if_sqn: int | None = None,
     ) -> int:
-        """Delete an entry, present or not; the sqn of the deletion."""
+        """Delete an entry, present or not; the sqn of the deletion. Raises as ``put``."""
         with HeadBatch(self._running, sync=sync) as batch:
             batch.add(_operation(DELETE, self._name, key, sub_key, b"", 0), if_sqn)
         return batch.last_sqn

@@ -71,12 +71,24 @@ class Index(Handle, Generic[Out]):
             found = _matching(found, pattern)
         return found if most is None else islice(found, most)
 
-    def keys(self, start: Term | None = None, end: Term | None = None, **how: Any) -> Iterator[Out]:
-        """The keys of ``range``, in its order; a key with several of the terms comes with each."""
-        return (key for _, key in self.range(start, end, **how))
+    def keys(
+        self,
+        start: Term | None = None,
+        end: Term | None = None,
+        *,
+        match: Pattern | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        after: tuple[Term, Key] | None = None,
+    ) -> Iterator[Out]:
+        """The keys of ``range``, in its order, with its arguments and errors; a key with several
+        of the terms comes with each."""
+        found = self.range(start, end, match=match, reverse=reverse, limit=limit, after=after)
+        return (key for _, key in found)
 
     def having(self, term: Term) -> Iterator[Out]:
-        """The keys that have exactly this term, in byte order."""
+        """The keys that have exactly this term, in byte order; 1 and "1" are two terms. One look
+        at the ledger an entry. Raises Misuse, SnapshotExpired."""
         part = self._part(term)
         front = self._front()
         bound = Bounds(front, front + part, ledger_key.after(front + part), False)
@@ -85,7 +97,8 @@ class Index(Handle, Generic[Out]):
     def terms(
         self, start: Term | None = None, end: Term | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[Term, int]]:
-        """(term, number of keys that have it); the range as in ``range``. O(entries)."""
+        """(term, number of keys that have it); the range, and what is raised, as in ``range``.
+        O(entries)."""
         pairs = self.range(start, end, reverse=reverse)
         return ((term, sum(1 for _ in same)) for term, same in groupby(pairs, lambda pair: pair[0]))
 

@@ -51,7 +51,7 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
     def pop(self, key: Key, default: D) -> Out | D: ...
     def pop(self, key: Key, default: Any = _NONE) -> Any:
         """The value of a key that is deleted now; ``default``, or KeyError, where it is absent. Of
-        several who do that at one moment one gets it."""
+        several who do that at one moment one gets it. Raises as ``get`` and ``delete`` do."""
         whole = self._whole(key)
         while (head := self._head(whole)) is not None:
             value = self.get(whole)
@@ -87,7 +87,8 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
         /,
         **more: Value,
     ) -> None:
-        """``put_many``, and ``more`` by name after it. Not atomic: a batch is."""
+        """``put_many``, and ``more`` by name after it; raises as that does. Not atomic: a batch
+        is."""
         given: Any = pairs
         if hasattr(given, "keys") and not isinstance(given, Mapping):
             given = [(key, given[key]) for key in given.keys()]  # noqa: SIM118 - it is no dict
@@ -95,5 +96,5 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
         self.put_many(more)
 
     def clear(self) -> None:
-        """Delete every key. O(keys)."""
+        """Delete every key there is as it begins, one by one, as ``delete_many``. O(keys)."""
         self.delete_many(self.keys())

@@ -90,12 +90,13 @@ class PublishedSnapshot:
         self._found = published.renewed(self._disk, self.path, ends, now_ms)
 
     def release(self) -> None:
-        """Remove it. Idempotent. O(files)."""
+        """Remove it: who reads it is told SnapshotExpired. Idempotent. O(files). Raises OSError."""
         published.remove(self._disk, self.path)
 
     def df(self, spark: Any, columns: Sequence[str] | None = None, **options: Any) -> Any:
         """A Spark DataFrame of it. ``columns``: see SnapshotBucket.to_arrow; what is not asked for
-        is not read. ``options`` as of ``spark.read.format("octavo")``: bucket, keyStart, ..."""
+        is not read. ``options`` as of ``spark.read.format("octavo")``: bucket, keyStart, ...
+        (docs/spark.md). Raises Misuse, SnapshotExpired."""
         from octavo.pipeline.frames import frame
 
         return frame(spark, self.store_path, self.id, columns, options)

@@ -137,12 +137,13 @@ class Reading(Handle, ABC, Generic[Out, Told]):
 
     def index_of(self, key: Key) -> dict[bytes, list[Term]] | None:
         """The index entries that a key's version was put with: terms by field, in order; None
-        if the key is absent. One read of the journal."""
+        if the key is absent. One read of the journal. Raises as ``get``."""
         found = self._index_of(self._whole(key))
         return None if found is None else terms_by_field(found, "journal")
 
     def has_index(self) -> bool:
-        """Whether any key of the bucket may have index entries. No value is read."""
+        """Whether any key of the bucket, of any type, may have index entries; some may be stale.
+        One short scan of the ledger. Raises Corruption, Closed, SnapshotExpired."""
         reader = self._reader()
         bound = bounds(ledger_key.prefix(ledger_key.INDEX, self._name), None, None, None, False)
         found = next(reader.windows(bound, brief=True), None) is not None
@@ -151,7 +152,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
 
     def get_many(self, keys: Iterable[Key]) -> list[Out | None]:
         """The values of ``keys``, in their order, None for an absent one. Each is as of the
-        moment it is read; take a snapshot for one moment. Otherwise as ``get``."""
+        moment it is read; take a snapshot for one moment. Otherwise, and in what it raises, as
+        ``get``."""
         limit, whole_key = self._key_limit, self._whole
         whole = [
             key if type(key) is bytes and 0 < len(key) < limit else whole_key(key)
@@ -203,7 +205,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
 
         Reads from an implicit snapshot, which ends with the iteration. No value is read, and
         without filters nothing but keys; a match costs some 0.2 us a key, a time 0.1 us, or 3 us
-        while the key is in memory. Raises Misuse.
+        while the key is in memory. Raises Misuse here; Corruption, Closed and, where it rests for
+        longer than its lease of 900 s, SnapshotExpired as it goes on.
         """
         return self._scan(
             keys_of if self._text is None else self._text.keys_of,
@@ -223,7 +226,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         modified_since: Moment | None = None,
         modified_before: Moment | None = None,
     ) -> Scan[tuple[Out, Out]]:
-        """(key, value) pairs; the arguments as in ``keys``. One journal read an item given."""
+        """(key, value) pairs; the arguments, and what is raised, as in ``keys``. One journal read
+        an item given."""
         return self._scan(
             Items(self._name, self._tag, self._text, with_keys=True),
             start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
@@ -242,7 +246,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         modified_since: Moment | None = None,
         modified_before: Moment | None = None,
     ) -> Scan[Out]:
-        """Values in the order of their keys; the arguments as in ``keys``."""
+        """Values in the order of their keys; the arguments, and what is raised, as in ``keys``.
+        One journal read a value given."""
         return self._scan(
             Items(self._name, self._tag, self._text, with_keys=False),
             start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
@@ -263,7 +268,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         segments: Iterable[int] | None = None,
         of: int | None = None,
     ) -> Scan[tuple[Out, Told]]:
-        """(key, what ``head`` gives for it) pairs; the arguments as in ``keys``. No value is read.
+        """(key, what ``head`` gives for it) pairs; the arguments, and what is raised, as in
+        ``keys``. No value is read.
 
         ``segments``: only keys in these segments of a merkle tree that has ``of`` of them, as
         its ``differences`` gives them. The hashes in the ledger's files say which keys those

@@ -102,7 +102,8 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     def heads_by_sqn(
         self, since: int = 0, *, limit: int | None = None
     ) -> Iterator[tuple[bytes, Out, Head]]:
-        """(bucket, key, Head) in the order of ``items_by_sqn``. No value is read; 4 us each."""
+        """(bucket, key, Head) in the order of ``items_by_sqn``, with its arguments and errors. No
+        value is read; 4 us each."""
         bound = bounds(self._prefix, None, None, None, False)
         return self._heads_by_sqn(bound, since, limit)
 
@@ -129,7 +130,8 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         return islice(((name, self._out(key), head) for name, key, head in found), most)
 
     def merkle(self, segments: int = 1 << 16, *, by: By = "sqn") -> MerkleTree:
-        """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``."""
+        """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``, which also says what
+        it costs and raises."""
         bound = bounds(self._prefix, None, None, None, False)
         bits_of(segments)
         return tree_of(self._shared, bound, segments, to_by(by))
@@ -203,7 +205,8 @@ class Snapshot(SnapshotBucket[bytes, Head]):
 
     Taking one copies nothing. It holds the files it needs until it is closed (by ``with``, by
     ``close()``, or by garbage collection) or its lease runs out: then reads raise
-    SnapshotExpired. What had expired when it was taken is absent, what had not is there.
+    SnapshotExpired. Reads do not prolong the lease, ``renew`` does. What had expired when it was
+    taken is absent, what had not is there.
     """
 
     _OF_BUCKETS: ClassVar[type[SnapshotBucket[Any, Any]]] = SnapshotBucket
@@ -288,7 +291,8 @@ class Snapshot(SnapshotBucket[bytes, Head]):
     def heads_by_sqn(
         self, since: int = 0, *, limit: int | None = None, tag: str = STANDARD
     ) -> Iterator[tuple[bytes, bytes, Head]]:
-        """(bucket, key, Head) in the order of ``items_by_sqn``. No value is read; 4 us each."""
+        """(bucket, key, Head) in the order of ``items_by_sqn``, with its arguments and errors. No
+        value is read; 4 us each."""
         return self._heads_by_sqn(self._of_type(tag), since, limit)
 
     def _of_type(self, tag: object) -> Bounds:
@@ -356,7 +360,7 @@ class Snapshot(SnapshotBucket[bytes, Head]):
         **options: Any,
     ) -> Any:
         """A Spark DataFrame of this state, which is published for ``lease_seconds``; otherwise as
-        ``PublishedSnapshot.df``."""
+        ``PublishedSnapshot.df``. Raises as ``publish``."""
         made = self.publish(lease_seconds=lease_seconds, count=False)
         try:
             return made.df(spark, columns, **options)
@@ -368,11 +372,12 @@ class Snapshot(SnapshotBucket[bytes, Head]):
         return f"<octavo.Snapshot at sqn {self.sqn}>"
 
     def renew(self, lease_seconds: float | None = None) -> None:
-        """Begin the lease anew, now. Raises SnapshotExpired if it had ended."""
+        """Begin the lease anew, now, for so many seconds, or as many as before. O(1). Raises
+        Misuse, Closed, SnapshotExpired if it had ended."""
         self._shared.renew(None if lease_seconds is None else to_lease(lease_seconds))
 
     def close(self) -> None:
-        """Let go of what the snapshot holds. Idempotent."""
+        """Let go of what the snapshot holds; later reads raise Closed. Idempotent."""
         self._shared.really_close()
 
     def __enter__(self) -> Self:

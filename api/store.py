@@ -175,7 +175,8 @@ class Store(Bucket[bytes, Head]):
         return _buckets(Reader(self._bookie, LEASE_SECONDS, renewing=True), number)
 
     def batch(self, *, sync: bool | None = None) -> Batch:
-        """Operations on any buckets that happen together or not at all: see Batch."""
+        """Operations on any buckets that happen together or not at all: see Batch. Raises Misuse
+        in a head-only store, Closed."""
         self._refuse_if_closed()
         if self._running.identity.head_only:
             raise Misuse(REFUSED)
@@ -188,7 +189,8 @@ class Store(Bucket[bytes, Head]):
         return HeadBucket(self._running, to_bucket(name), made)
 
     def head_batch(self, *, sync: bool | None = None) -> HeadBatch:
-        """Operations on any buckets of a head-only store that happen together or not at all."""
+        """Operations on any buckets of a head-only store that happen together or not at all: see
+        HeadBatch. Raises Misuse in a standard one, Closed."""
         self._refuse_if_not_head_only("head_batch")
         return HeadBatch(self._running, sync=sync)
 
@@ -201,7 +203,8 @@ class Store(Bucket[bytes, Head]):
             )
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
-        """The store as it is now. Copies nothing, stops no writer: see Snapshot."""
+        """The store as it is now, to be read for ``lease_seconds`` (900 s) unless it is renewed.
+        O(1): copies nothing, stops no writer. See Snapshot. Raises Misuse, Closed."""
         return Snapshot(self._bookie, self._running.identity, lease_seconds)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
@@ -221,7 +224,8 @@ class Store(Bucket[bytes, Head]):
         to the newest now. Only durable ones: the rest is synced first.
 
         Where compaction dropped any of them HistoryCompacted is raised, unless ``compacted``: then
-        what is left comes, which is at least the newest version of every live key.
+        what is left comes, which is at least the newest version of every live key. One journal
+        read a change. Raises Misuse, HistoryCompacted, StorageFailed, Corruption, Closed.
         """
         self._refuse_if_closed()
         return feed.changes(
@@ -235,13 +239,15 @@ class Store(Bucket[bytes, Head]):
         """The durable consumer of that name; a new one begins behind ``since``, or with what
         comes from now on. Compaction waits for it: see Consumer.
 
-        Raises HistoryCompacted where the journal no longer has all that came behind ``since``.
+        Raises HistoryCompacted where the journal no longer has all that came behind ``since``,
+        Misuse, StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
         return Consumer(self._running, name, since)
 
     def consumers(self) -> dict[str, int]:
-        """The durable consumers by name, each with the newest sqn it has acknowledged."""
+        """The durable consumers by name, each with the newest sqn it has acknowledged. Raises
+        Closed."""
         self._refuse_if_closed()
         known = self._running.inker_clerk.actor.consumers.all()
         return {name: progress.position for name, progress in known.items()}
@@ -249,7 +255,8 @@ class Store(Bucket[bytes, Head]):
     # ------------------------------------------------------------ the whole
 
     def sync(self) -> None:
-        """Return when everything written so far is durable. At most one fsync a file."""
+        """Return when everything written so far is durable. At most one fsync a file that is not.
+        Raises StorageFailed, AskTimeout (another thread's fsync hangs for 600 s), Closed."""
         self._refuse_if_closed()
         self._inker.make_durable(self._inker.last_sqn, _SYNC_TIMEOUT_SECONDS)
 
@@ -289,7 +296,8 @@ class Store(Bucket[bytes, Head]):
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:
         """Read everything and check every checksum and invariant, journal against ledger.
 
-        ``progress(what, done, total)`` is called as files are finished. O(bytes).
+        ``progress(what, done, total)`` is called as files are finished. O(bytes). Damage is in the
+        report, not raised. Raises Closed.
         """
         self._refuse_if_closed()
         return verify(self._running, progress)
@@ -375,7 +383,8 @@ class Store(Bucket[bytes, Head]):
     def close(self) -> None:
         """Make everything durable and let go of the directory. Idempotent.
 
-        Waits for other calls' turns; what other threads call afterwards raises Closed.
+        Waits for other calls' turns; what other threads call afterwards raises Closed. Raises
+        StorageFailed where what was acknowledged may not be durable: the store is closed then, too.
         """
         with self._closing:
             if self._closed:

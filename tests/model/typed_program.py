@@ -59,6 +59,7 @@ def live(store: Store) -> None:
     assert_type([key for key, _ in text.heads(limit=1)], list[str])
     store.bucket("text").put("a", "b c", index={"f": 1})
     assert_type(list(text.index("f").having(1)), list[str])
+    assert_type(list(text.index("f").keys(1, limit=3)), list[str])
     assert_type(list(store.bucket("b")), list[bytes])
     print(words(text), sizes(store.bucket("text")), Notes(store).rename("x", "y"))
     with store.batch() as batch:
@@ -84,6 +85,14 @@ def tagged(path: str) -> None:
         print(length)
 
 
+def head_only(path: str) -> bytes | int:
+    with octavo.open(path, mode="head_only") as store:
+        sizes = store.head_bucket("sizes")
+        sizes.put("a", "17", sub_key="v1")
+        assert_type(sizes.get("a", "v1"), bytes | None)
+        return sizes.get("b", default=0)
+
+
 def main(path: str) -> list[str]:
     """What is in the bucket "text" at the end."""
     with octavo.open(os.path.join(path, "store")) as store:
@@ -94,4 +103,5 @@ def main(path: str) -> list[str]:
         assert_type(reader.get("k"), bytes | None)
         assert_type(reader.bucket("text", text=True)["a"], str)
     tagged(os.path.join(path, "tagged"))
+    head_only(os.path.join(path, "heads"))
     return found
