@@ -12,7 +12,7 @@ from octavo.actors.read_values import Opened, read_values
 from octavo.actors.reader import Reader
 from octavo.files import ledger_key, record
 from octavo.files.arrays import np
-from octavo.files.byte_strings import Ints, copy, in_order, offsets_of
+from octavo.files.byte_strings import Ints, copy, gather, offsets_of
 from octavo.files.errors import Corruption, OctavoError
 from octavo.files.journal_values import Places, Right, places_of
 from octavo.files.journal_windows import RecordSums
@@ -191,12 +191,10 @@ class Located:
     def _moved(self, low: int, high: int) -> ByteColumn:
         """The same of values that are not compressed, by array kernels."""
         of, starts, lengths = self._of[low:high], self._at[low:high], self._lengths[low:high]
-        goals = offsets_of(lengths)
         maps = np.unique(of).tolist()
         if len(maps) == 1:
-            whole = in_order(np.frombuffer(self._maps[maps[0]], dtype=np.uint8), starts, lengths)
-            if whole is not None:
-                return ByteColumn(whole, goals)
+            return gather(np.frombuffer(self._maps[maps[0]], dtype=np.uint8), starts, lengths)
+        goals = offsets_of(lengths)
         blob = np.empty(int(goals[-1]), dtype=np.uint8)
         for number in maps:
             source = np.frombuffer(self._maps[number], dtype=np.uint8)

@@ -6,39 +6,38 @@ the foreground nothing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xxhash import xxh3_64_intdigest as xxh3
-
 from octavo.files import index_terms, ledger_key, record
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import gather
+from octavo.files.byte_strings import copy, fill, gather, offsets_of, prefixed, windows
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
+from octavo.files.xxh3_columns import xxh3_of
 
 Ints: TypeAlias = "npt.NDArray[np.int64]"
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
-_STRETCH = 512
-"""Headers checked between two moments at which other threads may run."""
-
-
-def ranges(starts: Ints, lengths: Ints) -> Ints:
-    """Every index of the ranges [start, start + length), one after the other."""
-    total = int(lengths.sum())
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total, dtype=np.int64)
-
 
 def _gather(buffer: Bytes, at: Ints, dtype: str) -> npt.NDArray[np.generic]:
     """One unaligned number at each position."""
-    width = np.dtype(dtype).itemsize
-    taken = buffer[at[:, None] + np.arange(width, dtype=np.int64)]
-    return np.ascontiguousarray(taken).view(dtype).ravel()
+    return windows(buffer, np.dtype(dtype).itemsize)[at].view(dtype)
+
+
+def _fixed(raw: Bytes, start: Ints) -> npt.NDArray[np.void]:
+    """The fields that every record has, by name."""
+    layout = np.dtype(
+        {
+            "names": ["data", "kind", "tag", "flags", "bucket", "key", "time"],
+            "formats": ["<u4", "u1", "u1", "u1", "<u2", "<u2", "<u8"],
+            "offsets": [4, 19, 20, 21, 22, 24, 26],
+            "itemsize": record.FIXED_BYTES,
+        }
+    )
+    return windows(raw, record.FIXED_BYTES)[start].view(layout)
 
 
 def _optional(
@@ -53,21 +52,13 @@ def _optional(
     return out
 
 
-def _check_headers(
-    buffer: memoryview, raw: Bytes, starts: Ints, ends: Ints, seed: int, file: str
-) -> None:
+def _check_headers(raw: Bytes, starts: Ints, ends: Ints, seed: int, file: str) -> None:
     """Compare every header checksum. Raises Corruption at the first that differs."""
-    stored = _gather(raw, ends, "<u4")
-    for low in range(0, len(starts), _STRETCH):
-        pairs = zip(
-            starts[low : low + _STRETCH].tolist(), ends[low : low + _STRETCH].tolist(), strict=True
-        )
-        found = [xxh3(buffer[start:end], seed ^ start) & record.LOW_32 for start, end in pairs]
-        wrong = np.flatnonzero(stored[low : low + _STRETCH] != np.array(found, dtype=np.uint32))
-        if len(wrong):
-            at = int(starts[low + int(wrong[0])])
-            raise Corruption(file, at, "journal record: header checksum")
-        os.sched_yield()
+    seeds = starts.astype(np.uint64) ^ np.uint64(seed)
+    found = xxh3_of(raw, starts, ends - starts, seeds) & np.uint64(record.LOW_32)
+    wrong = np.flatnonzero(_gather(raw, ends, "<u4") != found)
+    if len(wrong):
+        raise Corruption(file, int(starts[wrong[0]]), "journal record: header checksum")
 
 
 def _prefixes(buffer: Bytes, at: Ints, lengths: Ints, tags: Bytes) -> tuple[list[bytes], Ints]:
@@ -93,19 +84,18 @@ def _prefixes(buffer: Bytes, at: Ints, lengths: Ints, tags: Bytes) -> tuple[list
     return found, which
 
 
-def _joined(parts: Sequence[tuple[Bytes, Ints, Ints]]) -> ByteColumn:
-    """The column whose row i is the parts' rows i end to end; a part is (blob, starts, lengths)."""
-    lengths = np.zeros(len(parts[0][2]), dtype=np.int64)
-    for _, _, size in parts:
-        lengths += size
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    out = np.empty(int(offsets[-1]), dtype=np.uint8)
-    at = offsets[:-1].copy()
-    for blob, starts, size in parts:
-        out[ranges(at, size)] = blob[ranges(starts, size)]
-        at += size
-    return ByteColumn(out, offsets)
+def _keys(head: Headers, prefixes: list[bytes], which: Ints) -> ByteColumn:
+    """The ledger key of each record: one of the prefixes, and the key."""
+    if len(prefixes) == 1:
+        return prefixed(prefixes[0], head.raw, head.key_at, head.key_bytes)
+    lengths = np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
+    starts = offsets_of(lengths)[:-1]
+    ends = offsets_of(lengths[which] + head.key_bytes)
+    out = np.empty(int(ends[-1]), dtype=np.uint8)
+    fill(head.raw, head.key_at, head.key_bytes, out, ends[:-1] + lengths[which])
+    names = np.frombuffer(b"".join(prefixes), dtype=np.uint8)
+    copy(names, starts[which], lengths[which], out, ends[:-1])
+    return ByteColumn(out, ends)
 
 
 @dataclass(slots=True)
@@ -153,7 +143,6 @@ def headers_of(
     Record ``first + i`` begins at ``offsets[i]``; empty ranges are left out. Header checksums are
     verified, values are not read. O(records). Raises Corruption.
     """
-    view = memoryview(buffer)
     raw = np.frombuffer(buffer, dtype=np.uint8)
     all_starts = offsets.astype(np.int64)
     there = np.flatnonzero(all_starts[1:] > all_starts[:-1])
@@ -165,11 +154,10 @@ def headers_of(
         or int(limit[-1]) > len(raw)
     ):
         raise Corruption(file, int(start[0]), "record offsets do not fit the file")
-    kinds, tags, flags = (raw[start + at] for at in (19, 20, 21))
-    bucket_len = _gather(raw, start + 22, "<u2").astype(np.int64)
-    key_len = _gather(raw, start + 24, "<u2").astype(np.int64) + 1
-    times = _gather(raw, start + 26, "<u8").astype(np.uint64)
-    data_len = _gather(raw, start + 4, "<u4").astype(np.int64)
+    fixed = _fixed(raw, start)
+    kinds, tags, flags = (fixed[name].copy() for name in ("kind", "tag", "flags"))
+    bucket_len, key_len = fixed["bucket"].astype(np.int64), fixed["key"].astype(np.int64) + 1
+    times, data_len = fixed["time"].astype(np.uint64), fixed["data"].astype(np.int64)
     at = start + record.FIXED_BYTES
     if len(start) and int((at + 26).max()) > len(raw):
         raw = np.concatenate([raw, np.zeros(32, np.uint8)])
@@ -186,7 +174,7 @@ def headers_of(
     stored = start + 16 + data_len - head_end - record.SUMS_BYTES
     if len(start) and (int(stored.min()) < 0 or bool((head_end + 8 > limit).any())):
         raise Corruption(file, int(start[0]), "journal record: lengths do not fit")
-    _check_headers(view, raw, start, head_end, seed, file)
+    _check_headers(raw, start, head_end, seed, file)
     sizes = np.where(flags & record.LZ4, raw_len, stored.astype(np.uint64)).astype(np.uint32)
     return Headers(
         raw,
@@ -216,19 +204,7 @@ def object_rows(head: Headers, base_sqn: int) -> Rows:
     row_flags = np.where(head.kinds == record.DELETE, TOMBSTONE, 0).astype(np.uint8)
     row_flags[head.expiries > 0] |= EXPIRES
     prefixes, which = _prefixes(head.raw, head.bucket_at, head.bucket_bytes, head.tags)
-    prefix_blob = np.frombuffer(b"".join(prefixes), dtype=np.uint8)
-    prefix_len = np.array([len(p) for p in prefixes], dtype=np.int64)
-    prefix_at = np.cumsum(prefix_len) - prefix_len
-    keys = (
-        _joined(
-            [
-                (prefix_blob, prefix_at[which], prefix_len[which]),
-                (head.raw, head.key_at, head.key_bytes),
-            ]
-        )
-        if len(head)
-        else ByteColumn(np.empty(0, np.uint8), np.zeros(1, np.int64))
-    )
+    keys = _keys(head, prefixes, which)
     return Rows(
         keys=keys,
         hashes=hash_column(keys),
@@ -238,7 +214,7 @@ def object_rows(head: Headers, base_sqn: int) -> Rows:
         times=head.times,
         expiries=head.expiries if bool((head.expiries > 0).any()) else None,
         metas=(
-            _joined([(head.raw, head.meta_at, head.meta_bytes)])
+            gather(head.raw, head.meta_at, head.meta_bytes)
             if bool((head.meta_bytes > 0).any())
             else None
         ),

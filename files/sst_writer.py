@@ -8,7 +8,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import sst_layout
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, copy, offsets_of, prefixed
+from octavo.files.byte_strings import Bytes, Ints, copy, fill, offsets_of, prefixed
 from octavo.files.one_value import take_into, taken
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
@@ -61,8 +61,8 @@ class Columns:
         offsets = offsets_of(prefix_lengths + keys.lengths)
         blob = np.empty(int(offsets[-1]), dtype=np.uint8)
         prefixes = np.frombuffer(b"".join(self.prefixes), dtype=np.uint8)
+        fill(keys.blob, keys.starts, keys.lengths, blob, offsets[:-1] + prefix_lengths)
         copy(prefixes, offsets_of(sizes)[:-1][self.groups], prefix_lengths, blob, offsets[:-1])
-        copy(keys.blob, keys.starts, keys.lengths, blob, offsets[:-1] + prefix_lengths)
         return ByteColumn(blob, offsets)
 
 
@@ -237,7 +237,7 @@ def _fill(
     column(Section.TABLE, "<u4")[:] = plan.table
     column(Section.KEY_ENDS, "<u4")[:] = plan.key_ends
     keys = columns.keys
-    copy(
+    fill(
         keys.blob, keys.starts[rows], plan.key_lengths, column(Section.KEYS, "u1"),
         plan.key_ends[:-1],
     )  # fmt: skip
@@ -258,7 +258,7 @@ def _fill(
     metas = columns.metas
     if metas is not None and plan.meta_lengths is not None and plan.meta_ends is not None:
         column(Section.META_ENDS, "<u4")[:] = plan.meta_ends
-        copy(
+        fill(
             metas.blob, metas.starts[rows], plan.meta_lengths, column(Section.METAS, "u1"),
             plan.meta_ends[:-1],
         )  # fmt: skip

@@ -16,6 +16,7 @@ from octavo.files.byte_strings import (
     as_list,
     common_prefix_length,
     copy,
+    fill,
     first_words,
     gather,
     lengths_of,
@@ -73,6 +74,49 @@ def test_copy_refuses_a_string_outside_its_blob() -> None:
         copy(source, np.array([6]), np.array([5]), target, np.array([0]))
     with pytest.raises(IndexError):
         copy(source, np.array([0]), np.array([5]), target, np.array([6]))
+
+
+@exact
+@given(st.randoms(use_true_random=False), st.integers(0, 30), st.booleans())
+def test_strings_moved_as_if_all_were_the_longest_are_whole(
+    chance: random.Random, longest: int, apart: bool
+) -> None:
+    count = chance.randrange(1, 60)
+    source = np.frombuffer(chance.randbytes(chance.randrange(longest, 200) or 1), np.uint8)
+    lengths = np.array([chance.randint(longest // 2, longest) for _ in range(count)])
+    starts = np.array([chance.randint(0, len(source) - length) for length in lengths.tolist()])
+    gaps = np.array([chance.randrange(4) if apart else 0 for _ in range(count)])
+    at = np.cumsum(lengths + gaps) - lengths
+    target = np.zeros(int(at[-1] + lengths[-1]) + chance.choice((0, 50)), np.uint8)
+    fill(source, starts, lengths, target, at)
+    for begin, length, goal in zip(starts, lengths, at, strict=True):
+        assert bytes(target[goal : goal + length]) == bytes(source[begin : begin + length])
+
+
+def test_numpy_assigns_elements_that_overlap_in_their_order() -> None:
+    # Without it all strings are moved by length: right, and several times slower.
+    assert byte_strings._in_turn()
+
+
+def test_fill_by_length_where_numpy_would_not_assign_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(byte_strings, "_in_turn", lambda: False)
+    given_strings = [b"x%d" % i for i in range(2000)]
+    of = column(given_strings)
+    found = gather(of.blob, of.offsets[:-1], lengths_of(of.offsets))
+    assert found.blob.tobytes() == b"".join(given_strings)
+
+
+@pytest.mark.parametrize(
+    ("starts", "room"),
+    [([0, 10, 95], 40), ([0, 10, 20], 17), ([0, 200, 20], 40), ([95, 96, 97], 40)],
+)
+def test_fill_refuses_a_string_outside_its_blob(starts: list[int], room: int) -> None:
+    source, target = np.zeros(100, np.uint8), np.zeros(room, np.uint8)
+    lengths = np.array([5, 6, 7])
+    with pytest.raises(IndexError):
+        fill(source, np.array(starts), lengths, target, np.cumsum(lengths) - lengths)
 
 
 @exact
