@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from mmap import mmap
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.read_values import Opened, read_values
 from octavo.actors.reader import Reader
+from octavo.actors.recent_headers import by_file
 from octavo.files import ledger_key, record
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints, copy, gather, offsets_of
@@ -241,7 +241,7 @@ class BatchValues:
         with self._reader.reading():
             for prefix, low, high in buckets_of(batch):
                 tag, bucket, _ = ledger_key.split(prefix)
-                for file, rows, relative in self._by_file(sqns[low:high]):
+                for file, rows, relative in by_file(self._reader.view.journal, sqns[low:high]):
                     rows = rows + low
                     wanted = Strings(
                         keys.blob, keys.starts[numbers[rows]], keys.lengths[numbers[rows]]
@@ -254,16 +254,6 @@ class BatchValues:
                     found = places_of(mapped, offsets, relative, right, tag, bucket, wanted)
                     located.add(mapped, rows, found)
         return located
-
-    def _by_file(self, sqns: Ints) -> Iterator[tuple[JournalFile, Ints, Ints]]:
-        """(file, which of the rows are in it, their relative numbers, ascending)."""
-        order = np.argsort(sqns)
-        ordered = sqns[order]
-        bases, files = self._reader.view.journal
-        cuts = np.searchsorted(ordered, np.array(bases, dtype=np.int64)).tolist()
-        for file, (at, end) in zip(files, pairwise([0, *cuts[1:], len(order)]), strict=True):
-            if at < end:
-                yield file, order[at:end], ordered[at:end] - file.base
 
     def _with_care(self, batch: Batch, row: int) -> bytes:
         """The value of one row, or what is wrong with it."""

@@ -36,7 +36,7 @@ def live_sqns(reader: Reader, bound: Bounds, since: int) -> Iterator[Ints]:
     numbers of which any is live. Raises Corruption.
     """
     pages: dict[int, npt.NDArray[np.uint8]] = {}
-    for batch in reader.batches(bound, heads=False):
+    for batch in reader.batches(bound, heads=False, hashes=False):
         sqns = np.sort(batch.columns.sqns[batch.rows].astype(np.int64))
         sqns = sqns[np.searchsorted(sqns, since, side="right") :]
         numbers = sqns >> _PAGE_BITS

@@ -187,8 +187,8 @@ class Reader(PlainReads):
             yield window
             if wanted >= _LONG:
                 rest = bound.behind(last)
-                for batch in self.batches(rest, heads=times, window_rows=_BATCH_ROWS):
-                    yield BatchWindow(batch)
+                found = self.batches(rest, heads=times, hashes=False, window_rows=_BATCH_ROWS)
+                yield from map(BatchWindow, found)
                 return
 
     def batches(
@@ -197,12 +197,13 @@ class Reader(PlainReads):
         chosen: Chosen | None = None,
         *,
         heads: bool,
+        hashes: bool = True,
         window_rows: int = WINDOW_ROWS,
     ) -> Iterator[Batch]:
         """The live rows of a range as columns: see batches.batches."""
         found = batches(
             self.view, self.sqn, self.now_ms, bound, self._bookie.slice, chosen,
-            heads=heads, window_rows=window_rows,
+            heads=heads, hashes=hashes, window_rows=window_rows,
         )  # fmt: skip
         while True:
             with self.reading():

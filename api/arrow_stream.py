@@ -57,7 +57,7 @@ def _batches(
     pa = arrow.pyarrow()
     heads = not _FIXED.issuperset(columns)
     values = BatchValues(reader)
-    for whole in reader.batches(bound, heads=heads):
+    for whole in reader.batches(bound, heads=heads, hashes=False):
         for batch in parts_of(whole, batch_rows, _BATCH_BYTES, by_values="value" in columns):
             reader.step()
             arrays = [_array(name, batch, whole, values) for name in columns]

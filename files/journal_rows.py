@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from typing import TypeAlias
 
 from octavo.files import index_terms, ledger_key, record
@@ -20,6 +21,10 @@ from octavo.files.xxh3_columns import xxh3_of
 
 Ints: TypeAlias = "npt.NDArray[np.int64]"
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+
+
+OPTIONAL_BYTES = 26
+"""What the optional fields of a record take at most."""
 
 
 def _gather(buffer: Bytes, at: Ints, dtype: str) -> npt.NDArray[np.generic]:
@@ -143,15 +148,25 @@ def headers_of(
     Record ``first + i`` begins at ``offsets[i]``; empty ranges are left out. Header checksums are
     verified, values are not read. O(records). Raises Corruption.
     """
-    raw = np.frombuffer(buffer, dtype=np.uint8)
     all_starts = offsets.astype(np.int64)
     there = np.flatnonzero(all_starts[1:] > all_starts[:-1])
-    relative = first + there
-    start = all_starts[there]
-    limit = all_starts[there + 1]
+    return headers_at(buffer, first + there, all_starts[there], all_starts[there + 1], seed, file)
+
+
+def headers_at(
+    buffer: bytes | memoryview | mmap,
+    relative: Ints,
+    start: Ints,
+    limit: Ints,
+    seed: int,
+    file: str,
+) -> Headers:
+    """The same of records anywhere in the file: of these relative numbers, which begin at
+    ``start`` and end at ``limit`` or before. Copies the file where one is at its end."""
+    raw = np.frombuffer(buffer, dtype=np.uint8)
     if len(start) and (
         int((limit - start).min()) < record.FIXED_BYTES + record.SUMS_BYTES
-        or int(limit[-1]) > len(raw)
+        or int(limit.max()) > len(raw)
     ):
         raise Corruption(file, int(start[0]), "record offsets do not fit the file")
     fixed = _fixed(raw, start)
@@ -159,7 +174,7 @@ def headers_of(
     bucket_len, key_len = fixed["bucket"].astype(np.int64), fixed["key"].astype(np.int64) + 1
     times, data_len = fixed["time"].astype(np.uint64), fixed["data"].astype(np.int64)
     at = start + record.FIXED_BYTES
-    if len(start) and int((at + 26).max()) > len(raw):
+    if len(start) and int((at + OPTIONAL_BYTES).max()) > len(raw):
         raw = np.concatenate([raw, np.zeros(32, np.uint8)])
     expiries = _optional(raw, at, flags, record.EXPIRY, "<u8", 8)
     meta_len = _optional(raw, at, flags, record.METADATA, "<u4", 4).astype(np.int64)
@@ -259,9 +274,8 @@ def index_rows(head: Headers, base_sqn: int, file: str) -> Rows | None:
 
 def column_of(strings: Sequence[bytes]) -> ByteColumn:
     """The column of these byte strings."""
-    offsets = np.zeros(len(strings) + 1, dtype=np.int64)
-    np.cumsum([len(string) for string in strings], out=offsets[1:])
-    return ByteColumn(np.frombuffer(b"".join(strings), dtype=np.uint8), offsets)
+    lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+    return ByteColumn(np.frombuffer(b"".join(strings), dtype=np.uint8), offsets_of(lengths))
 
 
 def rows_of(
