@@ -39,7 +39,7 @@ _LOOK_AGAIN = 1024
 """Records until a roll that found no room is tried again."""
 
 CEILING_STEP = 1 << 20
-"""Sequence numbers reserved ahead: at most this many are skipped by an unclean stop."""
+"""Half to twice as many sequence numbers are reserved ahead: so many an unclean stop skips."""
 
 _SEALING_BYTES = 64
 """More than a record takes once its file is sealed, beside itself."""
