@@ -306,6 +306,26 @@ class HeadBatch(Handle):
     def __len__(self) -> int:
         return len(self._operations)
 
+    def discard(self) -> None:
+        """Write nothing. Idempotent; nothing is undone once the batch was written."""
+        self._done = True
+        self._operations.clear()
+
+    def commit(self) -> int:
+        """Write now; the last sqn, 0 for an empty batch. Otherwise as Batch.commit."""
+        if self._done:
+            raise Closed("the batch was already written or discarded")
+        self._done = True
+        operations = self._operations
+        if operations:
+            keys = [ledger_key.prefix(HEAD_ONLY, o.bucket) + o.key for o in operations]
+            _, self.last_sqn = self._running.bookie.actor.write(
+                operations, keys, atomic=len(operations) > 1, conditions=self._conditions
+            )
+            if self._sync:
+                self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)
+        return self.last_sqn
+
     def __enter__(self) -> HeadBatch:
         return self
 
@@ -315,16 +335,10 @@ class HeadBatch(Handle):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._done = True
-        operations, self._operations = self._operations, []
-        if kind is not None or not operations:
-            return
-        keys = [ledger_key.prefix(HEAD_ONLY, o.bucket) + o.key for o in operations]
-        _, self.last_sqn = self._running.bookie.actor.write(
-            operations, keys, atomic=len(operations) > 1, conditions=self._conditions
-        )
-        if self._sync:
-            self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)
+        if kind is not None:
+            self.discard()
+        elif not self._done:
+            self.commit()
 
 
 class SnapshotHeadBucket(HeadReads):

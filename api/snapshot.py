@@ -371,6 +371,11 @@ class Snapshot(SnapshotBucket[bytes, Head]):
     def __repr__(self) -> str:
         return f"<octavo.Snapshot at sqn {self.sqn}>"
 
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called; the end of its lease closes nothing."""
+        return self._shared._closed
+
     def renew(self, lease_seconds: float | None = None) -> None:
         """Begin the lease anew, now, for so many seconds, or as many as before. O(1). Raises
         Misuse, Closed, SnapshotExpired if it had ended."""

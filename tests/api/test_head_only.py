@@ -149,6 +149,19 @@ def test_a_batch_that_was_written_takes_nothing_more(store: octavo.Store) -> Non
     assert len(store.head_bucket("b")) == 1
 
 
+def test_a_batch_can_be_written_or_discarded_within_its_block(store: octavo.Store) -> None:
+    with store.head_batch() as batch:
+        batch.put("b", "k", b"1")
+        assert batch.commit() == batch.last_sqn == store.last_sqn
+        with pytest.raises(octavo.Closed, match="already written"):
+            batch.commit()
+    assert batch.last_sqn == store.last_sqn
+    with store.head_batch() as batch:
+        batch.put("b", "l", b"1")
+        batch.discard()
+    assert (batch.last_sqn, len(store.head_bucket("b"))) == (0, 1)
+
+
 def test_conditions_hold_for_the_whole_batch(store: octavo.Store) -> None:
     bucket = store.head_bucket("b")
     sqn = bucket.put("k", b"1", sub_key="s")

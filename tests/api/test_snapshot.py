@@ -525,6 +525,17 @@ def test_files_that_wait_go_at_the_next_start(tmp_path: Path) -> None:
         snap.get("000")
 
 
+def test_a_snapshot_and_a_read_only_store_tell_whether_they_were_closed(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        with store.snapshot() as snap:
+            assert not snap.closed
+        assert snap.closed
+    with octavo.open(tmp_path / "s", read_only=True) as reader:
+        reader.snapshot().close()
+        assert not reader.closed
+    assert reader.closed
+
+
 @pytest.mark.parametrize("read", sorted(READS))
 def test_a_snapshot_of_a_closed_store_says_closed(tmp_path: Path, read: str) -> None:
     store = opened(tmp_path / "s")
