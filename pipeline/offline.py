@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -334,10 +334,7 @@ def _merged(
     ranges = key_ranges(store.disk, f"{store.path}/ledger", entries, run.parallelism)
     levels: list[list[tuple[str, int]]] = []
     if len(entries) <= level_sizes.MOST_SEARCHED:
-        depths = sorted({entry.level for entry in entries})
-        levels = [_named(entry for entry in entries if entry.level == depth) for depth in depths]
-        if depths and depths[0]:
-            levels.insert(0, [])
+        levels = _by_level(entries)
     now_ms = wall_clock_ms()
     if store.ledger is not None:
         now_ms = store.ledger.now_ms(now_ms)
@@ -349,9 +346,14 @@ def _merged(
     return [replace(entry, level=level) for entry in made], len(ranges), expired_ms
 
 
-def _named(entries: Iterator[LedgerEntry]) -> list[tuple[str, int]]:
-    newest = sorted(entries, key=lambda entry: entry.max_sqn, reverse=True)
-    return [(entry.name, entry.sqn_base) for entry in newest]
+def _by_level(entries: Sequence[LedgerEntry]) -> list[list[tuple[str, int]]]:
+    """All levels, the first with its newest file first; the others stay in the order of keys."""
+    levels: list[list[LedgerEntry]] = [[]]
+    for entry in entries:
+        levels += [[] for _ in range(len(levels), entry.level + 1)]
+        levels[entry.level].append(entry)
+    levels[0].sort(key=lambda entry: entry.max_sqn, reverse=True)
+    return [[(entry.name, entry.sqn_base) for entry in level] for level in levels]
 
 
 def key_ranges(

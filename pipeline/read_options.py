@@ -191,6 +191,8 @@ def local_path(path: str) -> str:
         parts = urlsplit(path)
         if parts.netloc not in ("", "localhost"):
             raise Misuse(f"path={path!r}: a file: URI names no host")
+        if "?" in path or "#" in path:
+            raise Misuse(f"path={path!r}: in a file: URI write %3F for ?, %23 for #")
         path = unquote(parts.path)
     elif "://" in path:
         raise Misuse(f"path={path!r}: allowed are directories that every executor sees, and file:")

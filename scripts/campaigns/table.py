@@ -28,4 +28,6 @@ CAMPAIGNS = {
     "mutants": "mutants",
     "corruption": "corruption",
     "hostile": "hostile",
+    "closed-stores": "closed_stores",
+    "speculation": "speculation",
 }

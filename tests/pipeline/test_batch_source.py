@@ -292,7 +292,7 @@ def test_whoever_reads_or_writes_takes_the_same_paths(
     assert of({"path": "s"}) == str(tmp_path / "s")
     assert of({"path": "file:///a%20b/c/"}) == "/a b/c"
     assert of({"path": "/a/"}) == "/a"
-    for wrong in ("", "s3a://bucket/s", "file://host/s"):
+    for wrong in ("", "s3a://bucket/s", "file://host/s", "file:///a#b", "file:///a?b"):
         with pytest.raises(octavo.Misuse, match="path"):
             of({"path": wrong})
     with pytest.raises(octavo.Misuse, match="unknown option 'pahts'; did you mean 'path'"):

@@ -134,6 +134,24 @@ def test_levels_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert state(tmp_path / "s") == state(tmp_path / "copy")
 
 
+def test_a_merge_of_a_deep_level_of_many_files_keeps_the_index(tmp_path: Path) -> None:
+    # The newest rows and the oldest begin alike, and those between do not.
+    names = [bytes((letter,)) * 20 for letter in b"amcdefghiklna"]
+    with opened(tmp_path / "s") as store:
+        for number, name in enumerate(names):
+            for key in range(40):
+                store.bucket(name).put(b"%d %02d" % (number, key), b"v", index={"f": key % 7})
+    rebuild(tmp_path / "s")
+    assert len(manifest_of(str(tmp_path / "s")).levels[1]) > len(names)
+    before = ledger_of(str(tmp_path / "s"))
+    merge(tmp_path / "s")
+    assert ledger_of(str(tmp_path / "s")) == before
+    with octavo.open(tmp_path / "s") as store:
+        entries = [list(store.bucket(name).index("f").range()) for name in store.buckets()]
+        assert sum(map(len, entries)) == 40 * len(names)
+        assert store.verify().ok
+
+
 def test_files_that_went_are_removed(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         fill(store, random.Random(SEED + 2), 600)
