@@ -1,4 +1,4 @@
-"""The stores of the small bench: Octavo, a floor, and the peers that are installed.
+"""The stores of the small bench: Octavo, its floor, and the peers that are installed.
 
 All take and give bytes. A write is acknowledged when the operating system has it, and survives
 the end of the process; none of them syncs. RocksDB and LevelDB get the same read cache as Octavo.
@@ -6,12 +6,11 @@ the end of the process; none of them syncs. RocksDB and LevelDB get the same rea
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol
 
+from floor_adapter import FloorStore
 from octavo_adapter import READ_CACHE_BYTES, OctavoStore
 
 _WRITE_BUFFER_BYTES = 64 << 20
@@ -40,69 +39,6 @@ class Peer(Protocol):
     def iter_items(self) -> Iterable[tuple[bytes, bytes]]: ...
 
     def close(self) -> None: ...
-
-
-class RawLog:
-    """The floor: one ``os.write`` a put, a dict as the index, one ``os.pread`` a get.
-
-    No checksum, no order on disk, no threads, no recovery beyond reading it all again.
-    """
-
-    def open(self, path: str) -> None:
-        self._index: dict[bytes, tuple[int, int]] = {}
-        name = Path(path) / "log"
-        self._fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o644)
-        self._end = 0
-        whole = name.read_bytes()
-        while self._end < len(whole):
-            key_bytes, value_bytes = _lengths(whole[self._end : self._end + 8])
-            at = self._end + 8 + key_bytes
-            self._index[whole[self._end + 8 : at]] = (at, value_bytes)
-            self._end = at + value_bytes
-        os.lseek(self._fd, 0, os.SEEK_END)
-
-    def put(self, key: bytes, value: bytes) -> None:
-        at = self._end + 8 + len(key)
-        self._end += os.write(self._fd, _header(key, value) + key + value)
-        self._index[key] = (at, len(value))
-
-    def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        parts: list[bytes] = []
-        at = self._end
-        for key, value in pairs:
-            parts += (_header(key, value), key, value)
-            self._index[key] = (at + 8 + len(key), len(value))
-            at += 8 + len(key) + len(value)
-        rest = memoryview(b"".join(parts))
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
-        self._end = at
-
-    def get(self, key: bytes) -> bytes | None:
-        found = self._index.get(key)
-        return None if found is None else os.pread(self._fd, found[1], found[0])
-
-    def head(self, key: bytes) -> object:
-        return self._index.get(key)
-
-    def iter_keys(self) -> Iterator[bytes]:
-        return iter(sorted(self._index))
-
-    def iter_items(self) -> Iterator[tuple[bytes, bytes]]:
-        for key in sorted(self._index):
-            at, length = self._index[key]
-            yield key, os.pread(self._fd, length, at)
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
-def _header(key: bytes, value: bytes) -> bytes:
-    return len(key).to_bytes(4, "little") + len(value).to_bytes(4, "little")
-
-
-def _lengths(header: bytes) -> tuple[int, int]:
-    return int.from_bytes(header[:4], "little"), int.from_bytes(header[4:], "little")
 
 
 class Rocks:
@@ -232,6 +168,6 @@ PEERS: dict[str, tuple[Callable[[], Peer], str | None]] = {
     "rocksblob": (RocksBlobs, "rocksdict"),
     "lmdb": (Lmdb, "lmdb"),
     "leveldb": (Level, "plyvel"),
-    "rawlog": (RawLog, None),
+    "floor": (FloorStore, None),
 }
 """Name: (what makes it, the module that it needs beside Octavo)."""

@@ -3,9 +3,12 @@ and what folds cost a store that is being written to.
 
     python scripts/bench/spark_bench.py [--scale 1.0] [--runs 5] [DIRECTORY]
 
-The two take turns, and beside them a source that yields batches which are there already: what
-Spark itself takes. Medians are told, and CPU time, which a busy machine changes less. Needs
-octavo[spark] and Java. 4 M rows of 100 B and 400 k of 1 KiB at scale 1: some 4 GB of disk.
+The two take turns, and beside them floors: for reads a source that yields batches which are there
+already, so what Spark itself takes; for a bulk load a task that sorts the keys, and writes them and
+the values to one file with checksums, synced, and nothing else; for folds beside a writer the same
+query of as many rows in Parquet, so what any job on those processors takes from the writer. Medians
+are told, and CPU time, which a busy machine changes less. Needs octavo[spark] and Java. 4 M rows of
+100 B and 400 k of 1 KiB at scale 1: some 4 GB of disk.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -33,6 +37,7 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
 from octavo.pipeline.java import need_java
@@ -110,8 +115,8 @@ class Prebuilt(DataSourceReader):  # type: ignore[misc]  # mypy skips PySpark
 
 
 class Taken(DataSourceArrowWriter):  # type: ignore[misc]
-    """Takes the batches and, given a directory, writes their bytes to a file a task, synced: what
-    any writer costs."""
+    """Takes the batches and, given a directory, loads them as cheaply as can be: values as they
+    come, then the keys in their order and where each one's value is; checksums, one sync."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -121,12 +126,32 @@ class Taken(DataSourceArrowWriter):  # type: ignore[misc]
             collections.deque(iterator, maxlen=0)
             return WriterCommitMessage()
         with tempfile.NamedTemporaryFile(dir=self.directory, buffering=0) as file:
+            sums, keys, rows = [], [], 0
             for batch in iterator:
-                for buffer in (buffer for column in batch.columns for buffer in column.buffers()):
-                    if buffer is not None:
-                        file.write(buffer)
+                rows += batch.num_rows
+                _, _, found = batch.column("key").buffers()
+                keys.append(np.frombuffer(found, np.uint8).copy())  # the batch's memory goes
+                _, ends, values = batch.column("value").buffers()
+                for buffer in (ends, values):
+                    file.write(buffer)
+                    sums.append(xxh3(buffer))
+            if rows:
+                strings = np.concatenate(keys).reshape(rows, -1)
+                order = sorted_rows(strings)
+                for column in (strings.view(f"V{strings.shape[1]}")[order], order):
+                    file.write(column.data)
+                    sums.append(xxh3(column))
+            file.write(np.array(sums, np.uint64).data)
             os.fdatasync(file.fileno())
         return WriterCommitMessage()
+
+
+def sorted_rows(strings: Any) -> Any:
+    """Numbers of the rows of an array of bytes in their order: as words, without those that are the
+    same in all rows. The rows have a length that eight divides."""
+    words = strings.view(">u8").astype(np.uint64)
+    words = words[:, (words != words[0]).any(axis=0)]
+    return np.argsort(words[:, 0]) if words.shape[1] == 1 else np.lexsort(words.T[::-1])
 
 
 class Floor(DataSource):  # type: ignore[misc]
@@ -152,13 +177,14 @@ def floor(spark: Any, parquet: str, columns: list[str]) -> Any:
 
     kinds = {"key": pa.binary(), "sqn": pa.int64(), "value": pa.binary()}
     table = pq.read_table(parquet, columns=columns)
-    table = table.cast(pa.schema([(name, kinds[name]) for name in columns])).combine_chunks()
+    fields = [pa.field(name, kinds[name], nullable=False) for name in columns]
+    table = table.cast(pa.schema(fields)).combine_chunks()
     rows = min(max(table.num_rows * (4 << 20) // table.nbytes, 1), 1 << 15)
     path = f"{parquet}-{len(columns)}.arrow"
     with pa.ipc.new_file(path, table.schema) as file:
         file.write_table(table, max_chunksize=rows)
     types = {"sqn": "bigint"}
-    ddl = ", ".join(f"{name} {types.get(name, 'binary')}" for name in columns)
+    ddl = ", ".join(f"{name} {types.get(name, 'binary')} NOT NULL" for name in columns)
     return spark.read.format("floor").option("ddl", ddl).load(path)
 
 
@@ -179,7 +205,7 @@ def turns(runs: int, tasks: dict[str, Callable[[], object]]) -> dict[str, float]
                 took[name].append(time.perf_counter() - began)
                 used[name].append(seconds_of_processors() - before)
     for name, found in used.items():
-        print(f"  {name:32} {statistics.median(found):7.2f} s of CPU in Spark and its workers")
+        print(f"  {name:35} {statistics.median(found):7.2f} s of CPU in Spark and its workers")
     return {name: statistics.median(found) for name, found in took.items()}
 
 
@@ -235,7 +261,7 @@ def measured(
             "Octavo: groupBy": grouped(keys),
             "Parquet: write": write_parquet,
             "floor: batches thrown away": taken(""),
-            "floor: bytes written, synced": taken(where),
+            "floor: keys sorted, written, synced": taken(where),
             "Octavo: bulk load": load,
         },
     )
@@ -257,8 +283,9 @@ def write_on(path: str) -> None:
 
 
 def beside_writer(spark: Any, name: str, where: str, seconds: float) -> None:
-    """Folds of a store that another process writes to at full rate: its rate with and without."""
-    path = f"{where}/{name}"
+    """Folds of a store that another process writes to at full rate: its rate with and without, and
+    with the same query of as many rows in Parquet."""
+    path, parquet = f"{where}/{name}", f"{where}/state.parquet"
     command = [sys.executable, __file__, "--writer", path]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     seen: list[tuple[float, int]] = []
@@ -270,46 +297,49 @@ def beside_writer(spark: Any, name: str, where: str, seconds: float) -> None:
 
     listener = threading.Thread(target=listen)
     listener.start()
-    took: list[float] = []
-    used: list[float] = []
+    store = spark.read.format("octavo").option("columns", "key,sqn")
+    took: dict[str, list[tuple[float, float]]] = {"folds": [], "reads of Parquet": []}
 
-    def folded() -> None:
+    def query(what: str) -> None:
         began, before = time.perf_counter(), seconds_of_processors(writer.pid)
-        frame = spark.read.format("octavo").option("columns", "key,sqn").load(path)
+        frame = store.load(path) if what == "folds" else spark.read.parquet(parquet)
         count, last = frame.selectExpr("count(key)", "max(sqn)").collect()[0]
         if count != last:
-            raise SystemExit(f"a fold at sqn {last} gave {count} rows")
-        took.append(time.perf_counter() - began)
-        used.append(seconds_of_processors(writer.pid) - before)
+            raise SystemExit(f"{what}: at sqn {last} there were {count} rows")
+        used = seconds_of_processors(writer.pid) - before
+        took[what].append((time.perf_counter() - began, used))
 
-    rates: dict[str, list[float]] = {"alone": [], "beside folds": []}
+    rates: dict[str, list[float]] = {"alone": [], **{what: [] for what in took}}
     try:
         time.sleep(seconds)  # nothing to wait for: the store is to have some rows
-        folded()  # which starts Spark's workers
-        took.clear()
-        used.clear()
+        query("folds")  # which starts Spark's workers
+        took["folds"].clear()
         for _ in range(3):
             for what, found in rates.items():
+                if what == "reads of Parquet":
+                    store.load(path).write.mode("overwrite").parquet(parquet)
                 began, until = len(seen), time.perf_counter() + seconds
                 while time.perf_counter() < until:
                     if what == "alone":
                         time.sleep(0.05)
                     else:
-                        folded()
+                        query(what)
                 part = seen[began:]
                 found.append((part[-1][1] - part[0][1]) / (part[-1][0] - part[0][0]))
     finally:
         writer.kill()
         writer.wait()
         listener.join()
-    alone, beside = (statistics.median(found) for found in rates.values())
-    lost, each = 1 - beside / alone, statistics.median(took)
-    print(
-        f"{name}: puts a second alone {alone:,.0f}, beside {len(took)} folds one after the other, "
-        f"each of the state at its sqn, {beside:,.0f}: {lost:.0%} less. One fold takes "
-        f"{each:.2f} s, {statistics.median(used):.2f} s of CPU, and costs what {lost * each:.2f} s "
-        "of writing bring"
-    )
+    alone = statistics.median(rates["alone"])
+    print(f"{name}: puts a second alone {alone:,.0f}")
+    for what, runs in took.items():
+        beside = statistics.median(rates[what])
+        lost, (each, used) = 1 - beside / alone, map(statistics.median, zip(*runs, strict=True))
+        print(
+            f"  beside {len(runs)} {what} one after the other {beside:,.0f}: {lost:.0%} less; one "
+            f"takes {each:.2f} s, {used:.2f} s of CPU, and costs what {lost * each:.2f} s of "
+            "writing bring"
+        )
 
 
 def main() -> None:
@@ -329,14 +359,14 @@ def main() -> None:
         for name, (rows, size) in SHAPES.items():
             count = int(rows * given.scale)
             found = measured(spark, where, name, count, size, given.runs)
-            written = ("bulk load", "batches thrown away", "bytes written, synced")
+            written = ("bulk load", "batches thrown away", "keys sorted, written, synced")
             bases = {"groupBy": "Parquet: groupBy", **dict.fromkeys(written, "Parquet: write")}
-            floors = {"bulk load": "bytes written, synced", "all, checksums=false": "all"}
+            floors = {"bulk load": "keys sorted, written, synced", "all, checksums=false": "all"}
             for task, seconds in found.items():
                 who, _, what = task.partition(": ")
                 base = bases.get(what, "Parquet: all")
                 ratio = seconds / found[task if task in bases.values() else base]
-                line = f"{name} x {count:,}: {task:32} {seconds:7.3f} s {ratio:6.2f} of Parquet"
+                line = f"{name} x {count:,}: {task:35} {seconds:7.3f} s {ratio:6.2f} of Parquet"
                 if who == "Octavo":
                     least = found[f"floor: {floors.get(what, what)}"]
                     line += f", {seconds / least:5.2f} of its floor's {least:.3f} s"

@@ -7,8 +7,8 @@ KVBENCH is the path of the larger benchmark's kvbench.py; it does most of the wo
 the peers by turns. What it does not know, Arrow batches, is measured here, beside the peers'
 iterators. A cell is Octavo's rate as a ratio to a peer's in the same run, and the ratio that is
 aimed at: R is the better of RocksDB and its BlobDB, L is LMDB. An exclamation mark: it is missed;
-then, where writes are concerned, F is the ratio that the floor reaches in the same run: a log with
-a checksum a record, a dict of places, and nothing else.
+then F is the ratio that the floor reaches in the same run: what the same work costs in Python with
+nothing but the calls that cannot be left out (floor_adapter.py, floor_arrow.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from floor_adapter import FloorStore
 from peers import PEERS
 from side_by_side import Workload, _timed
 
@@ -53,10 +55,9 @@ YCSB E                     | ycsb_e        | 0.2 R        | 0.6 R        | 1.4 R
 SIZES = (128, 1024, 8192, 65536)
 KEYS = {128: 500_000, 1024: 200_000, 8192: 30_000, 65536: 4_000}
 WORKLOADS = "seq,batch,durable,threads,get,head,scan,ycsb"
-WRITES = ("load_rand", "load_seq", "load_batch", "put_durable", "batch_durable", "ycsb_a", "put_4t")
-FLOOR = "rawlogcrc"
+ADAPTERS = {"octavo_adapter.py:OctavoStore": "octavo", "floor_adapter.py:FloorStore": "floor"}
 PEER_LETTERS = {"R": ("rocksdb", "rocksblob"), "L": ("lmdb",)}
-ARROW_STORES = ("octavo", "rocksdb", "rocksblob", "lmdb")
+ARROW_STORES = ("octavo", "rocksdb", "rocksblob", "lmdb", "floor")
 _COLUMNS = {
     "arrow_keys": ["key"],
     "arrow_heads": ["key", "sqn", "size", "metadata", "written_at", "expires_at"],
@@ -72,7 +73,7 @@ def arrow_child(name: str, number: int, size: int, seed: int, directory: str) ->
     """Rows a second of whole folds in a store that was closed and opened again; of a peer, what
     its iterators give."""
     work = Workload(number, size, seed)
-    store = PEERS[name][0]()
+    store: Any = PEERS[name][0]()
     store.open(directory)
     pairs = list(zip(work.keys, work.values, strict=True))
     for at in range(0, number, 1000):
@@ -80,28 +81,33 @@ def arrow_child(name: str, number: int, size: int, seed: int, directory: str) ->
     store.close()
     store = PEERS[name][0]()
     store.open(directory)
-    folds: dict[str, Callable[[], int]]
     if name == "octavo":
         import octavo
 
         store.close()
-        opened = octavo.open(directory)
-
-        def rows(columns: list[str]) -> int:
-            with opened.snapshot() as snap:
-                return sum(batch.num_rows for batch in snap.to_arrow(columns=columns))
-
-        folds = {what: lambda c=columns: rows(c) for what, columns in _COLUMNS.items()}  # type: ignore[misc]
-    else:
-        folds = {what: lambda: sum(1 for _ in store.iter_keys()) for what in _COLUMNS}
-        folds["arrow_items"] = lambda: sum(1 for _ in store.iter_items())
+        store = octavo.open(directory)
+    folds: dict[str, Callable[[], int]] = {
+        what: partial(_rows, store, columns) for what, columns in _COLUMNS.items()
+    }
     out: dict[str, Any] = {}
     for what, fold in folds.items():
         if fold() != number:
             raise SystemExit(f"{name}: {what} gave another number of rows than was written")
         out[what] = {"ops": number, "sec": min(_timed(fold) for _ in range(_TURNS)), "cpu": 0.0}
-    (opened if name == "octavo" else store).close()
+    store.close()
     return out
+
+
+def _rows(store: Any, columns: list[str]) -> int:
+    """How many rows a fold of these columns gives."""
+    if isinstance(store, FloorStore):
+        from floor_arrow import batches
+
+        return sum(batch.num_rows for batch in batches(store, columns))
+    if hasattr(store, "snapshot"):
+        with store.snapshot() as snap:
+            return sum(batch.num_rows for batch in snap.to_arrow(columns=columns))
+    return sum(1 for _ in (store.iter_items() if "value" in columns else store.iter_keys()))
 
 
 def arrow_records(sizes: list[int], number: int | None, reps: int, seed: int) -> list[Any]:
@@ -133,7 +139,7 @@ def rates(records: list[Any]) -> dict[tuple[int, str, str], float]:
     """Median operations a second by (size, store, metric)."""
     found = defaultdict(list)
     for record in records:
-        name = "octavo" if "octavo" in record["store"] else record["store"]
+        name = ADAPTERS.get(Path(record["store"]).name, record["store"])
         for metric, step in record["metrics"].items():
             if isinstance(step, dict) and step.get("sec"):
                 found[record["size"], name, metric].append(step["ops"] / step["sec"])
@@ -150,7 +156,7 @@ def cell(found: dict[tuple[int, str, str], float], size: int, metric: str, targe
         if ours and theirs:
             ratio = ours / theirs
             missed = "!" if ratio < float(wanted) else " "
-            floor = found.get((size, FLOOR, metric)) if metric in WRITES else None
+            floor = found.get((size, "floor", metric))
             reached = f"; F {floor / theirs:.2f}" if floor and missed == "!" else ""
             parts.append(f"{ratio:.2f}{missed}({wanted} {letter}{reached})")
     return " ".join(parts) or "-"
@@ -160,11 +166,15 @@ def report(records: list[Any]) -> None:
     """Print the table of what these records hold."""
     found = rates(records)
     sizes = [size for size in SIZES if any(key[0] == size for key in found)]
-    print(f"{'Octavo / peer (aim)':<27}" + "".join(f"{size:>7} B{'':<18}" for size in sizes))
+    rows = [["Octavo / peer (aim)", *(f"{size} B" for size in sizes)]]
     for line in TARGETS.strip().splitlines():
         label, metric, *aims = (part.strip() for part in line.split("|"))
-        cells = [cell(found, size, metric, aims[SIZES.index(size)]) for size in sizes]
-        print(f"{label:<27}" + "".join(f"{one:<27}" for one in cells))
+        rows.append(
+            [label, *(cell(found, size, metric, aims[SIZES.index(size)]) for size in sizes)]
+        )
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("".join(one.ljust(width) for one, width in zip(row, widths, strict=True)).rstrip())
 
 
 def main() -> None:
@@ -189,7 +199,7 @@ def main() -> None:
         return
     if not given.kvbench or not Path(given.kvbench).is_file():
         arguments.error("the path of kvbench.py is needed")
-    adapter = Path(__file__).with_name("octavo_adapter.py")
+    ours, floor = (str(Path(__file__).with_name(name)) for name in ADAPTERS)
     with tempfile.TemporaryDirectory(prefix="octavo-bench-") as place:
         out = Path(place) / "out.json"
         more = ["--n", str(given.n)] if given.n else []
@@ -198,7 +208,7 @@ def main() -> None:
                 sys.executable, given.kvbench, "--json", str(out), "--size", given.size,
                 "--reps", str(given.reps), "--seed", str(given.seed),
                 "--workloads", given.workloads,
-                "--stores", f"{adapter}:OctavoStore,rocksdb,rocksblob,lmdb,{FLOOR}", *more,
+                "--stores", f"{ours},rocksdb,rocksblob,lmdb,{floor}", *more,
             ],
             stdout=subprocess.DEVNULL, check=True,
         )  # fmt: skip
