@@ -44,6 +44,7 @@ def _end(running: Running) -> None:
         running.inker_clerk, running.clerk, running.bookie, running.penciller, running.inker,
     ):  # fmt: skip
         ref.stop()
+    running.disk.let_go(f"{running.path}/journal")
     running.lock.release()
 
 

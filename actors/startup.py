@@ -139,6 +139,7 @@ class _Opening:
         self.runner.close()
         for ref in self.refs:
             ref.stop()
+        self.disk.let_go(f"{self.path}/journal")
 
     def run(self, identity: Identity, lock: FileLock) -> Running:
         for job in staging.sweep(self.disk, self.path, self.clock_ms()):
@@ -150,6 +151,7 @@ class _Opening:
         journal, ledger = f"{self.path}/journal", f"{self.path}/ledger"
         for directory in (journal, ledger):
             self.disk.mkdir(f"{directory}/manifest")
+        self.disk.hold(journal)  # a failed sync of it fails the journal
         found_journal = change_log.recover(self.disk, f"{journal}/manifest")
         found_ledger = change_log.recover(self.disk, f"{ledger}/manifest")
         self.notes += found_journal.notes + found_ledger.notes

@@ -37,6 +37,7 @@ from octavo.files.open_file import (
     Buffer,
     RealFile,
     open_apart,
+    open_directory,
     open_regular,
     sync_data,
     sync_directory,
@@ -162,6 +163,15 @@ class Disk(ABC):
     @abstractmethod
     def sync_dir(self, path: str) -> None:
         """Make every change of names in this directory durable. Never retry one that raised."""
+
+    def hold(self, path: str) -> None:
+        """Keep a directory open until ``let_go``: what has to sync it needs no descriptor then, for
+        a process may have none left at a moment at which a sync must not fail. Idempotent."""
+        return  # not abstract: a disk may do without descriptors
+
+    def let_go(self, path: str) -> None:
+        """No longer as ``hold``. Idempotent, never raises."""
+        return
 
     @abstractmethod
     def sync_file(self, path: str) -> None:
@@ -352,7 +362,7 @@ class RealDisk(Disk):
         os.rmdir(path)
 
     def sync_dir(self, path: str) -> None:
-        fd = _open_directory(path)
+        fd = open_directory(path)
         try:
             sync_directory(fd)
         finally:
@@ -376,7 +386,7 @@ class RealDisk(Disk):
         if os.path.isdir(path):
             return
         # Opened first: where its parent cannot be synced a directory is not made at all.
-        fd = _open_directory(directory_of(path))
+        fd = open_directory(directory_of(path))
         try:
             try:
                 os.mkdir(path)
@@ -386,7 +396,3 @@ class RealDisk(Disk):
             sync_directory(fd)
         finally:
             os.close(fd)
-
-
-def _open_directory(path: str) -> int:
-    return open_apart(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

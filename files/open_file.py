@@ -135,6 +135,11 @@ def open_apart(path: str, flags: int) -> int:
         os.close(fd)
 
 
+def open_directory(path: str) -> int:
+    """A descriptor of a directory, to sync it."""
+    return open_apart(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def open_regular(path: str, flags: int) -> int:
     """A descriptor of a regular file; Corruption where something else is there."""
     try:
@@ -165,7 +170,7 @@ def _not_a_file(path: str, found: str) -> Corruption:
     return Corruption(path, 0, "not a file", expected="regular file", found=found)
 
 
-class _Descriptor(int):
+class Descriptor(int):
     """A descriptor that is closed when nobody refers to it any more.
 
     The bound calls of a RealFile refer to it, and so does a call under way: therefore close()
@@ -188,7 +193,7 @@ class RealFile(AppendFile):
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
-        self.fd = owned = _Descriptor(fd)
+        self.fd = owned = Descriptor(fd)
         self.write = partial(os.write, owned)
         self.pread = partial(os.pread, owned)
         self.pwrite = partial(os.pwrite, owned)

@@ -9,10 +9,30 @@ be that store's file under the same name.
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
-from octavo.files.disk import AppendFile, Disk, RealDisk
+from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import storage_error
 from octavo.files.file_lock import FileLock
+from octavo.files.open_file import Descriptor, open_directory, sync_directory
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _if_it_stands(
+    change: Callable[Concatenate[RealDisk, P], T],
+) -> Callable[Concatenate[OwnDisk, P], T]:
+    """The same change of names, refused once another directory stands where the lock was taken."""
+
+    @wraps(change)
+    def made(self: OwnDisk, /, *args: P.args, **given: P.kwargs) -> T:
+        self._lock.refuse_replaced()
+        return change(self, *args, **given)
+
+    return made
 
 
 class OwnDisk(RealDisk):
@@ -21,14 +41,15 @@ class OwnDisk(RealDisk):
 
     def __init__(self, lock: FileLock) -> None:
         self._lock = lock
+        self._held: dict[str, Descriptor] = {}
 
-    def create(self, path: str) -> AppendFile:
-        self._lock.refuse_replaced()
-        return super().create(path)
-
-    def reopen(self, path: str, length: int) -> AppendFile:
-        self._lock.refuse_replaced()
-        return super().reopen(path, length)
+    create = _if_it_stands(RealDisk.create)
+    reopen = _if_it_stands(RealDisk.reopen)
+    rename = _if_it_stands(RealDisk.rename)
+    link = _if_it_stands(RealDisk.link)
+    unlink = _if_it_stands(RealDisk.unlink)
+    rmdir = _if_it_stands(RealDisk.rmdir)
+    _make_directory = _if_it_stands(RealDisk._make_directory)
 
     def map(self, path: str) -> mmap.mmap | bytes:
         """As any disk's; a file that is missing because all of them are is not called damage."""
@@ -41,29 +62,20 @@ class OwnDisk(RealDisk):
                 raise storage_error(elsewhere, path) from elsewhere
             raise
 
-    def rename(self, source: str, target: str) -> None:
-        self._lock.refuse_replaced()
-        super().rename(source, target)
-
-    def link(self, source: str, target: str) -> None:
-        self._lock.refuse_replaced()
-        super().link(source, target)
-
-    def unlink(self, path: str) -> None:
-        self._lock.refuse_replaced()
-        super().unlink(path)
-
-    def rmdir(self, path: str) -> None:
-        self._lock.refuse_replaced()
-        super().rmdir(path)
-
     def sync_dir(self, path: str) -> None:
         self._lock.refuse_replaced()
-        super().sync_dir(path)
+        held = self._held.get(path)
+        if held is None:
+            super().sync_dir(path)
+        else:
+            sync_directory(held)
 
-    def _make_directory(self, path: str) -> None:
-        self._lock.refuse_replaced()
-        super()._make_directory(path)
+    def hold(self, path: str) -> None:
+        if path not in self._held:
+            self._held[path] = Descriptor(open_directory(path))
+
+    def let_go(self, path: str) -> None:
+        self._held.pop(path, None)
 
 
 def owned(disk: Disk, lock: FileLock) -> Disk:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from octavo.files.disk import Disk
-from octavo.files.errors import Corruption, StorageFailed
+from octavo.files.errors import Corruption, storage_error
 from octavo.manifest.log_file import (
     CHANGE,
     MAX_FILE_BYTES,
@@ -275,4 +275,4 @@ def read_file(disk: Disk, path: str) -> bytes:
             ) from error
         except OSError as error:
             if not left:
-                raise StorageFailed(f"{path} cannot be read: {error}") from error
+                raise storage_error(error, f"{path} cannot be read") from error

@@ -119,7 +119,8 @@ def test_a_power_cut_at_any_operation_of_a_compaction_loses_nothing(mode: str) -
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
 @pytest.mark.parametrize(
-    "operation", ["create", "write", "pwrite", "sync", "rename", "sync_dir", "unlink"]
+    "operation",
+    ["create", "write", "pwrite", "sync", "rename", "sync_dir", "sync_held", "unlink"],
 )
 def test_an_io_error_at_any_moment_loses_nothing(operation: str, code: int) -> None:
     for nth in range(1, 100):

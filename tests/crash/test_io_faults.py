@@ -41,6 +41,18 @@ def test_an_error_at_any_call_is_told_and_loses_nothing(name: str, kind: str) ->
     raise AssertionError("more calls than there can be")
 
 
+@pytest.mark.parametrize("name", list(LITTLE))
+def test_a_time_without_descriptors_is_told_and_fails_nothing(name: str) -> None:
+    workload, setup, options = LITTLE[name]
+    for number in range(1, 1000):
+        fault = Fault("EMFILE", tuple(range(number, number + 60)))
+        wrong = broken(name, workload, setup, SEED, fault, **options)
+        assert not wrong, f"from call {number} ({fault.operation}) of {name!r} on: {wrong}"
+        if not fault.fired:
+            return
+    raise AssertionError("more calls than there can be")
+
+
 MET = [
     # The fsync of a batch in a file that had been rolled since: the next file took puts.
     ("batches", "ENOSPC", (72,), 20261121006),

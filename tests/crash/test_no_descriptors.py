@@ -1,13 +1,17 @@
-"""No file descriptor is left for the map of a full journal file, as a server has none under load:
-what is written goes on to the file that is there, and nothing of it is lost or half known."""
+"""No file descriptor is left, as a server has none under load: what is written goes on to the file
+that is there, and nothing of it is lost or half known."""
 
 from __future__ import annotations
 
 import errno
 import random
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from descriptors import descriptors
 
 import octavo
 from octavo.actors.journal_file import JournalFile
@@ -57,3 +61,37 @@ def test_writes_go_on_without_a_descriptor_for_the_map_of_a_full_file(
     with octavo.open(tmp_path / "s") as store:
         assert dict(store.items()) == wanted
         assert store.stats()["notes"] == []
+
+
+@contextmanager
+def none_left() -> Iterator[None]:
+    """This process opens nothing; what is open stays so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_the_name_of_a_new_journal_file_is_synced_without_a_descriptor(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        store.put(b"k", b"v")
+        with none_left():
+            store.sync()
+            store.put(b"k", b"w", sync=True)
+        assert store.verify().ok
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        assert store[b"k"] == b"w"
+        assert store.stats()["notes"] == []
+
+
+def test_an_opening_without_a_descriptor_says_so_and_leaves_none_open(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        store.put(b"k", b"v")
+    with none_left(), pytest.raises(octavo.StorageFull, match="raise the limit"):
+        octavo.open(tmp_path / "s", worker=False)
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        assert store[b"k"] == b"v"
+        assert descriptors(tmp_path / "s")
+    assert not descriptors(tmp_path / "s")

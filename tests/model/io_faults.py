@@ -23,16 +23,22 @@ import octavo
 
 NEVER_FAIL = frozenset({"exists", "free_bytes", "check_supported", "links", "size"})
 """Calls that do not reach the disk, or whose errors nobody can cause alone."""
-OPENING = frozenset({"create", "reopen", "map", "read", "listdir", "sync_dir", "sync_file", "lock"})
-TAKING_ROOM = frozenset(
-    {"create", "write", "pwrite", "sync", "sync_file", "sync_dir", "link", "rename", "mkdir"}
+OPENING = frozenset(
+    {"create", "reopen", "map", "read", "listdir", "hold", "sync_dir", "sync_file", "lock"}
 )
+TAKING_ROOM = frozenset(
+    {
+        "create", "write", "pwrite", "sync", "sync_file", "sync_dir", "sync_held", "link", "rename",
+        "mkdir",
+    }
+)
+RETRIED = frozenset({"create", "write", "sync", "sync_dir", "sync_held"})
 SHORT = -1
 KINDS: dict[str, tuple[int, Callable[[str], bool]]] = {
     "EIO": (errno.EIO, lambda name: name not in NEVER_FAIL),
     "ENOSPC": (errno.ENOSPC, lambda name: name in TAKING_ROOM),
     "EMFILE": (errno.EMFILE, lambda name: name in OPENING),
-    "EINTR": (errno.EINTR, lambda name: name in ("create", "write", "sync", "sync_dir")),
+    "EINTR": (errno.EINTR, lambda name: name in RETRIED),
     "short write": (SHORT, lambda name: name in ("write", "pwrite")),
 }
 PATIENT = ("ENOSPC", "EMFILE")
@@ -96,6 +102,8 @@ def _told(machine: Machine, fault: Fault, error: Exception) -> str:
     """Whether this may come of that fault, and the store is now as the error says."""
     if fault.kind == "short write":
         return f"a short write is no error: {error!r}"
+    if fault.kind == "EMFILE" and isinstance(error, octavo.StorageFailed):
+        return f"{fault.operation} found no descriptor, and that is no failure: {error!r}"
     store, history = machine.store, machine.history
     if store is None or store.closed:
         return ""
@@ -134,6 +142,8 @@ def _after(machine: Machine, fault: Fault) -> str:
         return ""
     failed = isinstance(machine.raised, octavo.StorageFailed)
     failed = failed or store._running.inker.actor.failed is not None
+    if failed and fault.kind == "EMFILE":
+        return f"poisoned for want of a descriptor in {fault.operation}"
     if not failed and not history.pending:
         # It was not in the way of writing, or there was no room: it all goes on.
         machine.pool.go_on()

@@ -98,6 +98,7 @@ class SimDisk(Faults, Disk):
         self._locked: dict[int, File] = {}
         self._open: dict[int, _Cursor] = {}
         self._synced_again: list[tuple[str, File]] = []
+        self._held: set[str] = set()
 
     def after_crash(self, mode: str, seed: int = 0) -> SimDisk:
         """What is found when the power comes back. This disk stays as it is.
@@ -380,16 +381,26 @@ class SimDisk(Faults, Disk):
             holder.change(Change(name, made))
             self.sync_dir("/" + "/".join(_parts(path)[:-1]))
 
+    def hold(self, path: str) -> None:
+        with self._turn:
+            self._begin("hold", path)
+            self._directory(_parts(path), path)
+            self._held.add(path)
+
+    def let_go(self, path: str) -> None:
+        self._held.discard(path)
+
     def sync_dir(self, path: str) -> None:
         with self._turn:
+            name = "sync_held" if path in self._held else "sync_dir"
             try:
-                self._begin("sync_dir", path)
+                self._begin(name, path)
             except OSError as error:
                 if error.errno not in BEFORE_ANY_SYNC:
                     self._directory(_parts(path), path).pending.clear()
                 raise
             directory = self._directory(_parts(path), path)
-            self._step("sync_dir")
+            self._step(name)
             directory.sync()
 
     def sync_file(self, path: str) -> None:

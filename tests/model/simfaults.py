@@ -20,13 +20,16 @@ CRASH_POINTS = frozenset(
         "rmdir",
         "mkdir",
         "sync_dir",
+        "sync_held",
         "sync_file",
         "lock",
     }
 )
-"""The operations that change something and so are counted in ``SimDisk.ops``."""
+"""The operations that change something and so are counted in ``SimDisk.ops``; ``sync_held`` is a
+``sync_dir`` of a directory that is held open."""
 READS = frozenset(
     {
+        "hold",
         "map",
         "read",
         "pread",

@@ -362,6 +362,8 @@ def test_every_change_is_a_crash_point_and_no_reading_is() -> None:
         ("listdir", lambda: disk.listdir("/")),
         ("free_bytes", lambda: disk.free_bytes("/")),
         ("check_supported", lambda: disk.check_supported("/")),
+        ("hold", lambda: disk.hold("/")),
+        ("sync_held", lambda: disk.sync_dir("/")),
     ]
     for name, step in steps:
         before = disk.ops
@@ -455,6 +457,8 @@ def test_every_operation_can_be_made_to_fail(name: str) -> None:
         "mkdir": lambda: disk.mkdir("/d"),
         "rmdir": lambda: disk.rmdir("/empty"),
         "sync_dir": lambda: disk.sync_dir("/"),
+        "hold": lambda: disk.hold("/"),
+        "sync_held": lambda: (disk.hold("/"), disk.sync_dir("/")),
         "sync_file": lambda: disk.sync_file("/a"),
         "lock": lambda: disk.lock("/lock"),
         "map": lambda: disk.map("/a"),
