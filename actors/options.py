@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from octavo.files.errors import Misuse
-from octavo.files.given import shown
+from octavo.files.given import number, shown, to_whole
 from octavo.files.unknown_names import unknown_option
 
 if TYPE_CHECKING:
@@ -15,6 +15,28 @@ if TYPE_CHECKING:
 
 MiB = 1 << 20
 Sync = Literal["none", "always"] | float
+
+
+_WHOLE = {
+    "roll_size_bytes": (MiB, 3 << 30),
+    "roll_count": (256, 4 << 20),
+    "push_rows": (64, 16 << 20),
+    "push_bytes": (64 << 10, 3 << 30),
+    "read_cache_bytes": (0, 1 << 40),
+    "max_open_files": (8, 100_000),
+    "compact_run_length": (1, 32),
+    "compact_score_one_in": (1, 100),
+    "consumer_hold_bytes": (1, 1 << 60),
+}
+"""Bounds of those that are whole numbers, both inclusive."""
+_NUMBERS: dict[str, tuple[float, float]] = {
+    "compact_single_percent": (0, 100),
+    "compact_run_percent": (0, 100),
+    "waste_retention_seconds": (0, 1e9),
+    "consumer_hold_seconds": (0.001, 1e12),
+    "compact_every_seconds": (0.001, 1e9),
+}
+_MAY_BE_NONE = frozenset({"consumer_hold_bytes", "consumer_hold_seconds", "compact_every_seconds"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,31 +111,16 @@ class Options:
     strategies: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _whole("roll_size_bytes", self.roll_size_bytes, MiB, 3 << 30)
-        _whole("roll_count", self.roll_count, 256, 4 << 20)
-        _whole("push_rows", self.push_rows, 64, 16 << 20)
-        _whole("push_bytes", self.push_bytes, 64 << 10, 3 << 30)
-        _whole("read_cache_bytes", self.read_cache_bytes, 0, 1 << 40)
-        _whole("max_open_files", self.max_open_files, 8, 100_000)
-        _whole("compact_run_length", self.compact_run_length, 1, 32)
-        _whole("compact_score_one_in", self.compact_score_one_in, 1, 100)
-        _number("compact_single_percent", self.compact_single_percent, 0, 100)
-        _number("compact_run_percent", self.compact_run_percent, 0, 100)
-        _number("waste_retention_seconds", self.waste_retention_seconds, 0, 1e9)
-        if self.consumer_hold_seconds is not None:
-            _number("consumer_hold_seconds", self.consumer_hold_seconds, 0.001, 1e12)
-        if self.consumer_hold_bytes is not None:
-            _whole("consumer_hold_bytes", self.consumer_hold_bytes, 1, 1 << 60)
-        if self.compact_every_seconds is not None:
-            _number("compact_every_seconds", self.compact_every_seconds, 0.001, 1e9)
-        if isinstance(self.sync, bool) or not (
-            self.sync in ("none", "always")
-            or (isinstance(self.sync, int | float) and 0 < self.sync <= 3600)
-        ):
-            raise Misuse(
-                f'sync={shown(self.sync)}: allowed are "none", "always", '
-                "or seconds above 0 and at most 3600"
-            )
+        plain: dict[str, Any] = {"sync": _as_sync(self.sync)}
+        for name, (low, high) in _WHOLE.items():
+            if (value := getattr(self, name)) is not None or name not in _MAY_BE_NONE:
+                allowed = f"is a whole number from {low} to {high}"
+                plain[name] = to_whole(name, value, allowed, low, high)
+        for name, (least, most) in _NUMBERS.items():
+            if (value := getattr(self, name)) is not None or name not in _MAY_BE_NONE:
+                plain[name] = _as_number(name, value, least, most)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
         if self.compression not in ("lz4", "none"):
             raise Misuse(f'compression={shown(self.compression)}: allowed are "lz4" and "none"')
         if self.mode not in (None, "standard", "head_only"):
@@ -161,11 +168,21 @@ def options(given: Mapping[str, Any]) -> Options:
     return Options(**given)
 
 
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise Misuse(f"{name}={shown(value)}: allowed is a whole number from {low} to {high}")
-
-
-def _number(name: str, value: object, low: float, high: float) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+def _as_number(name: str, value: object, low: float, high: float) -> float:
+    """Plain, as it is of NumPy's, too. Raises Misuse."""
+    found = number(value)
+    if found is None or not low <= found <= high:
         raise Misuse(f"{name}={shown(value)}: allowed is a number from {low:g} to {high:g}")
+    return found
+
+
+def _as_sync(value: object) -> Sync:
+    if isinstance(value, str) and value in ("none", "always"):
+        return cast("Sync", value)
+    seconds = number(value)
+    if seconds is None or not 0 < seconds <= 3600:
+        raise Misuse(
+            f'sync={shown(value)}: allowed are "none", "always", '
+            "or seconds above 0 and at most 3600"
+        )
+    return seconds

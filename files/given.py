@@ -38,8 +38,8 @@ def whole_number(value: object) -> int | None:
 
 
 def number(value: object) -> float | None:
-    """As ``whole_number``, of floats, too."""
-    return value if isinstance(value, float) else whole_number(value)
+    """As ``whole_number``, of floats, too: plain ones."""
+    return float.__float__(value) if isinstance(value, float) else whole_number(value)
 
 
 def to_whole(name: str, value: object, allowed: str, low: int = 0, high: int | None = None) -> int:

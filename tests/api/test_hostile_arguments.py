@@ -73,6 +73,28 @@ def test_whole_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
         assert [change.sqn for change in store.changes(np.int64(sqn))] == [sqn + 1]  # type: ignore[arg-type]
 
 
+def test_options_take_whole_numbers_of_numpy(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "roll_count": np.int64(300), "push_rows": np.uint16(64), "sync": np.int32(2),
+        "compact_every_seconds": np.int64(60), "consumer_hold_bytes": np.int64(1 << 30),
+        "compact_run_percent": np.float64(50.0), "worker": False,
+    }  # fmt: skip
+    with octavo.open(tmp_path / "s", **given) as store:
+        store.put_many((b"%d" % n, b"v") for n in range(700))
+        for name, value in given.items():
+            found = getattr(store._running.options, name)
+            assert found == value
+            assert type(found) in (int, float, bool)
+        assert len(store) == 700
+
+
+@pytest.mark.parametrize("name", ["roll_count", "push_rows", "sync", "compact_run_percent"])
+@pytest.mark.parametrize("value", [True, np.True_, "64", None, float("nan"), np.array([64, 65])])
+def test_options_that_are_no_numbers_are_named(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(octavo.Misuse, match=rf"^{name}=.*: allowed "):
+        octavo.open(tmp_path / "s", **{name: value})
+
+
 def test_a_term_is_what_it_holds_whatever_its_class_does(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put("k", "v", index={Shouting("f"): Shouting("quiet"), b"g": np.bytes_(b"a")})

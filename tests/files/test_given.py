@@ -36,7 +36,8 @@ def test_a_whole_number_is_a_plain_int() -> None:
         assert number(given) == 3
     for none in (True, np.True_, 3.0, "3", None, np.array([3, 4]), Level):
         assert whole_number(none) is None
-    assert number(2.5) == 2.5
+    for given in (2.5, np.float64(2.5)):
+        assert (type(number(given)), number(given)) == (float, 2.5)
 
 
 @pytest.mark.parametrize("given", [-1, 5, "3", None, 10**5000], ids=map(str, range(5)))
