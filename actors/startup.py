@@ -260,9 +260,7 @@ class _Opening:
         persisted_sqn: int,
         damaged: bool,
     ) -> Ref[Inker]:
-        begun = resumed(
-            manifest, tails.tails, persisted_sqn, directory=directory, damaged=damaged
-        )  # fmt: skip
+        begun = resumed(manifest, tails.tails, persisted_sqn, directory=directory, damaged=damaged)
         if begun.note:
             self.notes.append(begun.note)
             log.warning("%s", begun.note)

@@ -13,7 +13,7 @@ import pytest
 from whole_store import opened
 
 import octavo
-from octavo.files import disk as disk_module
+from octavo.files import own_disk
 from octavo.files.open_file import RealFile
 
 
@@ -61,7 +61,7 @@ def test_a_sync_of_a_file_that_fails_under_a_ctrl_c_is_known(
 def test_a_sync_of_a_files_name_that_fails_under_a_ctrl_c_is_known(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing_is_believed_after(store, monkeypatch, disk_module, "sync_directory")
+    nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory")
 
 
 def test_a_ctrl_c_that_follows_an_error_of_the_callers_own_fails_no_sync(

@@ -19,7 +19,7 @@ from cutting_short import cut_short
 from descriptors import descriptors
 
 from octavo.files import disk as disk_module
-from octavo.files import file_system, open_file
+from octavo.files import file_system, open_file, own_disk
 from octavo.files.disk import AppendFile, Disk, RealDisk
 from octavo.files.errors import Corruption, Misuse, StoreLocked
 from octavo.files.file_system import file_system_of
@@ -161,7 +161,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     sync_data, sync_directory = open_file.sync_data, open_file.sync_directory
     monkeypatch.setattr(open_file, "sync_data", spied("data", sync_data))
     monkeypatch.setattr(disk_module, "sync_data", spied("data", sync_data))
-    monkeypatch.setattr(disk_module, "sync_directory", spied("directory", sync_directory))
+    for module in (disk_module, own_disk):
+        monkeypatch.setattr(module, "sync_directory", spied("directory", sync_directory))
     monkeypatch.setattr(os, "rename", rename)
     return done
 
@@ -184,6 +185,21 @@ def test_sync_dir_asks_the_system_for_this_directory(
 ) -> None:
     DISK.sync_dir(str(tmp_path))
     assert calls == [("directory", identity(tmp_path))]
+
+
+def test_a_directory_that_is_held_open_is_synced_and_let_go(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
+    (tmp_path / "d").mkdir()
+    own = own_disk.OwnDisk(DISK.lock(str(tmp_path / "LOCK")))
+    for _ in range(2):
+        own.hold(str(tmp_path / "d"))
+    assert len(descriptors(tmp_path / "d")) == 1
+    own.sync_dir(str(tmp_path / "d"))
+    assert calls == [("directory", identity(tmp_path / "d"))]
+    for _ in range(2):
+        own.let_go(str(tmp_path / "d"))
+    assert not descriptors(tmp_path / "d")
 
 
 def test_write_atomically_syncs_the_bytes_then_renames_then_syncs_the_directory(
