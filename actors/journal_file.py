@@ -263,14 +263,9 @@ class JournalFile(TurnActor):
                 self._unsealable = failed
                 raise
             entry = JournalEntry(
-                name=name,
-                base_sqn=self.base,
-                last_sqn=self.base + count - 1,
-                count=count,
-                bytes=result["bytes"],
-                seed=self.seed,
-                state="sealed",
-            )
+                name=name, base_sqn=self.base, last_sqn=self.base + count - 1, count=count,
+                bytes=result["bytes"], seed=self.seed, state="sealed",
+            )  # fmt: skip
             with unbroken:  # or it would be sealed again without its offsets
                 self.sealed_as(name)
                 self.entry = entry
@@ -367,9 +362,14 @@ class JournalFile(TurnActor):
                     end = offsets[relative + 1]
                     mapped = self.growing.mapped
                     if end > len(mapped) and end > len(mapped := self.growing.missed()):
-                        if end - at <= _READ_BYTES:
-                            return file.pread(end - at, at), at
-                        mapped = self.growing.up_to(end)
+                        try:
+                            if end - at <= _READ_BYTES:
+                                return file.pread(end - at, at), at
+                            mapped = self.growing.up_to(end)
+                        except OSError:
+                            if file.fd >= 0:
+                                raise
+                            mapped, offsets = self.ensure_open()  # sealed since, or all is closed
                 else:
                     mapped, offsets = self.ensure_open()
             at = offsets[relative]

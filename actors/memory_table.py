@@ -15,6 +15,7 @@ from typing import Protocol
 from sortedcontainers import SortedList
 
 from octavo.files import index_terms
+from octavo.files.locks import new_rlock
 from octavo.files.record import KEY_DELTA, PUT
 
 
@@ -42,7 +43,9 @@ class MemoryTable:
     pinned calls ``keep`` first, so that the pinned version stays findable.
     """
 
-    __slots__ = ("expiring", "frozen", "newest_pin", "older", "order", "pins", "rows", "since")
+    __slots__ = (
+        "_ordering", "expiring", "frozen", "newest_pin", "older", "order", "pins", "rows", "since",
+    )  # fmt: skip
 
     def __init__(self, since: int) -> None:
         self.rows: dict[bytes, int] = {}
@@ -52,6 +55,7 @@ class MemoryTable:
         self.pins: dict[int, int] = {}
         self.newest_pin = -1  # highest sqn a live reader is bound to; -1: none
         self.order: SortedList | None = None
+        self._ordering = new_rlock()
         self.frozen = False
 
     def keep(self, ledger_key: bytes) -> None:
@@ -134,13 +138,17 @@ class MemoryTable:
         """
         order = self.order
         rows = self.rows
-        if order is None:
-            order = SortedList(list(rows))
-            self.order = order
-        elif len(order) < len(rows):
-            self.order = None  # an interrupt may leave it half updated
-            order.update(list(islice(reversed(rows), len(rows) - len(order))))
-            self.order = order
+        if order is None or len(order) < len(rows):
+            with self._ordering:  # of a frozen table many threads may ask, in no turn
+                # Whoever comes meanwhile, as a signal's handler can, finds none: so does the next
+                # one where an interrupt leaves it half updated. Nothing is called in these lines.
+                order = self.order
+                self.order = None
+                if order is None:
+                    order = SortedList(list(rows))
+                elif len(order) < len(rows):
+                    order.update(list(islice(reversed(rows), len(rows) - len(order))))
+                self.order = order
         return order
 
     def slice(self, low: bytes, high: bytes | None, limit: int, *, reverse: bool) -> list[bytes]:

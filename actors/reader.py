@@ -253,6 +253,7 @@ class Reader(PlainReads):
         self.check()
         try:
             yield
+            self.check()  # another thread may have closed it, and memory let go of what it needs
         except FileNotFoundError as missing:
             raise self._gone(missing) from missing
         except Corruption as damage:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from beside import until
 from whole_store import opened
 
 import octavo
@@ -88,6 +91,47 @@ def test_a_file_that_was_rolled_keeps_no_map_of_its_growing(tmp_path: Path) -> N
         store._inker.roll()
         assert active.growing.mapped == b""
         assert {key: store.get(key) for key in expected} == expected
+
+
+def as_a_read_begins(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
+    """Have another thread do it while the next read behind the map is about to call the system."""
+    missed = GrowingMap.missed
+
+    def late(growing: GrowingMap) -> object:
+        monkeypatch.undo()
+        other = threading.Thread(target=what)
+        other.start()
+        other.join()
+        return missed(growing)
+
+    monkeypatch.setattr(GrowingMap, "missed", late)
+
+
+def test_what_is_being_read_as_its_file_is_sealed_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        store.put(b"key", b"value")
+        active = being_written(store)
+
+        def sealed() -> None:
+            store._inker.roll()
+            until(lambda: active.file is None, "the file is sealed")
+
+        as_a_read_begins(monkeypatch, sealed)
+        assert store.get(b"key") == b"value"
+        assert being_written(store) is not active
+
+
+@pytest.mark.parametrize("read", ["get", "head", "items"])
+def test_what_is_being_read_as_the_store_is_closed_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    store = opened(tmp_path / "s", read_cache_bytes=0)
+    store.put(b"key", b"value")
+    as_a_read_begins(monkeypatch, store.close)
+    with pytest.raises(octavo.Closed):
+        {"get": store.get, "head": store.head, "items": lambda _: list(store.items())}[read](b"key")
 
 
 def test_where_no_map_is_to_be_had_the_old_one_stays() -> None:

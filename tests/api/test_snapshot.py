@@ -16,6 +16,7 @@ from whole_store import SEED, Clock, flush, no_hang, opened, settle
 
 import octavo
 from octavo.actors.bookie import Bookie
+from octavo.actors.memory_table import MemoryTable
 
 
 @pytest.fixture
@@ -545,6 +546,33 @@ def test_a_snapshot_of_a_closed_store_says_closed(tmp_path: Path, read: str) -> 
     with pytest.raises(octavo.Closed):
         READS[read](snap)
     snap.close()
+
+
+@pytest.mark.parametrize("read", ["get", "head", "contains", "index_of"])
+def test_a_read_during_which_another_thread_closes_it_says_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    entry = MemoryTable.entry
+    with opened(tmp_path / "s") as store:
+        store.put("key", "old", index={"field": "term"})
+        snap = store.snapshot()
+        store.put("key", "new")
+
+        def late(table: MemoryTable, key: bytes, upper: int) -> int | None:
+            monkeypatch.undo()
+            closer = threading.Thread(target=snap.close)
+            closer.start()
+            closer.join()
+            return entry(table, key, upper)
+
+        monkeypatch.setattr(MemoryTable, "entry", late)
+        with pytest.raises(octavo.Closed):
+            {
+                "get": lambda: snap.get("key"),
+                "head": lambda: snap.head("key"),
+                "contains": lambda: "key" in snap,
+                "index_of": lambda: snap.index_of("key"),
+            }[read]()
 
 
 # ---------------------------------------------------------------- what it costs
