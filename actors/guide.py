@@ -5,15 +5,24 @@ one look where to begin: a slot, named by the lower bits of a key's hash, holds 
 newest place that has any key of that slot, 0 where none has. Most slots are empty, so an absent
 key is mostly seen to be absent by one byte. It is only ever a hint to skip what cannot be there:
 a place that it names is asked like any other, and so is every older one.
+
+Where it covers a whole ledger, of up to 2 M rows, two more tables say at once where the newest row
+is, by the upper bits of a hash: one its sqn, for gets, one its number, for heads. They are hints,
+too: of the rows that share a slot one is there, and who reads compares the key. Where that is
+another the place is asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from octavo.actors.pool import POOL
+from octavo.files.arrays import npt
+from octavo.files.ledger_key import HEAD_ONLY, INDEX
 from octavo.files.sst import Sst
+from octavo.files.sst_layout import Section
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 
@@ -23,38 +32,56 @@ that any key may be in, (first keys, None, 0, entries) for a level of several fi
 Way = tuple[memoryview | bytes, int, tuple[tuple[Step, ...], ...]]
 """The slots, a mask of the bits of a hash that name one, and where to go on for what a slot
 holds."""
+Direct = tuple[memoryview, int]
+"""Slots, named by a hash (32 bits) shifted right by this much. 0: nothing is said of such keys."""
+Part = tuple[bytes, Any, int] | None
+"""Rows of one bucket in a file: the prefix, the file's actor, the base of its sqns."""
 
 MOST_ROWS = 1 << 22
 """Of the newest places so many rows are in the table at most: 32 MiB."""
 _SLOTS_A_ROW = 8
 _LEAST_BITS = 10
+MOST_DIRECT_ROWS = 1 << 21
+"""Of ledgers of more rows no sqns and no row numbers are kept: 16 MiB each."""
+_DIRECT_SLOTS_A_ROW = 4
+_DIRECT_BITS = 22
+ROW_BITS = 22
+ROW_MASK = (1 << ROW_BITS) - 1
+_MOST_GROUPS = 64
+_MOST_PARTS = 1 << 32 - ROW_BITS
+_UNKNOWN: Direct = (memoryview(bytes(4)).cast("I"), 32)
 _MOST_STEPS = 250
 _MOST_FILES = 256
 """A level of more files is not in the table: each would be looked at again and again."""
 
 
 class Guide:
-    """Of one manifest of the ledger. Any thread reads ``way``, which is replaced as a whole."""
+    """Of one manifest of the ledger. Any thread reads its tables, each replaced as a whole."""
 
-    __slots__ = ("_covered", "_making", "ledger", "way")
+    __slots__ = ("_making", "_places", "_places_of_rows", "ledger", "rows", "sqns", "way")
 
     def __init__(self, ledger: LedgerManifest) -> None:
         self.ledger = ledger
         self.way: Way = (b"\x00", 0, (_steps(ledger),))
-        self._covered = 0
+        self.sqns: Direct = _UNKNOWN
+        """Sqns of plain puts by the record's own key."""
+        self.rows: tuple[memoryview, int, tuple[Part, ...]] = (*_UNKNOWN, ())
+        """Rows of plain puts: a part's number, and in the lower bits that of a row of its file."""
+        self._places = self._places_of_rows = 0
         self._making = False
 
-    def wanted(self) -> None:
-        """A read among many: have the table made if it would help and costs no reading.
+    def wanted(self, heads: bool = False) -> None:
+        """A read among many, of a head or of a value: have the tables made if they would help and
+        cost no reading.
 
-        That is once the files have been verified, by lookups. 1 us a file; the table is made on
-        a thread of the pool, by array kernels: some 10 ms a million rows.
+        That is once the files have been verified, by lookups. 1 us a file; the tables are made on
+        a thread of the pool, by array kernels: some 20 ms a million rows each.
         """
         if not self._making:
             places = self._known()
-            if len(places) > self._covered:
+            if len(places) > (self._places_of_rows if heads else self._places):
                 self._making = True
-                POOL.submit(partial(self._make, places))
+                POOL.submit(partial(self._make, places, heads))
 
     def _known(self) -> list[list[Sst]]:
         """The open files of the newest places, as far as all of them are known to be whole."""
@@ -70,10 +97,21 @@ class Guide:
             places.append(ssts)
         return places
 
-    def _make(self, places: list[list[Sst]]) -> None:
+    def _make(self, places: list[list[Sst]], heads: bool) -> None:
+        steps = _steps(self.ledger)
         try:
-            self.way = _table(_steps(self.ledger), places)
-            self._covered = len(places)
+            rows = sum(sst.rows for ssts in places for sst in ssts)
+            direct = len(places) == len(steps) and 0 < rows <= MOST_DIRECT_ROWS
+            if len(places) > max(self._places, self._places_of_rows):
+                self.way = _table(steps, places)
+            if heads:
+                if direct:
+                    self.rows = _rows(steps, places, rows)
+                self._places_of_rows = len(places)
+            else:
+                if direct:
+                    self.sqns = _sqns(steps, places, rows)
+                self._places = len(places)
         finally:
             self._making = False
 
@@ -90,6 +128,64 @@ def _table(steps: tuple[Step, ...], places: list[list[Sst]]) -> Way:
             slots[sst.hashes() & np.uint32(mask)] = number
     tails = (steps[len(places) :], *(steps[at:] for at in range(len(places))))
     return slots.data.toreadonly(), mask, tails
+
+
+def _oldest_first(
+    steps: tuple[Step, ...], places: list[list[Sst]]
+) -> Iterator[tuple[Sst, Any, int]]:
+    """Each file, its actor, the base of its sqns: what is newer comes later."""
+    for (_, file, base, entries), ssts in zip(reversed(steps), reversed(places), strict=True):
+        actors = [(entry.file, entry.sqn_base) for entry in entries] or [(file, base)]
+        for sst, (actor, first) in zip(ssts, actors, strict=True):
+            yield sst, actor, first
+
+
+def _empty(rows: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], int]:
+    """Slots for so many rows, and how far a hash is shifted to name one."""
+    import numpy as np
+
+    bits = (rows * _DIRECT_SLOTS_A_ROW - 1).bit_length()
+    bits = min(max(bits, _LEAST_BITS), _DIRECT_BITS)
+    return np.zeros(1 << bits, dtype), 32 - bits
+
+
+def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct:
+    """A row that is no plain put takes the place of older ones all the same. Index entries are not
+    of the key that their record has."""
+    import numpy as np
+
+    files = list(_oldest_first(steps, places))
+    highest = max(sst.max_sqn + base for sst, _, base in files)
+    slots, shift = _empty(rows, np.uint32 if highest < 1 << 32 else np.uint64)
+    for sst, _, base in files:
+        found = np.asarray(sst.sqns) + np.uint64(base)
+        found[np.asarray(sst.flags) != 0] = 0
+        for tag in (HEAD_ONLY, INDEX):
+            low, high = sst.lower_bound(bytes((tag,))), sst.lower_bound(bytes((tag + 1,)))
+            found[low:high] = 0
+        slots[sst.hashes() >> np.uint32(shift)] = found
+    return slots.data.toreadonly(), shift
+
+
+def _rows(
+    steps: tuple[Step, ...], places: list[list[Sst]], rows: int
+) -> tuple[memoryview, int, tuple[Part, ...]]:
+    """Rows of files with metadata, or of many buckets, are not told."""
+    import numpy as np
+
+    slots, shift = _empty(rows, np.uint32)
+    parts: list[Part] = [None]
+    for sst, file, base in _oldest_first(steps, places):
+        found = np.zeros(sst.rows, np.uint32)
+        groups = len(sst.column(Section.FIRSTS, "I"))
+        if not sst.has_metas and groups <= _MOST_GROUPS and len(parts) + groups <= _MOST_PARTS:
+            found += np.arange(sst.rows, dtype=np.uint32)
+            for prefix, low, high in sst.groups():
+                found[low:high] += np.uint32(len(parts) << ROW_BITS)
+                parts.append((prefix, file, base))
+            found[np.asarray(sst.flags) != 0] = 0
+        slots[sst.hashes() >> np.uint32(shift)] = found
+    return slots.data.toreadonly(), shift, tuple(parts)
 
 
 def _steps(ledger: LedgerManifest) -> tuple[Step, ...]:

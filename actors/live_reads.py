@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.guide import Step
+from octavo.actors.guide import ROW_BITS, ROW_MASK, Step
 from octavo.actors.measures import CACHE, MEMORY, REST
 from octavo.actors.penciller import Penciller
 from octavo.actors.plain_reads import PlainReads
@@ -113,15 +113,33 @@ class LiveReads(PlainReads):
         slots, mask, tails = view.guide.way
         cut = end_of_prefix(ledger_key)
         front, key = ledger_key[:cut], ledger_key[cut:]
-        return self.head_from_ledger(tails[slots[h32 & mask]], h32, ledger_key, front, key)
+        steps = tails[slots[h32 & mask]]
+        return self.head_from_ledger(view, steps, h32, ledger_key, front, key)
 
     def head_from_ledger(
-        self, steps: tuple[Step, ...], h32: int, ledger_key: bytes, front: bytes, key: bytes
+        self,
+        view: View,
+        steps: tuple[Step, ...],
+        h32: int,
+        ledger_key: bytes,
+        front: bytes,
+        key: bytes,
     ) -> Head | None:
-        """Head of a key that is not in memory but may be in these steps of the newest view's guide.
+        """Head of a key that is not in the view's memory but may be in these steps of its guide.
         ``h32`` as get_from_ledger has it; ``front`` and ``key``: the ledger key's prefix, and what
         follows it. ``Sst.find`` is written out."""
         try:
+            slots, shift, parts = view.guide.rows
+            if (slot := slots[h32 >> shift]) and (part := parts[slot >> ROW_BITS]) is not None:
+                prefix, file, base = part
+                sst = file.sst
+                if sst is not None and (columns := sst.head_columns) is not None:
+                    buffer, keys_at, ends, sqns, sizes, times, time_base = columns
+                    row = slot & ROW_MASK
+                    start = keys_at + ends[row]
+                    if buffer[start : keys_at + ends[row + 1]] == key and prefix == front:
+                        told = sqns[row] + base, sizes[row], b"", times[row] + time_base, None
+                        return _made(Head, told)
             for firsts, file, base, entries in steps:
                 if firsts is not None:
                     place = entries[bisect_right(firsts, ledger_key) - 1]
@@ -136,10 +154,8 @@ class LiveReads(PlainReads):
                         return self._head_with_care(ledger_key)
                     told = sst.sqns[row] + base, sst.sizes[row], sst.meta(row), sst.time(row), None
                     return _made(Head, told)
-                (
-                    table, homes, row_bits, low_bits, row_mask, buffer, keys_at, ends,
-                    prefix, flags, sqns, sizes, times, time_base,
-                ) = sst.swift_head  # fmt: skip
+                table, homes, row_bits, low_bits, row_mask, prefix, flags, columns = sst.swift_head
+                buffer, keys_at, ends, sqns, sizes, times, time_base = columns
                 if prefix != front:
                     continue
                 at = h32 * homes >> 32

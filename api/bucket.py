@@ -408,7 +408,7 @@ class Bucket(Mutable[Out, Told]):
             h = xxh3(ledger_key)
             slots, mask, tails = view.guide.way
             if steps := tails[slots[h & mask]]:
-                found = bookie.head_from_ledger(steps, h & LOW_32, ledger_key, prefix, key)
+                found = bookie.head_from_ledger(view, steps, h & LOW_32, ledger_key, prefix, key)
         if found is None and not 0 < len(key) < self._key_limit:
             self._whole(key)  # found nowhere, and says why
         return found  # type: ignore[no-any-return]
@@ -417,7 +417,7 @@ class Bucket(Mutable[Out, Told]):
         meter = self._head_meter
         left = meter.left
         if left <= 0 and not (left := meter.skip()):
-            self._bookie.view.guide.wanted()
+            self._bookie.view.guide.wanted(heads=True)
             return meter.timed(self._head, key)
         meter.left = left - 1
         if self._bookie.closed:

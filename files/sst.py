@@ -113,6 +113,8 @@ class Sst:
         """None until the file is known to be whole."""
         self.swift_head: SwiftHead | None = None
         """The same; None for ever where rows have metadata, or are of several buckets."""
+        self.head_columns: sst_lookup.HeadColumns | None = None
+        """For a head of a row that is known by number; None for ever where rows have metadata."""
 
     def column(self, kind: Section, code: Literal["B", "I", "Q"]) -> memoryview:
         """A section as it stands in the map, items of a ``struct`` code. Not verified."""
@@ -142,11 +144,14 @@ class Sst:
         low_bits, row_mask = (1 << (32 - bits)) - 1, (1 << bits) - 1
         flags = self.flags if self.tombstones or self.expiring else None
         self.swift = table, homes, bits, low_bits, row_mask, flags, self.sqns
-        if not self.has_metas and len(self._views.firsts) == 1:
-            self.swift_head = (
-                table, homes, bits, low_bits, row_mask, self._buffer, self._keys_at, self._key_ends,
-                self._views.front, flags, self.sqns, self.sizes, self._times, self._time_base,
+        if not self.has_metas:
+            self.head_columns = (
+                self._buffer, self._keys_at, self._key_ends, self.sqns, self.sizes, self._times,
+                self._time_base,
             )  # fmt: skip
+            if len(self._views.firsts) == 1:
+                front, columns = self._views.front, self.head_columns
+                self.swift_head = table, homes, bits, low_bits, row_mask, front, flags, columns
         self._windows = None
 
     def _need(self, kind: Section, low: int, high: int) -> None:

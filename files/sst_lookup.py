@@ -27,13 +27,12 @@ Swift = tuple[memoryview, int, int, int, int, memoryview | None, memoryview]
 """What ``Sst.probe`` is made of, for those who write it out: the slots of the hash table, home
 slots, bits of a row number in a slot, masks of a hash's low bits and of a row number + 1; the
 flags, None where no row has any; the sqns."""
-SwiftHead = tuple[
-    memoryview, int, int, int, int, mmap | bytes, int, memoryview, bytes,
-    memoryview | None, memoryview, memoryview, memoryview, int,
-]  # fmt: skip
-"""What ``Sst.find`` is made of where all rows are of one bucket, and what a head has of a row
-without metadata: as in Swift up to the mask; the map, where in it the keys begin, their ends, the
-prefix of all; flags as in Swift, sqns, sizes, times, the base of the times."""
+HeadColumns = tuple[mmap | bytes, int, memoryview, memoryview, memoryview, memoryview, int]
+"""What a head has of a row without metadata: the map, where in it the keys begin, their ends; sqns,
+sizes, times, the base of the times."""
+SwiftHead = tuple[memoryview, int, int, int, int, bytes, memoryview | None, HeadColumns]
+"""What ``Sst.find`` is made of where all rows are of one bucket, and a head: as in Swift up to the
+mask; the prefix of all, flags as in Swift, the columns."""
 
 _FEW_GROUPS = 64
 """Up to so many groups a file's prefixes are kept apart, for lookups in it."""

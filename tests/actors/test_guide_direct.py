@@ -1,0 +1,210 @@
+"""The tables that say at once where a key's newest row is: whatever they say, a read is right."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from whole_store import flush, opened, settle
+
+import octavo
+from octavo.actors import guide
+from octavo.actors.plain_reads import PlainReads
+from octavo.files.errors import Corruption
+
+SEED = 20261122
+KEYS = [b"key-%03d" % number for number in range(300)]
+BUCKETS = (b"", b"b", b"docs")
+Values = dict[tuple[bytes, bytes], bytes]
+
+
+class AtOnce:
+    """Takes the pool's place: work is done as it is given."""
+
+    def submit(self, work: Callable[[], None]) -> None:
+        work()
+
+
+@pytest.fixture(autouse=True)
+def no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guide, "POOL", AtOnce())
+
+
+def made(store: octavo.Store) -> guide.Guide:
+    """The guide of the store's view, with all of its tables."""
+    for level in store._bookie.view.ledger.levels:
+        for entry in level:
+            entry.file.reader().ensure_whole()
+    found = store._bookie.view.guide
+    found.wanted()
+    found.wanted(heads=True)
+    return found
+
+
+def by_steps(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Keys whose values are sought by asking the places, from now on."""
+    asked: list[bytes] = []
+    real = PlainReads._get_by_steps
+
+    def noted(self: PlainReads, *given: object) -> bytes | None:
+        asked.append(given[3])  # type: ignore[arg-type]
+        return real(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PlainReads, "_get_by_steps", noted)
+    return asked
+
+
+def churn(store: octavo.Store, known: Values, rng: random.Random, metadata: bytes) -> None:
+    """Puts of every kind and deletes, of the same keys in some buckets."""
+    for _ in range(200):
+        name, key = rng.choice(BUCKETS), rng.choice(KEYS)
+        bucket, value = store.bucket(name), key + rng.randbytes(8)
+        kind = rng.randrange(8)
+        known[name, key] = value
+        if kind == 0:
+            bucket.delete(key)
+            del known[name, key]
+        elif kind == 1:
+            known[name, key] = value * 300
+            bucket.put(key, value * 300)  # is compressed
+        elif kind == 2:
+            bucket.put(key, value, ttl=1e6)
+        elif kind == 3:
+            with store.batch() as batch:
+                batch.put(name, key, value)
+        elif kind == 4:
+            bucket.put(key, value, index={"field": rng.randrange(9)}, metadata=metadata)
+        else:
+            bucket.put(key, value)
+
+
+@pytest.mark.parametrize("metadata", [b"", b"some"])
+@pytest.mark.parametrize("bits", [0, 4, 22])
+@pytest.mark.parametrize("rounds", [1, 3, 9])
+def test_reads_are_right_however_many_rows_share_a_slot(
+    rounds: int, bits: int, metadata: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print(f"seed {SEED}")
+    monkeypatch.setattr(guide, "_LEAST_BITS", 0)
+    monkeypatch.setattr(guide, "_DIRECT_BITS", bits)
+    known: Values = {}
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        for _ in range(rounds):
+            churn(store, known, rng, metadata)
+            flush(store)
+        heads = {name: list(map(store.bucket(name).head, KEYS)) for name in BUCKETS}
+        tables = made(store)
+        assert len(tables.sqns[0]) == len(tables.rows[0]) <= 1 << bits
+        for name in BUCKETS:
+            bucket = store.bucket(name)
+            expected = [known.get((name, key)) for key in KEYS]
+            assert list(map(bucket.get, KEYS)) == expected == bucket.get_many(KEYS)
+            assert list(map(bucket.head, KEYS)) == heads[name]
+            with store.snapshot() as snap:
+                assert snap.bucket(name).get_many(KEYS) == expected
+
+
+def test_most_values_are_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [b"%d" % number for number in range(1000)]
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        store.put_many((key, b"value " * 600 * (number % 2)) for number, key in enumerate(keys))
+        flush(store)
+        made(store)
+        asked = by_steps(monkeypatch)
+        assert all(len(store.get(key) or b"") in (0, 3600) for key in keys)
+        # Fixed keys have fixed hashes: nothing here is left to chance.
+        assert len(asked) < len(keys) // 5
+
+
+def test_most_heads_are_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [b"%d" % number for number in range(1000)]
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        for name in BUCKETS:
+            store.bucket(name).put_many((key, key) for key in keys)
+        flush(store)
+        tables = made(store)
+        slots, _, parts = tables.rows
+        assert len(set(parts)) == 1 + len(BUCKETS)
+        assert sum(map(bool, slots.tolist())) > len(BUCKETS) * len(keys) * 4 // 5
+        for name in BUCKETS:
+            assert all(head and head.size == len(key) for key, head in
+                       zip(keys, map(store.bucket(name).head, keys), strict=True))  # fmt: skip
+
+
+def test_a_key_of_another_bucket_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guide, "_LEAST_BITS", 0)
+    monkeypatch.setattr(guide, "_DIRECT_BITS", 0)  # one slot for all
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        store.bucket("b").put(b"cd", b"of b")
+        flush(store)
+        made(store)
+        for name in map(str, range(100)):  # the byte that says "absent" stands for most of them
+            assert store.bucket(name).get(b"cd") is None
+            assert store.bucket(name).head(b"cd") is None
+        assert store.bucket("bc").get(b"d") is None
+        assert store.bucket("b").get(b"cd") == b"of b"
+
+
+def test_an_index_entry_never_leads_to_the_record_it_was_put_with(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        first = store.put(b"k", b"old", index={"field": [1, 2, 3]})
+        flush(store)
+        store.put(b"k", b"new")
+        flush(store)
+        slots, _ = made(store).sqns
+        assert first not in slots.tolist()
+        assert store.get(b"k") == b"new"
+
+
+def test_numbers_that_need_more_than_32_bits_are_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"k", b"value")
+        flush(store)
+        made(store)
+        ledger = store._bookie.view.ledger
+        entry = ledger.levels[0][0]
+        sst = entry.file.reader()
+        step = (None, entry.file, 1 << 33, ())
+        slots, _ = guide._sqns((step,), [[sst]], 1)
+        assert [sqn - (1 << 33) for sqn in slots.tolist() if sqn] == sst.sqns.tolist()
+
+
+def test_of_a_ledger_of_too_many_rows_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guide, "MOST_DIRECT_ROWS", 9)
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % number, b"value") for number in range(10))
+        flush(store)
+        tables = made(store)
+        assert not any(tables.sqns[0])
+        assert not any(tables.rows[0])
+        assert store.get(b"7") == b"value"
+
+
+def test_damage_of_a_record_found_at_once_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path / "s", read_cache_bytes=0)
+    with store:
+        store.put(b"k", b"the value of it")
+        store.put(b"other", b"value")
+        flush(store)
+        store._inker.roll()
+        settle(store)
+    (sealed,) = (tmp_path / "s/journal").glob("*.cdb")
+    data = sealed.read_bytes()
+    sealed.write_bytes(data.replace(b"the value of it", b"the value of me"))
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        tables = made(store)
+        assert any(tables.sqns[0])
+        assert store.get(b"other") == b"value"  # the file is open from then on
+        asked = by_steps(monkeypatch)
+        with pytest.raises(Corruption):
+            store.get(b"k")
+        assert asked
