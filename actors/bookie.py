@@ -275,9 +275,9 @@ class Bookie(LiveReads, TurnActor):
         if self.clerk is not None:
             self.clerk.actor.wake()
 
-    def taken_in(self, last_sqn: int) -> None:
-        """In the turn: the view has files that were made elsewhere, of sqns up to this one."""
-        self.cache.clear()
+    def taken_in(self, view: View, last_sqn: int) -> None:
+        """In the turn: a view with files that were made elsewhere, of sqns up to this one."""
+        self.cache.clear(partial(setattr, self, "view", view))
         self.emptied.clear()
         self._table_began = self.journal_position()
         self._attend_from(last_sqn + LOOK_EVERY)

@@ -393,11 +393,11 @@ class _Taking:
             inker.poison(StorageFailed(f"{self.name} is committed, but: {error}; reopen the store"))
             raise
         bookie.view.recent.frozen = True  # it is empty, and a snapshot may still look at it
-        bookie.view = replace(
+        view = replace(
             bookie.view,
             recent=MemoryTable(last),
             ledger=manifest,
             journal=inker.view,
             generation=bookie.view.generation + 1,
         )
-        bookie.taken_in(last)
+        bookie.taken_in(view, last)

@@ -157,8 +157,9 @@ class ReadCache:
         if len(self.marks) > len(self.entries):
             self.marks.intersection_update(self.entries)
 
-    def clear(self) -> None:
-        """Forget everything. In the Bookie's turn. O(entries)."""
+    def clear(self, show: Callable[[], object] | None = None) -> None:
+        """Forget everything, and have ``show`` put another view in the old one's place then: who
+        has seen that one never sees an old value. In the Bookie's turn. O(entries)."""
         with self.lock:
             self.writing = True
             try:
@@ -166,6 +167,8 @@ class ReadCache:
                 self.marks.clear()
                 self._queue.clear()
                 self.bytes = 0
+                if show is not None:
+                    show()
             finally:
                 self.writing = False
 

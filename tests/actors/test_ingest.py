@@ -15,6 +15,7 @@ from whole_store import flush, killed, opened
 
 import octavo
 from octavo.actors.ingest import ingest
+from octavo.actors.read_cache import ReadCache
 from octavo.files import cdb, journal_rows, merge, staging
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.staged_writer import StagedWriter
@@ -106,6 +107,28 @@ def test_the_read_cache_forgets(tmp_path: Path) -> None:
         staged(store.path, "j", "0-0", [(b"a", b"new")])
         ingest(store._running, "j", ["0-0"])
         assert store.get(b"a") == b"new"
+
+
+def test_who_has_seen_one_of_its_keys_sees_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clear = ReadCache.clear
+    seen: list[bytes | None] = []
+    with opened(tmp_path / "s", read_cache_bytes=1 << 20) as store:
+        store.put(b"old", b"before")
+        assert store.get(b"old") == b"before"  # from now on from the cache
+
+        def late(*given: object) -> None:
+            other = threading.Thread(target=lambda: seen.extend(store.get_many([b"new", b"old"])))
+            other.start()
+            other.join()
+            clear(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(ReadCache, "clear", late)
+        staged(store.path, "j", "0-0", [(b"new", b"after"), (b"old", b"after")])
+        ingest(store._running, "j", ["0-0"])
+        assert seen == [None, b"before"]
+        assert store.get_many([b"new", b"old"]) == [b"after", b"after"]
 
 
 def test_a_snapshot_taken_before_does_not_see_it(store: octavo.Store) -> None:
