@@ -36,6 +36,7 @@ from octavo.pipeline.read_options import (
 )
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in CHANGE_DDL.items())
+_OF_STREAMS = ("consumerId", "maxRecordsPerTrigger", "maxBytesPerTrigger")
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 8192
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -85,6 +86,15 @@ def feed_options(options: Mapping[str, str]) -> FeedOptions:
         _number(given, "splitBytes", 64 << 20) or 1,
         given.get("tag", "standard"),
     )
+
+
+def batch_options(options: Mapping[str, str]) -> FeedOptions:
+    """Those of a batch read, checked. Raises Misuse."""
+    given = {name.lower() for name in options}
+    for name in _OF_STREAMS:
+        if name.lower() in given:
+            raise Misuse(f"{name} is of a stream; a batch read goes from startingSqn to endingSqn")
+    return feed_options(options)
 
 
 def tag_number(options: FeedOptions) -> int:

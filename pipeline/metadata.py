@@ -11,17 +11,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from octavo.files.bounds import OBJECTS
+from octavo.files.bounds import HEAD_ROWS, OBJECTS
+from octavo.files.byte_strings import Ints
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
+from octavo.files.ledger_key import HEAD_ONLY
+from octavo.files.live_batches import Batch
 from octavo.files.wall_clock import moment_of, wall_clock_ms
-from octavo.manifest import pinning, published
+from octavo.manifest import pinning, published, store_identity
 from octavo.pipeline.read_options import local_path, refuse_unknown
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
@@ -65,11 +69,11 @@ def _journal(path: str) -> Iterator[Row]:
         entries = pinned.journal.entries
         keys = np.zeros(len(entries) + 1, dtype=np.int64)
         sizes = np.zeros(len(entries) + 1, dtype=np.float64)
-        for batch in files.batches(OBJECTS):
+        for batch in chain.from_iterable(map(files.batches, (HEAD_ROWS, OBJECTS))):
             sqns = batch.columns.sqns[batch.rows].astype(np.int64)
             which = np.searchsorted(files.bases, sqns, side="right")
             keys += np.bincount(which, minlength=len(keys))
-            sizes += np.bincount(which, batch.columns.sizes[batch.rows], minlength=len(sizes))
+            sizes += np.bincount(which, _sizes(batch), minlength=len(sizes))
         for number, entry in enumerate(entries, 1):
             live = int(keys[number])
             garbage = 100.0 * (1 - live / entry.count) if entry.count else 0.0
@@ -77,6 +81,15 @@ def _journal(path: str) -> Iterator[Row]:
                    int(sizes[number]), garbage)  # fmt: skip
     finally:
         published.remove(disk, pinned.path)
+
+
+def _sizes(batch: Batch) -> Ints:
+    """Of each value; in a head-only store they are where others have metadata."""
+    columns, rows = batch
+    if columns.prefixes[0][0] == HEAD_ONLY and columns.metas is not None:
+        found: Ints = columns.metas.lengths[rows]
+        return found
+    return columns.sizes[rows].astype(np.int64)
 
 
 TABLES: dict[str, tuple[str, Callable[[str], Iterator[Row]]]] = {
@@ -129,9 +142,13 @@ class DefaultSource(DataSource):
         return TABLES[self._table()][0]
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads it in one task."""
-        path = {k.lower(): v for k, v in self.options.items()}.get("path", "")
-        return _MetadataReader(self._table(), local_path(path))
+        """Reads it in one task. Raises Misuse where there is no store, Corruption."""
+        path = local_path({k.lower(): v for k, v in self.options.items()}.get("path", ""))
+        try:
+            store_identity.fields_of(RealDisk(), path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise Misuse(f"there is no store at {path}") from None
+        return _MetadataReader(self._table(), path)
 
 
 class _MetadataReader(DataSourceReader):

@@ -48,7 +48,7 @@ class DefaultSource(Writing, Following, DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the changes, or of the snapshot that was pinned."""
         if feed.is_feed(self.options):
-            return FeedReader(feed.feed_options(self.options), schema)
+            return FeedReader(feed.batch_options(self.options), schema)
         options = parsed(self.options)
         made = PushingReader if options.pushdown else SnapshotReader
         return made(options, *self._pin(), schema)

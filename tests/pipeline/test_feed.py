@@ -310,6 +310,13 @@ def test_a_stream_that_is_to_end_is_refused(tmp_path: Path) -> None:
         source.streamReader(StructType([]))
 
 
+@pytest.mark.parametrize("name", ["consumerId", "maxRecordsPerTrigger", "MAXBYTESPERTRIGGER"])
+def test_what_only_a_stream_does_is_refused_of_a_batch(tmp_path: Path, name: str) -> None:
+    source = DefaultSource({"path": str(tmp_path), "readChangeFeed": "true", name: "7"})
+    with pytest.raises(octavo.Misuse, match="is of a stream; a batch read goes from startingSqn"):
+        source.reader(StructType([]))
+
+
 def test_a_schema_that_does_not_fit_is_told(session: Any, tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put("a", "1")

@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 from whole_store import flush, opened
+
+import octavo
+from octavo.pipeline.metadata import TABLES, DefaultSource
 
 
 def test_tables_tell_what_the_store_is_made_of(spark: Any, tmp_path: Path) -> None:
@@ -38,3 +42,22 @@ def test_tables_tell_what_the_store_is_made_of(spark: Any, tmp_path: Path) -> No
         with pytest.raises(Exception, match="table='other'"):
             table("other")
         assert [each.id for each in store.published()] == [made.id]
+
+
+def test_the_journal_of_a_head_only_store_says_what_is_live(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", mode="head_only") as store:
+        for value in (b"1", b"12345"):
+            with store.head_batch() as batch:
+                for number in range(50):
+                    batch.put(b"", b"k%d" % number, value, sub_key=b"s")
+        (row,) = TABLES["journal"][1](str(store.path))
+    assert row[3:4] + row[5:] == (100, 50, 250, 50.0)
+
+
+@pytest.mark.parametrize("table", list(TABLES))
+def test_where_there_is_no_store_that_is_told(tmp_path: Path, table: str) -> None:
+    (tmp_path / "file").write_text("x")
+    for name in ("nowhere", "file", "."):
+        source = DefaultSource({"path": str(tmp_path / name), "table": table})
+        with pytest.raises(octavo.Misuse, match="there is no store at"):
+            source.reader(StructType([]))
