@@ -45,17 +45,24 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class BackedUp:
-    """A backup that was made, or brought up to date."""
+    """A backup that was made, or brought up to date.
+
+    ``path``: Where it is.
+    ``sqn``: The last sequence number that is in it.
+    ``files``: Files of the journal and the ledger in it.
+    ``linked``: Files that it did not have before.
+    ``bytes_linked``: Bytes of those that were linked.
+    ``bytes_copied``: Bytes of those that were copied: 0 unless it is on another file system.
+    ``removed``: Files that it had before and has no more.
+    ``seconds``: How long it took.
+    """
 
     path: str
     sqn: int
-    """The last sequence number that is in it."""
     files: int
     linked: int
-    """Files that it did not have before."""
     bytes_linked: int
     bytes_copied: int
-    """0 unless the backup is on another file system."""
     removed: int
     seconds: float
 

@@ -27,16 +27,23 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did."""
+    """What a compaction did.
+
+    ``files_before``: Sealed journal files that there were.
+    ``files_after``: Sealed journal files that there are now.
+    ``bytes_before``: Of the sealed journal files.
+    ``bytes_after``: As ``bytes_before``, now.
+    ``records_dropped``: Records that are in no file any more.
+    ``skipped``: Files that were left as they are because of damage, and what it is.
+    ``seconds``: How long it took.
+    """
 
     files_before: int
     files_after: int
     bytes_before: int
-    """Of the sealed journal files."""
     bytes_after: int
     records_dropped: int
     skipped: tuple[str, ...]
-    """Files that were left as they are because of damage, and what it is."""
     seconds: float
 
 

@@ -59,13 +59,16 @@ _LONGEST_STREAM = commits.MAX_NAME_BYTES - len("stream ")
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What a commit brought, now or when it was made first."""
+    """What a commit brought, now or when it was made first.
+
+    ``first_sqn``: The first sequence number that it took.
+    ``last_sqn``: The last one, inclusive; below ``first_sqn`` where it brought nothing.
+    ``repeated``: It had been made before, and nothing was done.
+    """
 
     first_sqn: int
     last_sqn: int
-    """Both inclusive; ``last_sqn`` is below ``first_sqn`` where it brought nothing."""
     repeated: bool
-    """It had been made before, and nothing was done."""
 
 
 @or_closed

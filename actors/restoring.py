@@ -27,17 +27,23 @@ _LOCK = "LOCK"
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A store that was made of another's files."""
+    """A store that was made of another's files.
+
+    ``path``: Where it is.
+    ``sqn``: The last sequence number that is in it.
+    ``linked``: Files that were linked.
+    ``bytes_linked``: Bytes of those.
+    ``bytes_copied``: Bytes of those that were copied, or written anew.
+    ``notes``: What was not as it should be at the end of the source's journal, as an opening notes
+        it; and of a moment, what was written at or before it and is left out all the same.
+    """
 
     path: str
     sqn: int
-    """The last sequence number that is in it."""
     linked: int
     bytes_linked: int
     bytes_copied: int
     notes: tuple[str, ...] = ()
-    """What was not as it should be at the end of the source's journal, as an opening notes it;
-    and of a moment, what was written at or before it and is left out all the same."""
 
 
 @dataclass(frozen=True, slots=True)

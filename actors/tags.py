@@ -32,14 +32,15 @@ class Tag:
 
     They run in the thread that puts, before anything is written; what they raise reaches the
     caller. Under the strategy "recalc" they run again over every value when the ledger is rebuilt.
+
+    ``metadata``: (key, value) to the metadata of a put that is given none.
+    ``index``: (key, value) to the whole set of index entries of a put that is given none.
+    ``head``: (key, Head) to what ``head`` gives for the key instead.
     """
 
     metadata: Callable[[bytes, bytes], bytes | str] | None = None
-    """(key, value) to the metadata of a put that is given none."""
     index: IndexOf | None = None
-    """(key, value) to the whole set of index entries of a put that is given none."""
     head: Callable[[bytes, Head], Any] | None = None
-    """(key, Head) to what ``head`` gives for the key instead."""
 
 
 class NamedTag(NamedTuple):

@@ -26,7 +26,15 @@ Array: TypeAlias = "npt.NDArray[Any]"
 
 @dataclass(slots=True)
 class Report:
-    """What was looked at, and what was wrong with it."""
+    """What was looked at, and what was wrong with it.
+
+    ``journal_files``: Journal files that were read.
+    ``ledger_files``: Ledger files that were read.
+    ``records``: Records in the journal.
+    ``keys``: Live keys.
+    ``bytes``: Bytes that were read.
+    ``problems``: What is wrong, a line each.
+    """
 
     journal_files: int = 0
     ledger_files: int = 0

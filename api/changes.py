@@ -25,30 +25,36 @@ _KINDS: dict[int, Literal["put", "delete", "delta"]] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One operation, as it stands in the journal."""
+    """One operation, as it stands in the journal.
+
+    ``sqn``: Its sequence number.
+    ``kind``: "put", "delete", or "delta": what the strategy "retain" keeps of a put that was
+        replaced since, all but its value; only in a journal that was compacted.
+    ``bucket``: Name of its bucket.
+    ``key``: The key that it is of.
+    ``value``: None for a delete and a delta.
+    ``metadata``: What the put was given as ``metadata``.
+    ``written_at``: Its moment, ms UTC.
+    ``expires_at``: Moment from which the key reads as absent, ms UTC; None: never.
+    ``batch``: (position from 0, length) of its atomic batch; None: written by itself, or compaction
+        dropped a part of it.
+    ``tag``: The type of the object; "head_only" in a head-only store.
+    ``index``: The whole set of its index entries: terms by field.
+    ``sub_key``: In a head-only store.
+    """
 
     sqn: int
     kind: Literal["put", "delete", "delta"]
-    """"delta": what the strategy "retain" keeps of a put that was replaced since, all but its
-    value; only in a journal that was compacted."""
     bucket: bytes
     key: bytes
     value: bytes | None
-    """None for a delete and a delta."""
     metadata: bytes
     written_at: int
-    """ms UTC."""
     expires_at: int | None
-    """ms UTC; None: never."""
     batch: tuple[int, int] | None
-    """(position from 0, length) of its atomic batch; None: written by itself, or compaction
-    dropped a part of it."""
     tag: str = STANDARD
-    """The type of the object; "head_only" in a head-only store."""
     index: Mapping[bytes, Sequence[Term]] = field(default_factory=dict)
-    """The whole set of its index entries: terms by field."""
     sub_key: bytes = b""
-    """In a head-only store."""
 
 
 def _change(whole: Record, file: str, names: dict[int, str]) -> Change:

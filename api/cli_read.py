@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from octavo.cli_heads import is_head_only, named, refuse_sub_key, rows, tell_row
 from octavo.cli_notation import put_field, to_text
 from octavo.cli_options import (
     COUNT,
@@ -17,10 +18,12 @@ from octavo.cli_options import (
     one_key,
     open_for_reading,
     path_argument,
+    sub_key_option,
     to_bytes,
     to_moment,
 )
 from octavo.cli_output import Output, complain, count, moment, terminal_columns
+from octavo.files.head import Head
 
 if TYPE_CHECKING:
     from octavo.scans import Scan
@@ -32,6 +35,7 @@ _MIN_COLUMNS = 20
 @path_argument
 @click.argument("key")
 @bucket_option
+@sub_key_option
 @hex_key_option
 @notation_options
 @json_option
@@ -41,6 +45,7 @@ def get(
     path: str,
     key: str,
     bucket: str,
+    sub_key: str | None,
     hex_key: bool,
     notation: str | None,
     as_json: bool,
@@ -51,10 +56,16 @@ def get(
     as `scan --keys-only` prints it. Ends with 1 if the key is absent.
     """
     wanted = one_key(key, hexadecimal=hex_key)
+    sub = bound("--sub-key", sub_key, hexadecimal=hex_key) or b""
     with Output() as out, open_for_reading(path) as store:
-        value = store.bucket(to_bytes("--bucket", bucket)).get(wanted)
+        name = to_bytes("--bucket", bucket)
+        if is_head_only(path):
+            value = store.head_bucket(name).get(wanted, sub)
+        else:
+            refuse_sub_key(sub_key)
+            value = store.bucket(name).get(wanted)
         if value is None:
-            complain(f"no key {to_text(wanted)}")
+            complain(f"no key {named(wanted, sub)}")
             ctx.exit(1)
         tell(out, wanted, value, notation, as_json=as_json)
 
@@ -63,11 +74,18 @@ def get(
 @path_argument
 @click.argument("key")
 @bucket_option
+@sub_key_option
 @hex_key_option
 @json_option
 @click.pass_context
 def head(
-    ctx: click.Context, path: str, key: str, bucket: str, hex_key: bool, as_json: bool
+    ctx: click.Context,
+    path: str,
+    key: str,
+    bucket: str,
+    sub_key: str | None,
+    hex_key: bool,
+    as_json: bool,
 ) -> None:
     """Show what is known of KEY, without its value.
 
@@ -75,13 +93,20 @@ def head(
     absent.
     """
     wanted = one_key(key, hexadecimal=hex_key)
+    sub = bound("--sub-key", sub_key, hexadecimal=hex_key) or b""
     with Output() as out, open_for_reading(path) as store:
-        found = store.bucket(to_bytes("--bucket", bucket)).head(wanted)
+        name = to_bytes("--bucket", bucket)
+        if is_head_only(path):
+            row = store.head_bucket(name).head(wanted, sub)
+            found = row and Head(row.sqn, len(row.value), b"", row.written_at, row.expires_at)
+        else:
+            refuse_sub_key(sub_key)
+            found = store.bucket(name).head(wanted)
         if found is None:
-            complain(f"no key {to_text(wanted)}")
+            complain(f"no key {named(wanted, sub)}")
             ctx.exit(1)
         if as_json:
-            document = fields_of(key=wanted)
+            document = fields_of(key=wanted, **({"sub_key": sub} if sub else {}))
             document |= {"sqn": found.sqn, "size": found.size}
             document |= fields_of(metadata=found.metadata)
             document |= {"written_at": found.written_at, "expires_at": found.expires_at}
@@ -142,10 +167,26 @@ def scan(
     values are cut to its width; redirect the output, or use --json, to have all of them.
 
     TIME is ISO 8601, UTC where it names no zone, or milliseconds since 1970. REGEX is one of
-    Python's, on the key's bytes. POSITION goes with the same range and direction.
+    Python's, on the key's bytes. POSITION goes with the same range and direction. Of a head-only
+    store it prints key, sub-key and value.
     """
     notation = notation or "text"
     with Output() as out, open_for_reading(path) as store:
+        if is_head_only(path):
+            found_rows = rows(
+                store.head_bucket(to_bytes("--bucket", bucket)),
+                bound("--start", start, hexadecimal=hex_key),
+                bound("--end", end, hexadecimal=hex_key),
+                bound("--prefix", prefix, hexadecimal=hex_key),
+                reverse=reverse,
+                limit=limit,
+                others={
+                    "--match": match, "--since": since, "--before": before, "--resume": resume,
+                },
+            )  # fmt: skip
+            for row in found_rows:
+                tell_row(out, row, notation, keys_only=keys_only, as_json=as_json)
+            return
         source = store.bucket(to_bytes("--bucket", bucket))
         give = source.keys if keys_only else source.items
         found: Scan[Any] = give(

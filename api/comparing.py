@@ -28,17 +28,22 @@ SEGMENTS = 1 << 16
 
 
 class Difference(NamedTuple):
-    """A key of which two stores do not hold the same version."""
+    """A key of which two stores do not hold the same version.
+
+    ``bucket``: Name of its bucket.
+    ``key``: The key.
+    ``a``: What the first one has of it; None: nothing.
+    ``b``: What the second one has of it; None: nothing.
+    ``tag``: The type of the object.
+    ``sub_key``: In a head-only store, where ``metadata`` of the heads is the value.
+    """
 
     bucket: bytes
     key: bytes
     a: Head | None
-    """What the first one has of it; None: nothing."""
     b: Head | None
     tag: str = STANDARD
-    """The type of the object."""
     sub_key: bytes = b""
-    """In a head-only store, where ``metadata`` of the heads is the value."""
 
 
 def compare(

@@ -43,16 +43,22 @@ MAX_BYTES = 1 << 30
 
 
 class HeadRow(NamedTuple):
-    """One entry of a head-only store."""
+    """One entry of a head-only store.
+
+    ``key``: Its key.
+    ``sub_key``: Its sub-key, empty where it was put without one.
+    ``value``: Its value.
+    ``sqn``: Sequence number of the put; what ``if_sqn`` compares with.
+    ``written_at``: Moment of the put, ms UTC.
+    ``expires_at``: Moment from which it reads as absent, ms UTC; None: never.
+    """
 
     key: bytes
     sub_key: bytes
     value: bytes
     sqn: int
     written_at: int
-    """ms UTC."""
     expires_at: int | None
-    """ms UTC; None: never."""
 
 
 def _key_part(key: bytes) -> bytes:

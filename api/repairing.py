@@ -26,11 +26,15 @@ __all__ = ["Lost", "Repair", "Repaired", "repair"]
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What a repair did, and how the store is now."""
+    """What a repair did, and how the store is now.
+
+    ``files``: What it did to files, see ``octavo.repairing.Repaired``.
+    ``notes``: What the opening after it found.
+    ``verified``: What ``Store.verify`` says after it.
+    """
 
     files: Repaired
     notes: list[str]
-    """What the opening after it found."""
     verified: Report
 
     @property

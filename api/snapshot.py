@@ -34,7 +34,13 @@ BATCH_ROWS = 1 << 16
 
 
 class Item(NamedTuple, Generic[Out]):
-    """A live key and its value."""
+    """A live key and its value.
+
+    ``sqn``: Sequence number of the put.
+    ``bucket``: Name of its bucket.
+    ``key``: Its key.
+    ``value``: Its value.
+    """
 
     sqn: int
     bucket: bytes

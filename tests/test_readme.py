@@ -8,13 +8,14 @@ import os
 import pydoc
 import re
 import shlex
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 
 import click
 import pytest
 from cli_runs import octavo
 
+import octavo as library
 from octavo.actors.options import Options
 from octavo.cli import cli
 from octavo.store import open as octavo_open
@@ -84,6 +85,25 @@ def test_help_tells_of_every_option() -> None:
     for field in fields(Options):
         assert f"``{field.name}``: " in told
     assert 'help("octavo.actors.options.Options")' in str(octavo_open.__doc__)
+
+
+def _with_fields() -> list[str]:
+    """Names of Octavo's that are tuples or dataclasses."""
+    kinds = {name: getattr(library, name) for name in library.__all__}
+    return [
+        name
+        for name, kind in kinds.items()
+        if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields"))
+    ]
+
+
+@pytest.mark.parametrize("name", _with_fields())
+def test_help_tells_what_each_field_means(name: str) -> None:
+    kind = getattr(library, name)
+    told = pydoc.plain(pydoc.render_doc(kind))
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
+    for field in names:
+        assert f"``{field}``: " in told
 
 
 def test_the_table_of_commands_is_that_of_the_program() -> None:

@@ -52,6 +52,7 @@ def test_writes_go_on_without_a_descriptor_for_the_map_of_a_full_file(
         with monkeypatch.context() as patch:
             patch.setattr(JournalFile, "map_now", none_left)
             write(store, b"meanwhile")
+            assert len(list((tmp_path / "s" / "journal").glob("*.log"))) == 1  # no try left another
         first = store._inker.active
         assert first is not None
         assert set(refused) == {first.name}

@@ -112,7 +112,7 @@ def test_what_a_frame_cannot_hold_is_told_before(monkeypatch: pytest.MonkeyPatch
     assert held((most // 200, most), (most, -1), (0, -1))
     assert not held((most // 200, most), (most, -1), (1, -1))  # more is not compressed
     assert not held((most, most + 1))
-    assert not held((most, most), (most + 1, -1))
+    assert not held((most, most), (most, most), (most + 1, -1))
     assert not held((1000, worth_it // 4), (1000, worth_it // 4))
     monkeypatch.setattr(lz4_frame, "WORTH_IT_BYTES", 0)
     assert held((1000, 1000))
