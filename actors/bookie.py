@@ -39,6 +39,9 @@ log = logging.getLogger("octavo.bookie")
 _FOR_SCANS = 3
 """What scans keep of the ledger may take an eighth of what the read cache may, beside it."""
 
+_MOST_ENTRIES = 4096
+"""In memory, of a range that is to be noted."""
+
 T = TypeVar("T")
 
 
@@ -189,6 +192,9 @@ class Bookie(LiveReads, TurnActor):
         if edits:
             operations = resolved(operations, ledger_keys, edits, self.index_of, self.now_ms())
         self._take_back(ledger_keys)
+        if self.emptied.lows:
+            for operation in operations:
+                self._take_back(operation.entry_keys())
         following = self.inker.last_sqn + 1
         try:
             first, last = self.inker.append_group(operations, self.clock_ms(), atomic)
@@ -217,6 +223,12 @@ class Bookie(LiveReads, TurnActor):
         if self.emptied.lows:
             for ledger_key in ledger_keys:
                 self.emptied.take_back(ledger_key)
+
+    def take_back(self, ledger_key: bytes, told: Operation | None) -> None:
+        """In the turn: a key, and the index entries it is told of, are about to live."""
+        self.emptied.take_back(ledger_key)
+        if told is not None:
+            self._take_back(told.entry_keys())
 
     def _remember(self, first: int) -> None:
         """A write was interrupted: take into memory whatever the journal did accept of it."""
@@ -340,6 +352,28 @@ class Bookie(LiveReads, TurnActor):
                 return
         came = islice(reversed(table.rows), len(table.rows) - rows)
         if not any(low <= ledger_key < high for ledger_key in came):
+            self.emptied.note(low, high, self.inker.last_sqn)
+
+    def no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
+        """A scan of index entries by a reader of this view and sqn found in [low, high) none that
+        is valid, nor any of other objects. Once replaced it never is valid again: if no other came,
+        and none expires, that is noted, as in stepped_over. Takes the turn. O(what is in memory of
+        the part that was not known)."""
+        self.actor_ref.call(Bookie._no_entries, view, upper, low, high, reverse)
+
+    def _no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
+        if self.view is not view or any(table.expiring for table in (view.recent, *view.frozen)):
+            return
+        low, high = self.emptied.left(low, high, upper, reverse)
+        if low >= high:
+            return
+        ledger, table = view.ledger, view.recent
+        for level in range(len(ledger.levels)):
+            if any(entry.expiring for entry in ledger.overlapping(level, low, high)):
+                return
+        names = table.slice(low, high, _MOST_ENTRIES, reverse=False)
+        known = all(-upper <= table.rows[name] <= upper for name in names)
+        if known and len(names) < _MOST_ENTRIES:
             self.emptied.note(low, high, self.inker.last_sqn)
 
     # ------------------------------------------------------------ snapshots

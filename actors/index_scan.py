@@ -3,6 +3,9 @@
 An entry is valid if and only if its object's newest version has the entry's sqn: so a put, a
 delete or an expiry takes back the older version's entries without touching them.
 
+Where steps of them are not valid before the first that is, the range is noted as one in which no
+key lives (emptied.py): so keys can be taken from an index, too, as from a queue.
+
 Few entries are compared one by one, 1.2 us each; windows of many by array kernels, 0.5 us each.
 """
 
@@ -55,6 +58,9 @@ def entries(
     begins = len(field)
     index = bytes.index
     step = _FEW
+    replaced: bytes | None = None
+    """As far as all entries are of this type, and not valid."""
+    begins_so = True
     for window in reader.windows(bound, first, brief=True):
         every, numbers = window.keys, window.sqns()
         low = 0
@@ -67,12 +73,22 @@ def entries(
             with reader.reading():
                 newest = objects.newest(keys)
             valid = list(map(eq, newest, sqns))
+            if begins_so:
+                # What is not valid once never will be; but another type's may be.
+                tags = {row[at + 2] for row, at in zip(rows, ends, strict=True)}
+                begins_so = not any(valid) and tags == {tag}
+                if begins_so:
+                    replaced = rows[-1]
+                elif replaced is not None:
+                    reader.no_entries(bound, replaced)
             terms = [row[begins:at] for row, at in zip(rows, ends, strict=True)]
             # An entry of another type's object of the same key has another sqn, so it goes, too.
             if not all(valid):
                 terms, keys = list(compress(terms, valid)), list(compress(keys, valid))
             if keys:
                 yield Entries(terms, keys)
+    if begins_so and replaced is not None:
+        reader.no_entries(bound, replaced)
 
 
 _Opened = tuple[Find, memoryview, int]

@@ -30,6 +30,10 @@ class Operation(NamedTuple):
     index_changes: bytes = b""
     """The object's whole set of index entries: see index_terms.packed."""
 
+    def entry_keys(self) -> list[bytes]:
+        """Ledger keys of its index entries."""
+        return index_terms.ledger_keys(self.tag, self.bucket, self.key, self.index_changes)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexEdit:

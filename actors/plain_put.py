@@ -94,7 +94,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
             if table.newest_pin >= 0 and told is None:  # else it enters
                 table.keep(ledger_key)
             if emptied and puts:
-                bookie.emptied.take_back(ledger_key)
+                bookie.take_back(ledger_key, told)
             end, sqn = at + len(written), active.base + relative
             try:
                 write = active.file.write  # type: ignore[union-attr]

@@ -51,6 +51,8 @@ class _Nobody:
     def stepped_over(self, *_: object) -> None:
         """Nothing is noted, for there is no turn to do it in."""
 
+    no_entries = stepped_over
+
     def send(self, *_: object) -> None:
         """Damage is told to the caller, and to nobody else."""
 

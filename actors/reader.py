@@ -175,6 +175,16 @@ class Reader(PlainReads):
                 return
             yield window
 
+    def no_entries(self, bound: scan.Bounds, last: bytes) -> None:
+        """A scan of index entries up to ``last`` and with it found none that is valid."""
+        low, high = bound.low, bound.high
+        if bound.reverse:
+            low = bound.prefix + last
+        else:
+            high = bound.prefix + last + b"\x00"
+        if high is not None:
+            self._bookie.no_entries(self.view, self.sqn, low, high, bound.reverse)
+
     def long_windows(
         self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW, *, times: bool
     ) -> Iterator[scan.Window]:

@@ -1,0 +1,187 @@
+"""Who takes keys from an end of an index, as from a queue, does not step over all that was taken;
+whatever is put there afterwards is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beside import seeded
+from whole_store import Clock, flush, opened
+
+import octavo
+from octavo.actors import index_scan
+from octavo.actors.bookie import Bookie
+
+COUNT = 300
+
+
+def filled(store: octavo.Store, **options: Any) -> octavo.Bucket:
+    bucket = store.bucket("q")
+    for number in range(COUNT):
+        bucket.put(b"%04d" % number, b"v", index={"due": number}, **options)
+    return bucket
+
+
+def take(bucket: octavo.Bucket, count: int, *, reverse: bool = False) -> list[bytes]:
+    out = []
+    for _ in range(count):
+        (key,) = bucket.index("due").keys(limit=1, reverse=reverse)
+        bucket.delete(key)
+        out.append(key)
+    return out
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("where", ["memory", "the ledger"])
+def test_a_pop_looks_up_few_entries_however_many_were_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, reverse: bool
+) -> None:
+    looked: list[int] = []
+    newest = index_scan._Objects.newest
+
+    def counted(self: Any, keys: list[bytes]) -> list[int]:
+        looked.append(len(keys))
+        return newest(self, keys)
+
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        bucket = filled(store)
+        if where == "the ledger":
+            flush(store)
+        taken = take(bucket, 200, reverse=reverse)
+        keys = [b"%04d" % number for number in range(COUNT)]
+        assert taken == (keys[::-1] if reverse else keys)[:200]
+        monkeypatch.setattr(index_scan._Objects, "newest", counted)
+        assert take(bucket, 1, reverse=reverse) == [keys[99] if reverse else keys[200]]
+    assert sum(looked) <= 200  # the first step is of 16, the next of 128
+
+
+WRITES: dict[str, Callable[[octavo.Store, bytes], object]] = {
+    "a put": lambda store, key: store.bucket("q").put(key, b"", index={"due": int(key)}),
+    "a large put": lambda store, key: store.bucket("q").put(
+        key, bytes(1 << 20), index={"due": int(key)}
+    ),
+    "a put that expires": lambda store, key: store.bucket("q").put(
+        key, b"", index={"due": int(key)}, ttl=1000
+    ),
+    "an edit": lambda store, key: store.bucket("q").put(
+        key, b"", index=octavo.IndexEdit(add={"due": int(key)})
+    ),
+    "another key": lambda store, key: store.bucket("q").put(
+        b"x" + key, b"", index={"due": int(key)}
+    ),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+@pytest.mark.parametrize("key", [b"0000", b"0050", b"0099"])
+def test_an_entry_that_is_put_where_all_were_taken_is_found(
+    tmp_path: Path, how: str, key: bytes
+) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16, push_bytes=1 << 30) as store:
+        bucket = filled(store)
+        take(bucket, 200)
+        with store.snapshot() as before:
+            WRITES[how](store, key)
+            wanted = [b"x" + key if how == "another key" else key, b"0200"]
+            assert list(bucket.index("due").keys(limit=2)) == wanted
+            assert list(bucket.index("due").keys(reverse=True))[-2:] == wanted[::-1]
+            assert next(iter(before.bucket("q").index("due").keys())) == b"0200"
+
+
+def test_an_entry_of_a_batch_is_found(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        bucket = filled(store)
+        take(bucket, 200)
+        with store.batch() as batch:
+            batch.put("q", b"0007", b"", index={"due": 7})
+        assert list(bucket.index("due").keys(limit=2)) == [b"0007", b"0200"]
+
+
+def test_entries_of_another_type_among_those_that_were_taken_are_found(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16, tags={"note": octavo.Tag()}) as store:
+        bucket = filled(store)
+        notes = store.bucket("q", tag="note")
+        notes.put(b"n", b"", index={"due": 60})
+        take(bucket, 200)
+        assert list(bucket.index("due").keys(limit=1)) == [b"0200"]
+        assert list(notes.index("due").keys()) == [b"n"]
+
+
+@pytest.mark.parametrize("where", ["memory", "the ledger"])
+def test_entries_that_expired_are_found_when_the_clock_goes_back(
+    tmp_path: Path, where: str
+) -> None:
+    clock = Clock(1_700_000_000_000)
+    with opened(
+        tmp_path / "s", clock_ms=lambda: int(clock.now), push_rows=1 << 16, push_bytes=1 << 30
+    ) as store:
+        bucket = filled(store)
+        bucket.put(b"a", b"", index={"due": 60}, ttl=1)
+        if where == "the ledger":
+            flush(store)
+        clock.now += 5000
+        take(bucket, 200)
+        clock.now -= 5000
+        assert list(bucket.index("due").keys(limit=1)) == [b"a"]
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+def test_an_entry_that_is_put_again_while_a_query_runs_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pushed: bool
+) -> None:
+    no_entries = Bookie.no_entries
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        bucket = filled(store)
+        missing = [5, 400]
+
+        def late(self: Bookie, *told: Any) -> None:
+            if missing and pushed:
+                self.actor_ref.call(Bookie.push)
+            while missing:
+                number = missing.pop()
+                bucket.put(b"%04d" % number, b"", index={"due": 5})
+            no_entries(self, *told)
+
+        bucket.delete_many(b"%04d" % number for number in range(100))
+        monkeypatch.setattr(Bookie, "no_entries", late)
+        assert list(bucket.index("due").keys(limit=1)) == [b"0100"]  # as of its beginning
+        assert not missing
+        assert list(bucket.index("due").keys(limit=2)) == [b"0005", b"0400"]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_queries_are_right_whatever_is_put_and_taken(tmp_path: Path, number: int) -> None:
+    rng = seeded(f"index queue {number}")
+    model: dict[bytes, int] = {}
+    noted = 0
+    with opened(tmp_path / "s", push_rows=400, push_bytes=1 << 30) as store:
+        bucket = store.bucket("q")
+        for _ in range(1200):
+            key, due = b"%03d" % rng.randrange(300), rng.randrange(100)
+            match rng.randrange(12):
+                case 0 | 1 | 2 | 3:
+                    bucket.put(key, b"", index={"due": due})
+                    model[key] = due
+                case 4:
+                    bucket.put(key, b"")
+                    model.pop(key, None)
+                case 5:
+                    flush(store) if rng.random() < 0.1 else None
+                case 6:
+                    with store.batch() as batch:
+                        batch.put("q", key, b"", index={"due": due})
+                    model[key] = due
+                case _:
+                    reverse = rng.random() < 0.5
+                    wanted = sorted(((term, at) for at, term in model.items()), reverse=reverse)
+                    some = rng.choice((1, 5, None))
+                    found = list(bucket.index("due").range(limit=some, reverse=reverse))
+                    assert found == wanted[:some]
+                    for _, at in found[: rng.choice((1, 30))]:
+                        bucket.delete(at)
+                        del model[at]
+            noted += bool(store._bookie.emptied.lows)
+    assert noted
