@@ -10,7 +10,8 @@ Its index is made by ``close``, so no worker shares the machine while it is load
     get       of what was put since opening: a dict; else the key's hash, a probe of a table of
               32-bit slots in a map. Then the header, the key compared, one slice, one checksum
     head      that probe, the key compared with a column of keys, the size from another
-    scans     a sorted column of keys, cut by their lengths, and gets by place: 64 rows at first
+    scans     a sorted column of keys, cut by their lengths, and gets by place: 64 rows at first;
+              from 1,024 on slices by columns of places, and one checksum of each 64 KiB of the log
     cache     an OrderedDict of 128 MiB, from which the least recently used leaves: a dict that
               takes nothing more once it is full misses twice as many Zipfian reads
     Arrow     columns as they stand in files, without copies; values one copy each, or an LZ4
@@ -24,7 +25,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from io import BytesIO
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from mmap import PROT_READ, mmap
 from pathlib import Path
 from struct import Struct
@@ -62,8 +63,8 @@ _COMPRESSED_FROM = 2048
 _CACHE_BYTES = 128 << 20
 _LOG_STEP = 64 << 20
 _GROUP_BYTES = 512 << 10
-WINDOW_BYTES = 64 << 10
-_FENCE, _MOST_ROWS = 64, 8192
+_WINDOW_BYTES = 64 << 10
+_FENCE, _MANY_ROWS, _MOST_ROWS = 64, 1024, 8192
 
 _pack, _unpack, HEAD_BYTES = _HEAD.pack, _HEAD.unpack_from, _HEAD.size
 _compress, _decompress = lz4.block.compress, lz4.block.decompress
@@ -248,31 +249,60 @@ class FloorStore(Adapter):
 
     def iter_keys(self, lo: bytes | None = None, hi: bytes | None = None) -> Iterator[bytes]:
         """Keys in [lo, hi), ascending."""
-        return chain.from_iterable(keys for keys, _, _ in self._stretches(lo, hi))
+        return chain.from_iterable(keys for keys, _ in self._stretches(lo, hi))
 
     def iter_items(
         self, lo: bytes | None = None, hi: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """(key, value) in [lo, hi), ascending."""
-        cached, recent = self._cache.get, self._recent.get
-        for keys, places, hashes in self._stretches(lo, hi):
-            for key, place, seed in zip(keys, places, hashes, strict=True):
-                value = cached(key)
-                if value is None:
-                    at = recent(key, place)
-                    total, _, stored, raw, key_bytes = _unpack(self.log, at)
-                    at += HEAD_BYTES + key_bytes
-                    value = self.log[at : at + stored]
-                    if xxh3(value, seed) != total:
-                        raise ValueError(f"{at}: damaged")
-                    if raw:
-                        value = _decompress(value, uncompressed_size=raw)
-                yield key, value
+        return chain.from_iterable(starmap(self._items, self._stretches(lo, hi)))
 
-    def _stretches(
-        self, lo: bytes | None, hi: bytes | None
-    ) -> Iterator[tuple[list[bytes], Any, Any]]:
-        """Keys, places and hashes; what has no row is a stretch by itself."""
+    def _items(self, keys: list[bytes], row: int) -> Iterator[tuple[bytes, bytes]]:
+        """Keys of the rows from ``row`` on (-1: of none) with their values."""
+        if row < 0:
+            return ((key, self.get(key) or b"") for key in keys)
+        if len(keys) < _MANY_ROWS or self._recent:
+            return self._few_items(keys, row)
+        if len(keys) == _MANY_ROWS:  # the first such stretch
+            self.check()
+        many = slice(row, row + len(keys))
+        starts = np.asarray(self._places[many]) + np.asarray(self._key_bytes[many]) + HEAD_BYTES
+        ends = starts + np.asarray(self.columns["stored"][many])
+        log, raw = self.log, np.asarray(self.columns["raw"][many]).tolist()
+        if not any(raw):
+            values = map(log.__getitem__, map(slice, starts.tolist(), ends.tolist()))
+            return zip(keys, values, strict=True)
+        return (
+            (key, _decompress(log[at:end], uncompressed_size=size) if size else log[at:end])
+            for key, at, end, size in zip(keys, starts.tolist(), ends.tolist(), raw, strict=True)
+        )
+
+    def _few_items(self, keys: list[bytes], row: int) -> Iterator[tuple[bytes, bytes]]:
+        """Through the cache, each with its own checksum."""
+        cached, recent, end = self._cache.get, self._recent.get, row + len(keys)
+        places, hashes = self._places[row:end], self._hashes[row:end]
+        for key, place, seed in zip(keys, places, hashes, strict=True):
+            value: bytes | None = cached(key)
+            if value is None:
+                at = recent(key, place)
+                total, _, stored, raw, key_bytes = _unpack(self.log, at)
+                at += HEAD_BYTES + key_bytes
+                value = self.log[at : at + stored]
+                if xxh3(value, seed) != total:
+                    raise ValueError(f"{at}: damaged")
+                if raw:
+                    value = _decompress(value, uncompressed_size=raw)
+            yield key, value
+
+    def check(self) -> None:
+        """Compare each 64 KiB of what was in the log at opening with its checksum."""
+        log = memoryview(self.log)
+        for number, total in enumerate(self.columns["windows"]):
+            if xxh3(log[number * _WINDOW_BYTES : (number + 1) * _WINDOW_BYTES]) != total:
+                raise ValueError(f"window {number}: damaged")
+
+    def _stretches(self, lo: bytes | None, hi: bytes | None) -> Iterator[tuple[list[bytes], int]]:
+        """Keys and the first one's row; what has none is a stretch by itself."""
         for key in islice(reversed(self._recent), len(self._recent) - self._looked):
             if self._row(key) is None:
                 insort(self._fresh, key)
@@ -286,15 +316,18 @@ class FloorStore(Adapter):
             while row < edge:
                 to = min(row + step, edge)
                 step = min(2 * step, _MOST_ROWS)
-                yield self._cut(row, to), self._places[row:to], self._hashes[row:to]
+                yield self._cut(row, to), row
                 row = to
             if new is not None:
-                yield [new], [self._recent[new]], [xxh3(new, _SEED)]
+                yield [new], -1
 
     def _cut(self, row: int, end: int) -> list[bytes]:
         """Keys of rows [row, end)."""
-        blob = BytesIO(self._keys[self._ends[row] : self._ends[end]])
-        return list(map(blob.read, self._key_bytes[row:end]))
+        blob, lengths = self._keys[self._ends[row] : self._ends[end]], self._key_bytes[row:end]
+        if lengths and bytes(lengths) == bytes(lengths[:1]) * len(lengths):
+            same: list[bytes] = np.frombuffer(blob, f"V{lengths[0]}").tolist()
+            return same
+        return list(map(BytesIO(blob).read, lengths))
 
     def _rank(self, key: bytes) -> int:
         """How many rows are of smaller keys."""
@@ -338,8 +371,8 @@ class FloorStore(Adapter):
             "key_bytes": lengths, "key_ends": np.concatenate([[0], np.cumsum(lengths)]),
             "keys": np.frombuffer(b"".join(keys), np.uint8), "times": heads["ns"] // 1_000_000,
             "stored": heads["stored"], "raw": heads["raw"],
-            "windows": [xxh3(whole[at : at + WINDOW_BYTES])
-                        for at in range(0, self._end, WINDOW_BYTES)],
+            "windows": [xxh3(whole[at : at + _WINDOW_BYTES])
+                        for at in range(0, self._end, _WINDOW_BYTES)],
         }  # fmt: skip
 
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from floor_adapter import HEAD_BYTES, WINDOW_BYTES, FloorStore, strings
-from xxhash import xxh3_64_intdigest as xxh3
+from floor_adapter import HEAD_BYTES, FloorStore, strings
 from xxhash import xxh32_intdigest as xxh32
 
 _BATCH_BYTES = 16 << 20
@@ -43,10 +42,7 @@ def batches(store: FloorStore, names: list[str]) -> Iterator[pa.RecordBatch]:
     }
     table = {name: made[name]() for name in names if name != "value"}
     if "value" in names:
-        log = memoryview(store.log)
-        for number, total in enumerate(columns["windows"]):
-            if xxh3(log[number * WINDOW_BYTES : (number + 1) * WINDOW_BYTES]) != total:
-                raise ValueError(f"log: window {number}: damaged")
+        store.check()
     ends = np.cumsum(np.asarray(columns["sizes"]), dtype=np.int64)
     edges = np.searchsorted(ends, np.arange(_BATCH_BYTES, int(ends[-1]), _BATCH_BYTES))
     for low, high in pairwise([0, *edges.tolist(), rows]):
