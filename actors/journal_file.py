@@ -152,7 +152,8 @@ class JournalFile(TurnActor):
         try:
             if self.failed is not None:
                 raise self.failed
-            if self.file.write(data) != len(data):  # type: ignore[union-attr]
+            # Not at the file's end: there may be what an append left whose undo was interrupted.
+            if self.file.pwrite(data, offsets[-1]) != len(data):  # type: ignore[union-attr]
                 self.write_rest(data, offsets[-1])
             offsets.extend(ends)
         except BaseException as error:
@@ -168,7 +169,7 @@ class JournalFile(TurnActor):
         if self.file is None:
             raise StorageFailed(f"{self.name} is no longer being written")
         self.file.truncate(at)
-        self.file.write_all(data)
+        self.file.pwrite_all(data, at)
 
     def undo(self, error: BaseException) -> None:
         """Take back what a failed or interrupted append left behind the last record."""

@@ -97,8 +97,8 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
                 bookie.take_back(ledger_key, told)
             end, sqn = at + len(written), active.base + relative
             try:
-                write = active.file.write  # type: ignore[union-attr]
-                if write(written) != len(written):
+                write = active.file.pwrite  # type: ignore[union-attr]
+                if write(written, at) != len(written):
                     active.write_rest(written, at)
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end

@@ -65,17 +65,17 @@ def test_what_stands_where_a_failed_write_was_cut_off_is_read(tmp_path: Path) ->
     with opened(tmp_path / "s", read_cache_bytes=0) as store:
         store.put(b"first", b"1" * 5000)
         active = being_written(store)
-        write = active.file.write  # type: ignore[union-attr]
+        write = active.file.pwrite  # type: ignore[union-attr]
 
-        def half(data: bytes) -> NoReturn:
-            write(data[: len(data) // 2])
+        def half(data: bytes, at: int) -> NoReturn:
+            write(data[: len(data) // 2], at)
             active.growing.up_to(active.offsets[-1] + len(data) // 2)  # the map goes that far
             raise OSError(errno.ENOSPC, "no space left")
 
-        active.file.write = half  # type: ignore[assignment,union-attr]
+        active.file.pwrite = half  # type: ignore[assignment,union-attr]
         with pytest.raises(octavo.StorageFull):
             store.put(b"failed", b"2" * 1000)
-        active.file.write = write  # type: ignore[union-attr]
+        active.file.pwrite = write  # type: ignore[union-attr]
         store.put(b"after", b"3" * 900)
         assert (store.get(b"first"), store.get(b"after")) == (b"1" * 5000, b"3" * 900)
         assert b"failed" not in store

@@ -32,7 +32,7 @@ TAKING_ROOM = frozenset(
         "mkdir",
     }
 )
-RETRIED = frozenset({"create", "write", "sync", "sync_dir", "sync_held"})
+RETRIED = frozenset({"create", "write", "pwrite", "sync", "sync_dir", "sync_held"})
 SHORT = -1
 KINDS: dict[str, tuple[int, Callable[[str], bool]]] = {
     "EIO": (errno.EIO, lambda name: name not in NEVER_FAIL),

@@ -55,14 +55,14 @@ CALLS = {
     "fsync": ("EIO", "ENOSPC", "SIGKILL"),
     "fdatasync": ("EIO", "ENOSPC", "SIGKILL"),
     "write": ("EIO", "ENOSPC", "EINTR", "SIGKILL"),
-    "pwrite64": ("EIO", "ENOSPC", "SIGKILL"),
+    "pwrite64": ("EIO", "ENOSPC", "EINTR", "SIGKILL"),
     "openat": ("EMFILE", "EIO", "SIGKILL"),
     "link": ("EIO", "EMLINK", "SIGKILL"),
     "rename": ("EIO", "ENOSPC", "SIGKILL"),
     "unlink": ("EIO", "SIGKILL"),
     "mmap": ("ENOMEM", "SIGKILL"),
 }
-MOST = {"write": 500, "openat": 400, "mmap": 300, "fsync": 60, "fdatasync": 200, "pwrite64": 20}
+MOST = {"write": 150, "openat": 400, "mmap": 300, "fsync": 60, "fdatasync": 200, "pwrite64": 400}
 
 
 class NoStraceError(Exception):
