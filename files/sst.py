@@ -28,7 +28,7 @@ from octavo.files.sst_writer import Columns, Strings
 __all__ = ["Sst", "hash_of"]
 
 _BLOCK = 1 << 14
-_SHORT = 80
+_SHORT = 160
 """So few keys are cut out of the map without kernels, which cost some 5 us each time."""
 _FENCE = 64
 """Rows from a key of the fence to the next."""
