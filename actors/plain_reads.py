@@ -81,7 +81,12 @@ class PlainReads(ABC):
                 journal = files[bisect_right(bases, sqn) - 1]
                 mapped, offsets = journal.reading
                 relative = sqn - journal.base
-                if mapped is not None and relative >= 0:
+                if mapped is None:
+                    found = journal.value(relative, bucket_and_key, plain)
+                    if found is not None:
+                        self.cache.fill(view, ledger_key, 0, found)
+                        return found
+                elif relative >= 0:
                     at = offsets[relative]
                     end = offsets[relative + 1]
                     value_at = at + _PLAIN_BYTES + len(bucket_and_key)

@@ -119,6 +119,18 @@ def test_most_values_are_found_at_once(tmp_path: Path, monkeypatch: pytest.Monke
         assert len(asked) < len(keys) // 5
 
 
+def test_a_value_in_the_file_that_is_being_written_is_found_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        store.put(b"k", b"value")
+        flush(store)
+        made(store)
+        asked = by_steps(monkeypatch)
+        assert store.get(b"k") == b"value"
+        assert not asked
+
+
 def test_most_heads_are_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [b"%d" % number for number in range(1000)]
     with opened(tmp_path / "s", read_cache_bytes=0) as store:
