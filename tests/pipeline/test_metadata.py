@@ -45,7 +45,7 @@ def test_tables_tell_what_the_store_is_made_of(spark: Any, tmp_path: Path) -> No
 
 
 def test_the_journal_of_a_head_only_store_says_what_is_live(tmp_path: Path) -> None:
-    with opened(tmp_path / "s", mode="head_only") as store:
+    with octavo.open(tmp_path / "s", mode="head_only", compact_every_seconds=None) as store:
         for value in (b"1", b"12345"):
             with store.head_batch() as batch:
                 for number in range(50):
