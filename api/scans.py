@@ -260,7 +260,8 @@ def parts(
     if limit != 0:
         for window in windows:
             if keep is not None:
-                keep(window)
+                with reader.reading():
+                    keep(window)
             if limit is not None:
                 window.cut(limit)
                 limit -= len(window.keys)
@@ -428,7 +429,8 @@ class Heads:
         self._build = build
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-        keys, heads = window.keys, window.heads()
+        with reader.reading():
+            keys, heads = window.keys, window.heads()
         for low in range(0, len(keys), STEP):
             reader.step()
             stretch = keys[low : low + STEP]

@@ -7,16 +7,19 @@ import random
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from beside import until
 from descriptors import descriptors
 from whole_store import SEED, Clock, flush, no_hang, opened, settle
 
 import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.memory_table import MemoryTable
+from octavo.actors.scan_sources import _MemoryChunk
+from octavo.files.lifecycle import State
 
 
 @pytest.fixture
@@ -350,6 +353,33 @@ def test_a_read_of_a_file_that_went_says_expired(store: octavo.Store, clock: Clo
         entry.file.forget_map()
     with pytest.raises(octavo.SnapshotExpired):
         snap.get("000")
+
+
+@pytest.mark.parametrize("read", ["heads", "times"])
+def test_a_scan_of_memory_whose_journal_file_went_says_expired(
+    store: octavo.Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    # The lease ends between the step of the scan and what it reads of each row then.
+    put_all(store, "old")
+    store._inker.roll()
+    snap = store.snapshot(lease_seconds=10)
+    replace_all(store, "new")
+    store._inker.roll()
+    files = snap._shared.view.journal.files
+    of_rows = getattr(_MemoryChunk, read)
+
+    def late(chunk: _MemoryChunk, rows: Sequence[int]) -> object:
+        monkeypatch.undo()
+        clock.now += 10
+        store.compact()
+        until(lambda: files[0].state is State.CLOSED, "the file is gone")
+        return of_rows(chunk, rows)
+
+    monkeypatch.setattr(_MemoryChunk, read, late)
+    with pytest.raises(octavo.SnapshotExpired):
+        {"heads": lambda: list(snap.heads()), "times": lambda: list(snap.keys(modified_since=1))}[
+            read
+        ]()
 
 
 # ---------------------------------------------------------------- delete_pending
