@@ -210,7 +210,7 @@ def syncs(place: Path, scale: float) -> Iterator[Figure]:
 
         return call
 
-    os.fsync, os.fdatasync = slow(os.fsync), slow(os.fdatasync)
+    os.fsync, os.fdatasync = slow(os.fsync), slow(os.fdatasync)  # type: ignore[assignment]
     count = max(800, int(4000 * scale))
     value = Values(1024).of(1)
     store = open_store(place / "store", sync="always")
