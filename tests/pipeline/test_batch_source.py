@@ -6,6 +6,7 @@ import errno
 import os
 import random
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from octavo.manifest import pinning, published
 from octavo.pipeline.choosing import snapshot_path
 from octavo.pipeline.feed import feed_options
 from octavo.pipeline.read_options import parsed
+from octavo.pipeline.source import DefaultSource
 from octavo.pipeline.writing import write_options
 
 
@@ -125,6 +127,18 @@ def test_a_frame_that_is_said_to_be_no_feed_stays_as_it_was(
     store.put(b"b", b"2")
     assert frame.count() == 1
     assert len(os.listdir(f"{store.path}/snapshots")) == 1
+
+
+@pytest.mark.parametrize(("feed", "pins"), [("false", 1), ("true", 0)])
+def test_a_source_of_the_state_is_pinned_before_it_is_pickled(
+    store: octavo.Store, feed: str, pins: int
+) -> None:
+    """Where the schema is the user's nothing else pins it, and each use would by itself."""
+    store.put(b"a", b"1")
+    source = DefaultSource({"path": store.path, "readChangeFeed": feed})
+    for _ in range(2):
+        source = copy(source)  # by the state that is pickled
+        assert len(list(Path(store.path, "snapshots").glob("*/manifest"))) == pins
 
 
 def test_spark_knows_which_columns_are_never_null(spark: Any, store: octavo.Store) -> None:
