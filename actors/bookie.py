@@ -108,11 +108,13 @@ class Bookie(LiveReads, TurnActor):
             raise self.stopped_error()
         raise failed or active.failed or StorageFailed(f"{active.path} takes no more")
 
-    def undo(self, active: JournalFile, error: BaseException, sqn: int) -> None:
+    def undo(
+        self, active: JournalFile, error: BaseException, sqn: int, written: bytes, end: int
+    ) -> None:
         """A put was interrupted that would have had this sqn: take back what is not a record,
         and into memory what is. Raises what an OSError means."""
         try:
-            active.undo(error)
+            active.undo(error, written, (end,))
         finally:
             self._remember(sqn)
 
@@ -123,7 +125,7 @@ class Bookie(LiveReads, TurnActor):
         bucket: bytes,
         pairs: list[tuple[bytes, bytes]],
     ) -> int:
-        """Plain puts of one bucket in one write; the last sqn. Otherwise as put."""
+        """Plain puts of one bucket in few writes; the last sqn. Otherwise as put."""
         last = self.actor_ref.call(Bookie._put_many, ledger_keys, tag, bucket, pairs)
         if self.pause_seconds:
             self.wait_a_little()

@@ -12,7 +12,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import map_to_roll, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.operation import Operation, encoded
+from octavo.actors.operation import Operation, encoded, puts_encoded
 from octavo.actors.runtime import TurnActor, in_turn
 from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
@@ -111,7 +111,7 @@ class Inker(TurnActor):
     def append_puts(
         self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
     ) -> tuple[int, int]:
-        """Plain puts of one bucket in one write; (first sqn, last sqn). As append_group."""
+        """Plain puts of one bucket in few writes; (first sqn, last sqn). As append_group."""
         active = self.active
         if active is None or self._crowded(active, pairs):
             return self.append_group(
@@ -119,9 +119,10 @@ class Inker(TurnActor):
                 time_ms,
                 False,
             )
-        first = active.base + active.append_puts(
-            tag, bucket, pairs, time_ms, self.compress_from, self.compressor.packed
-        )
+        first = active.base + len(active.offsets) - 1
+        stored = self.compress_from, self.compressor.packed
+        for data, ends in puts_encoded(active, tag, bucket, pairs, time_ms, *stored):
+            active.append_encoded(data, ends)
         last = first + len(pairs) - 1
         if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
             self.look()
@@ -163,7 +164,7 @@ class Inker(TurnActor):
                 break
             self._make_room(count)
             fresh = True
-        active.append_encoded(b"".join(parts), ends)
+        active.append_encoded(b"".join(parts), ends, atomic)
         last = first + count - 1
         if last >= self.stop_sqn or ends[-1] >= self.roll_size:
             self.look()

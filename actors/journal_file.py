@@ -15,6 +15,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.group_commit import GroupCommit
 from octavo.actors.growing_map import GrowingMap
 from octavo.actors.open_files import OpenFiles
+from octavo.actors.operation import standing
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.worker import JobRunner
@@ -107,76 +108,48 @@ class JournalFile(TurnActor):
         self.reading = (None, offsets)
         self.commit.appended = offsets[-1]
 
-    def append_puts(
-        self,
-        tag: int,
-        bucket: bytes,
-        pairs: Sequence[tuple[bytes, bytes]],
-        time_ms: int,
-        compress_from: int,
-        packed_of: Callable[[bytes], bytes | None],
-    ) -> int:
-        """Write puts without optional fields, all in one system call; the first's relative
-        number. Values from ``compress_from`` bytes on as ``packed_of`` makes them. As
-        append_encoded."""
-        at = self.offsets[-1]
-        relative = len(self.offsets) - 1
-        pack, sums, seed = record.PLAIN.pack, record.pack_sums, self.seed
-        key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
-        raw_middle = record.middle(record.PUT, tag, 0, len(bucket))
-        lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
-        rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
-        parts: list[bytes] = []
-        ends: list[int] = []
-        for (key, value), number in zip(pairs, record.numbers(relative, len(pairs)), strict=True):
-            middle, fields, size = raw_middle, bucket, rest
-            if len(value) >= compress_from and (packed := packed_of(value)) is not None:
-                middle, size = lz4_middle, rest + 4
-                fields, value = record.pack_u32(len(value)) + bucket, packed
-            size += len(key) + len(value)
-            head = pack(key_length, size, number, middle, len(key) - 1, time_ms) + fields + key
-            h = xxh3(head, seed ^ at)
-            parts += (head, sums(h & low_32, xxh3(value, h) & low_32), value)
-            at += size + 16
-            ends.append(at)
-        return self.append_encoded(b"".join(parts), ends)
+    def append_encoded(self, data: bytes, ends: Sequence[int], atomic: bool = False) -> None:
+        """Write records that were encoded for this place. ``ends``: their absolute ends.
 
-    def append_encoded(self, data: bytes, ends: Sequence[int]) -> int:
-        """Write records that were encoded for this place; the first's relative number.
-
-        ``ends`` are their absolute ends. All of them are published, or none. In the Bookie's turn,
-        as every append: that alone excludes all others from the file's end.
+        Where that fails or is interrupted some of them may be records all the same; ``atomic``: all
+        or none. In the Bookie's turn, as every append: that alone excludes all others from the
+        file's end.
         """
         offsets = self.offsets
-        relative = len(offsets) - 1
         try:
             if self.failed is not None:
                 raise self.failed
             # Not at the file's end: there may be what an append left whose undo was interrupted.
-            if self.file.pwrite(data, offsets[-1]) != len(data):  # type: ignore[union-attr]
-                self.write_rest(data, offsets[-1])
+            taken = self.file.pwrite(data, offsets[-1])  # type: ignore[union-attr]
+            if taken != len(data):
+                self.write_rest(data, offsets[-1], taken)
             offsets.extend(ends)
         except BaseException as error:
-            self.undo(error)
+            self.undo(error, data, ends, atomic)
             raise
         self.commit.appended = ends[-1]
-        return relative
 
-    def write_rest(self, data: bytes, at: int) -> None:
-        """Finish a write that the system cut short, or say why there can be none."""
+    def write_rest(self, data: bytes, at: int, taken: int) -> None:
+        """Finish a write at ``at`` that the system cut short, or say why there can be none."""
         if self.failed is not None:
             raise self.failed
         if self.file is None:
             raise StorageFailed(f"{self.name} is no longer being written")
-        self.file.truncate(at)
-        self.file.pwrite_all(data, at)
+        self.file.pwrite_all(memoryview(data)[taken:], at + taken)
 
-    def undo(self, error: BaseException) -> None:
-        """Take back what a failed or interrupted append left behind the last record."""
+    def undo(
+        self, error: BaseException, data: bytes, ends: Sequence[int], atomic: bool = False
+    ) -> None:
+        """Take back what a failed or interrupted append left behind the last record. Records that
+        stand there whole stay: another process may have been told of them, so that their numbers
+        cannot be given again."""
         if self.failed is not None:
             return
         try:
             if self.file is not None:
+                if self.offsets[-1] < ends[-1]:
+                    self.offsets.extend(standing(self.file, self.offsets[-1], data, ends, atomic))
+                    self.commit.appended = self.offsets[-1]
                 self.file.truncate(self.offsets[-1])
         except OSError as worse:
             self.failed = StorageFailed(f"{self.path}: {worse}; close the store and reopen it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,11 @@ from octavo.files.record import MAX_INDEX_BYTES
 
 if TYPE_CHECKING:
     from octavo.actors.journal_file import JournalFile
+    from octavo.files.disk import AppendFile
+
+
+_WRITE_BYTES = 256 << 10
+"""Of many puts so much goes into one system call: more would leave the processor's caches."""
 
 
 class Operation(NamedTuple):
@@ -133,3 +138,56 @@ def encoded(
         at += len(data)
         ends.append(at)
     return parts, ends
+
+
+def puts_encoded(
+    file: JournalFile,
+    tag: int,
+    bucket: bytes,
+    pairs: Sequence[tuple[bytes, bytes]],
+    time_ms: int,
+    compress_from: int,
+    packed_of: Callable[[bytes], bytes | None],
+) -> Iterator[tuple[bytes, list[int]]]:
+    """What to write for puts without optional fields at a file's end, a piece at a time, and where
+    each record of it ends. Values from ``compress_from`` bytes on as ``packed_of`` makes them."""
+    at, seed = file.offsets[-1], file.seed
+    numbers = record.numbers(len(file.offsets) - 1, len(pairs))
+    pack, sums, raw_size = record.PLAIN.pack, record.pack_sums, record.pack_u32
+    key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
+    raw_middle = record.middle(record.PUT, tag, 0, len(bucket))
+    lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
+    rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
+    parts: list[bytes] = []
+    ends: list[int] = []
+    full = at + _WRITE_BYTES
+    for (key, value), number in zip(pairs, numbers, strict=True):
+        middle, fields, size = raw_middle, bucket, rest
+        if len(value) >= compress_from and (packed := packed_of(value)) is not None:
+            middle, size = lz4_middle, rest + 4
+            fields, value = raw_size(len(value)) + bucket, packed
+        size += len(key) + len(value)
+        head = pack(key_length, size, number, middle, len(key) - 1, time_ms) + fields + key
+        h = xxh3(head, seed ^ at)
+        parts += (head, sums(h & low_32, xxh3(value, h) & low_32), value)
+        at += size + 16
+        ends.append(at)
+        if at >= full:
+            yield b"".join(parts), ends
+            parts, ends = [], []
+            full = at + _WRITE_BYTES
+    if parts:
+        yield b"".join(parts), ends
+
+
+def standing(
+    file: AppendFile, at: int, data: bytes, ends: Sequence[int], atomic: bool
+) -> Sequence[int]:
+    """Where the records end that stand whole in a file, of an append of ``data`` at ``at`` that was
+    cut short; ``atomic``: of all, or of none."""
+    whole, start = 0, at
+    for end in ends:
+        if not file.holds(memoryview(data)[start - at : end - at], start):
+            break
+        whole, start = whole + 1, end
+    return ends[:whole] if whole == len(ends) or not atomic else ()

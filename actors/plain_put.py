@@ -98,8 +98,8 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
             end, sqn = at + len(written), active.base + relative
             try:
                 write = active.file.pwrite  # type: ignore[union-attr]
-                if write(written, at) != len(written):
-                    active.write_rest(written, at)
+                if (taken := write(written, at)) != len(written):
+                    active.write_rest(written, at, taken)
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
                 if told is not None:
@@ -110,7 +110,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
                 else:
                     table.rows[ledger_key] = sqn if puts else -sqn  # no call: see ReadCache
             except BaseException as error:
-                bookie.undo(active, error, sqn)
+                bookie.undo(active, error, sqn, written, end)
                 raise
             if sqn >= bookie.attention or end >= roll_size:
                 bookie.attend()

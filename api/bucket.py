@@ -38,7 +38,8 @@ D = TypeVar("D")
 
 _SMALL_BYTES = 1 << 20
 _GROUP = 512
-_GROUPED_BYTES = 32 << 10  # larger values are written one by one: 16 MiB a write at most
+_GROUPED_BYTES = 32 << 10  # of larger values fewer make a group: 16 MiB in one turn at most
+_LARGE_GROUP_BYTES = 2 << 20
 _SYNC_TIMEOUT_SECONDS = 600.0
 
 
@@ -266,27 +267,24 @@ class Bucket(Mutable[Out, Told]):
     def _put_checked(self, group: list[Any]) -> int:
         """Write pairs that have to be converted, or are large, or are wrong: all before the first
         that is wrong."""
-        last = 0
-        small: list[tuple[bytes, bytes]] = []
+        last = held = 0
+        ready: list[tuple[bytes, bytes]] = []
         wrong: Misuse | None = None
         for pair in group:
             try:
-                whole = self._pair(pair)
+                key, value = self._pair(pair)
             except Misuse as error:
                 wrong = error
                 break
-            if len(whole[1]) < self._grouped_bytes:
-                small.append(whole)
-                continue
-            last = self._put_whole(small)
-            small = []
             if self._type != STANDARD:
-                last = self.put(*whole, sync=False)
-            elif len(whole[1]) < self._small_bytes:
-                last = self._put_one(*whole)
-            else:
-                last = self._put_whole([whole])
-        last = self._put_whole(small) or last
+                last = self.put(key, value, sync=False)
+                continue
+            if held + len(value) > _LARGE_GROUP_BYTES:
+                last = self._put_whole(ready)
+                ready, held = [], 0
+            ready.append((key, value))
+            held += len(value)
+        last = self._put_whole(ready) or last
         if wrong is not None:
             raise wrong
         return last

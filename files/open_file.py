@@ -20,7 +20,7 @@ Buffer = bytes | bytearray | memoryview
 # Opening a FIFO must not wait for its other end; regular files do not mind O_NONBLOCK.
 OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
-
+_PIECE = 1 << 20
 _STANDARD = 2
 """The highest descriptor that others write to without having opened it."""
 
@@ -79,6 +79,13 @@ class AppendFile(ABC):
         except OSError as error:
             error.filename = self.path
             raise
+
+    def holds(self, data: memoryview, offset: int) -> bool:
+        """Whether these bytes stand there. Reads a MiB at a time, up to the first that differs."""
+        return all(
+            self.pread(len(part := data[at : at + _PIECE]), offset + at) == part
+            for at in range(0, len(data), _PIECE)
+        )
 
     def _some(self, taken: int) -> int:
         if taken <= 0:  # or the loops above would never end

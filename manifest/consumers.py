@@ -210,10 +210,7 @@ def go_back(disk: Disk, path: str, sqn: int) -> None:
         _write(
             disk,
             file,
-            {
-                name: each._replace(position=min(each.position, sqn))
-                for name, each in known.items()
-            },
+            {name: each._replace(position=min(each.position, sqn)) for name, each in known.items()},
         )
 
 

@@ -28,7 +28,15 @@ OPENING = frozenset(
 )
 TAKING_ROOM = frozenset(
     {
-        "create", "write", "pwrite", "sync", "sync_file", "sync_dir", "sync_held", "link", "rename",
+        "create",
+        "write",
+        "pwrite",
+        "sync",
+        "sync_file",
+        "sync_dir",
+        "sync_held",
+        "link",
+        "rename",
         "mkdir",
     }
 )
