@@ -75,8 +75,9 @@ def entries(
             valid = list(map(eq, newest, sqns))
             if begins_so:
                 # What is not valid once never will be; but another type's may be.
-                tags = {row[at + 2] for row, at in zip(rows, ends, strict=True)}
-                begins_so = not any(valid) and tags == {tag}
+                begins_so = not any(valid) and all(
+                    row[at + 2] == tag for row, at in zip(rows, ends, strict=True)
+                )
                 if begins_so:
                     replaced = rows[-1]
                 elif replaced is not None:

@@ -120,8 +120,8 @@ class Inker(TurnActor):
                 False,
             )
         first = active.base + len(active.offsets) - 1
-        stored = self.compress_from, self.compressor.packed
-        for data, ends in puts_encoded(active, tag, bucket, pairs, time_ms, *stored):
+        packing = self.compress_from, self.compressor.packed
+        for data, ends in puts_encoded(active, tag, bucket, pairs, time_ms, *packing):
             active.append_encoded(data, ends)
         last = first + len(pairs) - 1
         if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:

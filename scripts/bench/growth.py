@@ -22,37 +22,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from workload import Values, key, settle
+
 import octavo
 
 VALUE_BYTES = 128
-_ODD = 0x9E3779B97F4A7C15
 _STRETCH = 20_000
 _PIECE = 500
 _GETS = 60_000
 _WARMING = 50_000
 _LONG_NS = 50_000_000
-_POOL = 1009
 
 Figures = dict[str, float]
-
-
-def key(number: int) -> bytes:
-    """The keys in an order that looks random; the same for each run."""
-    return b"%016x" % (number * _ODD % (1 << 64))
-
-
-class Values:
-    """Values of half noise and half text, made beforehand."""
-
-    def __init__(self) -> None:
-        chance = random.Random(1)
-        half = VALUE_BYTES // 2
-        text = b"the quick brown fox jumps over the lazy dog and runs away again"
-        self._pool = [chance.randbytes(half) + text[: VALUE_BYTES - half] for _ in range(_POOL)]
-
-    def of(self, number: int) -> bytes:
-        """The value of that key."""
-        return self._pool[number * 7919 % _POOL]
 
 
 def anonymous_mib() -> float:
@@ -109,15 +90,6 @@ def grow(store: octavo.Store, values: Values, first: int, last: int) -> Figures:
     }
 
 
-def settle(store: octavo.Store) -> None:
-    """Wait until nothing is left to be merged."""
-    calm = 0
-    while calm < 6:
-        before = store.stats()["jobs"]
-        time.sleep(0.5)
-        calm = calm + 1 if store.stats()["jobs"] == before else 0
-
-
 def read(store: octavo.Store, values: Values, count: int, chance: random.Random) -> Figures:
     """Gets of random keys, when files are in the page cache and most of their pages mapped."""
     get = store.get
@@ -143,7 +115,7 @@ def read(store: octavo.Store, values: Values, count: int, chance: random.Random)
 
 def measure(directory: str, millions: list[float]) -> list[Figures]:
     """All figures, by size."""
-    values, chance = Values(), random.Random(7)
+    values, chance = Values(VALUE_BYTES), random.Random(7)
     path = f"{directory}/store"
     out = []
     before = 0

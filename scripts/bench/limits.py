@@ -26,8 +26,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_POOL_BYTES = 4 << 20
-_ODD = 0x9E3779B97F4A7C15
+from octavo_adapter import READ_CACHE_BYTES
+from workload import Values, key, settle
+
 _FSYNC_SECONDS = 500e-6
 _LOAD_PUTS, _LOAD_SECONDS = 20_000_000, 600.0
 _PIECE = 1000
@@ -63,31 +64,11 @@ class Figure(NamedTuple):
         return over or (self.at_least is not None and self.measured < self.at_least)
 
 
-def key(number: int) -> bytes:
-    """The keys in an order that looks random; the same for each run."""
-    return b"%016x" % (number * _ODD % (1 << 64))
-
-
-class Values:
-    """Values of one size: half noise, half text, as the benchmarks have them."""
-
-    def __init__(self, size: int, noise_share: float = 0.5) -> None:
-        self._noise = random.Random(1).randbytes(_POOL_BYTES + size)
-        self._half = int(size * noise_share)
-        text = b"the quick brown fox jumps over the lazy dog " * (size // 44 + 2)
-        self._text = text[: size - self._half]
-
-    def of(self, number: int) -> bytes:
-        """The value of that number."""
-        start = number * 7919 % _POOL_BYTES
-        return self._noise[start : start + self._half] + self._text
-
-
 def open_store(path: Path, **options: Any) -> Any:
     """A store with the benchmark's options."""
     import octavo
 
-    return octavo.open(path, **{"read_cache_bytes": 128 << 20} | options)
+    return octavo.open(path, **{"read_cache_bytes": READ_CACHE_BYTES} | options)
 
 
 def fill(store: Any, values: Values, count: int, group: int = 1000) -> None:
@@ -95,15 +76,6 @@ def fill(store: Any, values: Values, count: int, group: int = 1000) -> None:
     for at in range(0, count, group):
         numbers = range(at, min(at + group, count))
         store.put_many((key(number), values.of(number)) for number in numbers)
-
-
-def settle(store: Any) -> None:
-    """Wait until nothing is left to be merged or sealed."""
-    calm = 0
-    while calm < 4:
-        before = store.stats()["jobs"]["totals"]
-        time.sleep(0.5)
-        calm = calm + 1 if store.stats()["jobs"]["totals"] == before else 0
 
 
 def microseconds(work: Callable[[], object]) -> float:
