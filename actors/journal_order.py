@@ -19,7 +19,6 @@ from octavo.files import ledger_key
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Ints
 from octavo.files.errors import Corruption
-from octavo.files.freed_memory import keep_freed
 from octavo.files.journal_values import Offsets, puts_of, spans
 from octavo.files.record import PUT
 
@@ -56,7 +55,6 @@ def live_sqns(reader: Reader, bound: Bounds, since: int) -> Iterator[Ints]:
 def items(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[int, bytes, bytes, bytes]]:
     """(sqn, bucket, key, value) of the live rows of a range of ledger keys, by sqn, ``since``
     exclusive. See Snapshot.items_by_sqn."""
-    keep_freed()
     journal = OpenJournal()
     bases, files = reader.view.journal
     starts = np.array(bases, dtype=np.int64)

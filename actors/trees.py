@@ -10,7 +10,6 @@ from octavo.actors.scan import Bounds
 from octavo.files import ledger_key
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
-from octavo.files.freed_memory import keep_freed
 from octavo.files.given import shown, to_whole
 from octavo.files.live_batches import Batch, Segments, parts_of, strings_of
 from octavo.files.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words
@@ -24,8 +23,6 @@ _FEW, _FEW_BYTES = 256, 512 << 10
 def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
     """The tree of the live rows of a range of ledger keys. See Snapshot.merkle."""
     tree = MerkleTree.empty(segments, by)
-    if by == "value":
-        keep_freed()
     values = BatchValues(reader)
     for batch in reader.batches(bound, heads=by != "sqn"):
         hashes = batch.columns.hashes[batch.rows]

@@ -2,50 +2,67 @@
 
 from __future__ import annotations
 
-import os
 import threading
+from collections.abc import Iterable
 
 from sortedcontainers import SortedList
 
 from octavo.actors.memory_table import MemoryTable
-
-_YIELDS = 10_000
 
 
 def test_of_a_frozen_table_two_threads_see_each_key_once() -> None:
     table = MemoryTable(0)
     table.rows.update((b"%04d" % number, number) for number in range(1, 101))
     first = threading.current_thread()
-    there, done = threading.Event(), threading.Event()
+    about_to, go_on = threading.Event(), threading.Event()
     found: list[list[bytes]] = []
 
     def everything() -> None:
         found.append(table.slice(b"", None, 1000, reverse=False))
 
-    other = threading.Thread(target=everything)
-    looks: list[threading.Thread] = []
+    def beside() -> None:
+        everything()
+        about_to.set()
+
+    other = threading.Thread(target=beside)
 
     class Meeting(SortedList):  # type: ignore[misc]
-        """One thread is about to update it when the other one has not begun to."""
+        """Once one thread has seen that it lacks keys, the other one comes as far as adding them;
+        it goes on as soon as the first one has to wait for it, or has added them too."""
 
         def __len__(self) -> int:
             known: int = super().__len__()
-            looks.append(threading.current_thread())
-            if looks == [first]:
+            if threading.current_thread() is first and other.ident is None:
                 other.start()
-                there.wait()
-            elif looks == [first, other, other]:
-                there.set()
-                for _ in range(_YIELDS):
-                    if not done.is_set():
-                        os.sched_yield()
+                about_to.wait()
             return known
+
+        def update(self, keys: Iterable[bytes]) -> None:
+            if threading.current_thread() is other:
+                about_to.set()
+                go_on.wait()
+            super().update(keys)
+
+    class Told:
+        """The table's lock; says that the first thread comes for it."""
+
+        def __init__(self) -> None:
+            self.lock = table._ordering
+
+        def __enter__(self) -> None:
+            if threading.current_thread() is first:
+                go_on.set()
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
 
     table.order = Meeting(table.in_order())
     table.rows.update((b"%04d" % number, number) for number in range(101, 111))
     table.frozen = True
+    table._ordering = Told()  # type: ignore[assignment]
     everything()
-    done.set()
+    go_on.set()
     other.join()
     everything()
     assert found == [sorted(table.rows)] * 3
