@@ -35,7 +35,8 @@ class Restored:
     ``bytes_linked``: Bytes of those.
     ``bytes_copied``: Bytes of those that were copied, or written anew.
     ``notes``: What was not as it should be at the end of the source's journal, as an opening notes
-        it; and of a moment, what was written at or before it and is left out all the same.
+        it; of a moment, what was written at or before it and is left out all the same; and that the
+        source ends before the sqn that was asked for.
     """
 
     path: str
@@ -87,6 +88,8 @@ def restore_on(
             there, told = last_at(disk, f"{backup}/journal", files, time_ms)
             told = told if there <= upto else []
             upto = min(upto, there)
+        if sqn is not None and upto == newest < sqn:
+            told = [*told, f"{backup} ends at sqn {newest}: what came up to {sqn} is not in it"]
         if upto < (complete := _complete_from(manifest, files, newest)):
             raise HistoryCompacted(
                 f"{backup}: compaction dropped what was replaced or deleted by sqn {complete}: "

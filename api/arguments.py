@@ -28,7 +28,7 @@ MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
 """3.75 GiB: a value fits one journal file."""
 _LATEST_MS = 1 << 48
 _YEAR_SECONDS = 366 * 86400
-_MOMENTS = "allowed are ms since 1970 UTC, or a datetime"
+_MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _SECONDS = range(10**9, 10**10)
 """As ms in early 1970, when nothing expired; as seconds since then today's moments."""
 

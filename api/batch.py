@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn, Self
 
 from octavo.actors import operation as operations
 from octavo.actors.operation import Operation
@@ -34,7 +35,61 @@ _made = tuple.__new__
 _NONE = object()
 
 
-class Batch(Handle):
+class Together(Handle):
+    """What batches of both kinds of stores are: operations, and a block at whose end they are
+    written."""
+
+    def __init__(self, running: Running, sync: bool | None) -> None:
+        self._running = running
+        self._sync = to_sync(sync) or running.options.sync == "always"
+        self._operations: list[Operation] = []
+        self._conditions: list[tuple[int, int]] = []
+        self._bytes = 0
+        self._done = False
+        self.last_sqn = 0
+        """After the batch was written: the sqn of its last operation; 0 for an empty batch."""
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def __repr__(self) -> str:
+        number = f"{len(self)} operation{'' if len(self) == 1 else 's'}"
+        over = ", written or discarded" if self._done else ""
+        return f"<octavo.{type(self).__name__} of {number}{over}>"
+
+    @abstractmethod
+    def commit(self) -> int:
+        """Write now."""
+
+    def discard(self) -> None:
+        """Write nothing. Idempotent; nothing is undone once the batch was written."""
+        self._done = True
+        self._operations.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.discard()
+        elif not self._done:
+            self.commit()
+
+    def _refuse(self) -> NoReturn:
+        """Raises Closed once it was written, Misuse where it would be too large."""
+        if self._done:
+            raise Closed("the batch was already written or discarded")
+        raise Misuse(
+            f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"
+        )
+
+
+class Batch(Together):
     """Collects operations on any buckets; leaving the ``with`` block writes them atomically.
 
     An exception in the block, or ``discard()``, writes nothing. Memory holds the batch until it
@@ -42,19 +97,12 @@ class Batch(Handle):
     """
 
     def __init__(self, running: Running, *, sync: bool | None = None) -> None:
-        self._running = running
+        super().__init__(running, sync)
         self._standard = running.identity.tags.number(STANDARD)
-        self._sync = to_sync(sync) or running.options.sync == "always"
-        self._operations: list[Operation] = []
         self._ledger_keys: list[bytes] = []
-        self._conditions: list[tuple[int, int]] = []
         self._edits: dict[int, operations.IndexEdit] = {}
-        self._bytes = 0
-        self._done = False
         self._given: object = _NONE
         self._name, self._front, self._key_limit = b"", b"", 0
-        self.last_sqn = 0
-        """After the batch was written: the sqn of its last operation; 0 for an empty batch."""
 
     def put(
         self,
@@ -124,31 +172,16 @@ class Batch(Handle):
         if_sqn: int | None,
         edit: operations.IndexEdit | None = None,
     ) -> None:
-        if self._done:
-            raise Closed("the batch was already written or discarded")
-        self._bytes += size
-        if len(self._operations) >= MAX_OPERATIONS or self._bytes > MAX_BYTES:
-            raise Misuse(
-                f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"
-            )
-        if edit is not None:
-            self._edits[len(self._operations)] = edit
+        size += self._bytes
+        if self._done or len(self._operations) >= MAX_OPERATIONS or size > MAX_BYTES:
+            self._refuse()
         if if_sqn is not None:
             self._conditions.append((len(self._operations), to_condition(if_sqn)))
+        if edit is not None:
+            self._edits[len(self._operations)] = edit
+        self._bytes = size
         self._operations.append(operation)
         self._ledger_keys.append(whole)
-
-    def __len__(self) -> int:
-        return len(self._operations)
-
-    def __repr__(self) -> str:
-        number = f"{len(self)} operation{'' if len(self) == 1 else 's'}"
-        return f"<octavo.Batch of {number}{', written or discarded' if self._done else ''}>"
-
-    def discard(self) -> None:
-        """Write nothing. Idempotent; nothing is undone once the batch was written."""
-        self._done = True
-        self._operations.clear()
 
     def commit(self) -> int:
         """Write now, in one system call; the last sqn, 0 for an empty batch. All conditions hold
@@ -176,17 +209,3 @@ class Batch(Handle):
             if self._sync:
                 self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)
         return self.last_sqn
-
-    def __enter__(self) -> Batch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self.discard()
-        elif not self._done:
-            self.commit()

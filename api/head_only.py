@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, overload
 
 from octavo.actors.operation import Operation
@@ -26,8 +25,8 @@ from octavo.arguments import (
     to_condition,
     to_expiry,
     to_flag,
-    to_sync,
 )
+from octavo.batch import MAX_BYTES, MAX_OPERATIONS, Together
 from octavo.files import ledger_key
 from octavo.files.errors import Closed, Corruption, Misuse
 from octavo.files.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
@@ -38,8 +37,6 @@ from octavo.handles import Handle
 D = TypeVar("D")
 
 _SYNC_TIMEOUT_SECONDS = 600.0
-MAX_OPERATIONS = 1 << 20
-MAX_BYTES = 1 << 30
 
 
 class HeadRow(NamedTuple):
@@ -259,19 +256,12 @@ class HeadBucket(HeadReads):
         return batch.last_sqn
 
 
-class HeadBatch(Handle):
+class HeadBatch(Together):
     """Collects operations on any head-only buckets; leaving the ``with`` block writes them
     atomically, in one write of the journal. An exception in the block writes nothing."""
 
     def __init__(self, running: Running, *, sync: bool | None = None) -> None:
-        self._running = running
-        self._sync = to_sync(sync) or running.options.sync == "always"
-        self._operations: list[Operation] = []
-        self._conditions: list[tuple[int, int]] = []
-        self._bytes = 0
-        self._done = False
-        self.last_sqn = 0
-        """After the batch was written: the sqn of its last operation; 0 for an empty batch."""
+        super().__init__(running, sync)
 
     def put(
         self,
@@ -296,26 +286,15 @@ class HeadBatch(Handle):
 
     def add(self, operation: Operation, if_sqn: int | None) -> None:
         """One more operation. Raises Misuse, Closed once the batch was written."""
-        if self._done:
-            raise Closed("the batch was already written or discarded")
-        self._bytes += len(operation.bucket) + len(operation.key) + len(operation.metadata)
-        if len(self._operations) >= MAX_OPERATIONS or self._bytes > MAX_BYTES:
-            raise Misuse(
-                f"batch: at most {MAX_OPERATIONS} operations and {MAX_BYTES} bytes are allowed"
-            )
+        size = len(operation.bucket) + len(operation.key) + len(operation.metadata) + self._bytes
+        if self._done or len(self._operations) >= MAX_OPERATIONS or size > MAX_BYTES:
+            self._refuse()
         if if_sqn is not None:
             if not self._running.identity.lookup:
                 raise Misuse("if_sqn wants a store with lookup; this one was made without")
             self._conditions.append((len(self._operations), to_condition(if_sqn)))
+        self._bytes = size
         self._operations.append(operation)
-
-    def __len__(self) -> int:
-        return len(self._operations)
-
-    def discard(self) -> None:
-        """Write nothing. Idempotent; nothing is undone once the batch was written."""
-        self._done = True
-        self._operations.clear()
 
     def commit(self) -> int:
         """Write now; the last sqn, 0 for an empty batch. Otherwise as Batch.commit."""
@@ -331,20 +310,6 @@ class HeadBatch(Handle):
             if self._sync:
                 self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)
         return self.last_sqn
-
-    def __enter__(self) -> HeadBatch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self.discard()
-        elif not self._done:
-            self.commit()
 
 
 class SnapshotHeadBucket(HeadReads):

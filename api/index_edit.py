@@ -23,3 +23,7 @@ class IndexEdit:
             tuple(sorted(index_parts({} if add is None else add))),
             tuple(sorted(removed_parts({} if remove is None else remove))),
         )
+
+    def __repr__(self) -> str:
+        added, removed = len(self.parts.added), len(self.parts.removed)
+        return f"<octavo.IndexEdit that adds {added} and removes {removed}>"

@@ -226,7 +226,7 @@ class Scan(Handle, chain[T]):
         key = self._place.key()
         if self._place.done:
             return "<octavo.Scan at its end>"
-        return f"<octavo.Scan {'at its begin' if key is None else f'behind {shown(key)}'}>"
+        return f"<octavo.Scan {'at its beginning' if key is None else f'behind {shown(key)}'}>"
 
     def __enter__(self) -> Scan[T]:
         return self

@@ -375,7 +375,7 @@ class Snapshot(SnapshotBucket[bytes, Head]):
             raise
 
     def __repr__(self) -> str:
-        return f"<octavo.Snapshot at sqn {self.sqn}>"
+        return f"<octavo.Snapshot at sqn {self.sqn}{' (closed)' if self.closed else ''}>"
 
     @property
     def closed(self) -> bool:

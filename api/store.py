@@ -68,6 +68,10 @@ def open(
 def open(
     path: str | os.PathLike[str], *, read_only: Literal[True], **options: Unpack[OpenOptions]
 ) -> ReadOnlyStore: ...
+@overload
+def open(
+    path: str | os.PathLike[str], *, read_only: bool, **options: Unpack[OpenOptions]
+) -> Store | ReadOnlyStore: ...
 def open(
     path: str | os.PathLike[str], *, read_only: bool = False, **options: Unpack[OpenOptions]
 ) -> Store | ReadOnlyStore:

@@ -103,6 +103,10 @@ class StorageFull(OctavoError):  # noqa: N818
     """No room for this write. Nothing of it was kept, and the store goes on when there is room."""
 
 
+for _error in list(globals().values()):
+    if isinstance(_error, type) and issubclass(_error, OctavoError):
+        _error.__module__ = "octavo"  # where they are to be found: a traceback shows it
+
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 

@@ -61,3 +61,25 @@ def test_the_longest_key_of_a_bucket(tmp_path: Path, bytes_over: int) -> None:
             batch.put(name, key, b"")
             batch.commit()
             assert list(store.bucket(name).keys()) == [key]
+
+
+def test_a_put_that_a_batch_refused_leaves_nothing_in_it(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store, store.batch() as batch:
+        with pytest.raises(octavo.Misuse, match="if_sqn=-1"):
+            batch.put("b", "k", "v", index=octavo.IndexEdit(add={"f": "x"}), if_sqn=-1)
+        batch.put("b", "l", "w")
+        batch.commit()
+        assert list(store.bucket("b").items()) == [(b"l", b"w")]
+        assert store.bucket("b").index_of("l") == {}
+
+
+def test_a_batch_goes_on_after_what_was_too_large_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("octavo.batch.MAX_BYTES", 100)
+    with octavo.open(tmp_path / "s") as store, store.batch() as batch:
+        with pytest.raises(octavo.Misuse, match="100 bytes"):
+            batch.put("b", "k", b"v" * 100)
+        batch.put("b", "l", "w")
+        batch.commit()
+        assert dict(store.bucket("b").items()) == {b"l": b"w"}

@@ -102,6 +102,12 @@ def test_a_term_is_what_it_holds_whatever_its_class_does(tmp_path: Path) -> None
         assert list(store.index(bytearray(b"f")).having("quiet")) == [b"k"]
 
 
+def test_a_moment_that_is_a_float_is_told_to_be_whole(tmp_path: Path) -> None:
+    told = pytest.raises(octavo.Misuse, match=r"whole ms since 1970 UTC \(int, not float\)")
+    with octavo.open(tmp_path / "s") as store, told:
+        store.put("k", "v", expires_at=1.8e12)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "wrong",
     ["x" * 10**6, b"x" * 10**6, 10**5000, Wordless(), np.array([1, 2]), [0] * 10**5],
@@ -204,11 +210,19 @@ def test_each_thing_says_what_it_is(tmp_path: Path) -> None:
         batch.commit()
         assert repr(batch) == "<octavo.Batch of 1 operation, written or discarded>"
         scan = store.keys()
-        assert repr(scan) == "<octavo.Scan at its begin>"
+        assert repr(scan) == "<octavo.Scan at its beginning>"
         next(scan)
         assert repr(scan) == "<octavo.Scan behind b'k0'>"
         list(scan)
         assert repr(scan) == "<octavo.Scan at its end>"
+        snap = store.snapshot()
+        assert repr(snap) == "<octavo.Snapshot at sqn 3>"
+        snap.close()
+        assert repr(snap) == "<octavo.Snapshot at sqn 3 (closed)>"
+        edit = octavo.IndexEdit(add={"f": ["x", "y"]}, remove={"g": None})
+        assert repr(edit) == "<octavo.IndexEdit that adds 2 and removes 1>"
+    with octavo.open(tmp_path / "h", mode="head_only") as heads:
+        assert repr(heads.head_batch()) == "<octavo.HeadBatch of 0 operations>"
 
 
 def test_a_forked_child_is_told_why_it_can_not_use_the_store(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ def at(sqn: int) -> dict[bytes, bytes]:
 def test_a_state_is_restored_by_its_sqn(backup: Path, tmp_path: Path, sqn: int) -> None:
     done = octavo.restore(backup, tmp_path / "r", sqn=sqn)
     assert done.sqn == min(sqn, 700)
+    assert [f"ends at sqn 700: what came up to {sqn}" in note for note in done.notes] == (
+        [True] if sqn > 700 else []
+    )
     with octavo.open(tmp_path / "r", create=False) as store:
         assert dict(store.items()) == at(min(sqn, 700))
         assert store.verify().ok

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import octavo
 from octavo.files import errors
 
 
@@ -26,3 +27,10 @@ def test_an_error_of_another_process_is_the_same_here(error: errors.OctavoError)
     assert type(found) is type(error)
     assert str(found) == str(error)
     assert vars(found) == vars(error)
+
+
+def test_a_traceback_names_an_error_as_a_program_does() -> None:
+    for name in octavo.__all__:
+        found = getattr(octavo, name)
+        if isinstance(found, type) and issubclass(found, Exception):
+            assert f"{found.__module__}.{found.__qualname__}" == f"octavo.{name}"

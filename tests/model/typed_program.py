@@ -98,6 +98,10 @@ def main(path: str) -> list[str]:
     with octavo.open(os.path.join(path, "store")) as store:
         live(store)
         found = [item.key for item in snapshots(store)]
+    for read_only in (True, False):
+        with octavo.open(os.path.join(path, "store"), read_only=read_only) as either:
+            assert_type(either, octavo.Store | octavo.ReadOnlyStore)
+            assert_type(either.get("a"), bytes | None)
     with octavo.open(os.path.join(path, "store"), read_only=True) as reader:
         assert_type(reader, octavo.ReadOnlyStore)
         assert_type(reader.get("k"), bytes | None)
