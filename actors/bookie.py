@@ -37,7 +37,9 @@ from octavo.manifest.register import SnapshotRegister
 
 log = logging.getLogger("octavo.bookie")
 _FOR_SCANS = 3
-"""What scans keep of the ledger may take an eighth of what the read cache may, beside it."""
+"""What scans keep of the ledger may take an eighth of what the read cache may, beside it,"""
+_MOST_IN_ORDER = 32 << 20
+"""and all its rows in order a half, and so much at the most."""
 
 _MOST_ENTRIES = 4096
 """In memory, of a range that is to be noted."""
@@ -64,7 +66,9 @@ class Bookie(LiveReads, TurnActor):
         self.register = register
         self.cache = cache
         cache.reads = self
-        self.kept_scans = KeptScans(cache.limit >> _FOR_SCANS)
+        self.kept_scans = KeptScans(
+            cache.limit >> _FOR_SCANS, min(cache.limit >> 1, _MOST_IN_ORDER)
+        )
         self.emptied = Emptied()
         self.limits = limits
         self.view = view

@@ -3,21 +3,29 @@
 To begin a scan costs more than to go on with it: in each file a place has to be found, and what
 stands there has to be merged with what the other files have. As long as the ledger is the same
 those rows are the same too, so they are kept, merged, as stretches: all rows that live from some
-key on to another, exclusive.
+key on to another, exclusive. Where that was done for many windows, all rows of the ledger are put
+in order on the pool (ledger_order.py), and that takes the stretches' place.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
+from octavo.actors.ledger_order import LedgerOrder, files_of
+from octavo.actors.pool import POOL
 from octavo.files.locks import new_rlock
+from octavo.files.sst import Sst
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 _ROW_BYTES, _STRETCH_BYTES = 112, 480
 """What a row takes beside its key, and a stretch beside its rows."""
+_ROWS_A_WINDOW, _LEAST_WINDOWS = 512, 32
+"""To merge a window takes as long as to put so many rows in order; to put any takes as long as so
+many windows."""
 
 
 class Stretch(NamedTuple):
@@ -32,8 +40,22 @@ class Stretch(NamedTuple):
 class Stretches:
     """Those of one state of the ledger, in at most so many bytes: the newest ones. Any thread."""
 
-    def __init__(self, ledger: LedgerManifest | None, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        ledger: LedgerManifest | None,
+        limit_bytes: int,
+        order_bytes: int = 0,
+    ) -> None:
+        """``order_bytes``: what the order of all rows may take."""
         self.ledger = ledger
+        self.order: LedgerOrder | None = None
+        """Once it is there nothing is kept, for it tells of all ranges."""
+        self._order_bytes = order_bytes
+        self._merged = 0  # windows; some may be counted twice, or not at all
+        levels = () if ledger is None else ledger.levels
+        rows = sum([entry.rows for entries in levels for entry in entries])
+        self._order_from = rows // _ROWS_A_WINDOW + _LEAST_WINDOWS
+        """So many make the order worth its while."""
         self.bytes = 0
         self._limit = limit_bytes
         self._starts: list[bytes] = []
@@ -83,7 +105,7 @@ class Stretches:
                 return
             break
         try:
-            if low in self._stretches:
+            if low in self._stretches or self.order is not None:
                 return
             self._stretches[low] = Stretch(keys, sqns, end)
             insort(self._starts, low)
@@ -93,9 +115,27 @@ class Stretches:
         finally:
             self._lock.release()
 
+    def merged(self) -> None:
+        """A window was merged from several files. Once many were, all rows are put in order on a
+        thread of the pool, by array kernels, if all files have been verified."""
+        self._merged += 1
+        if self._merged < self._order_from or self.ledger is None:
+            return
+        self._order_from *= 2
+        files = files_of(self.ledger, self._order_bytes)
+        if files is not None:
+            POOL.submit(partial(self._put_in_order, files))
+
+    def _put_in_order(self, files: list[tuple[Sst, int]]) -> None:
+        if self.order is None:
+            self.order = LedgerOrder(files, self._limit)
+            with self._lock:
+                self._limit = -1
+                self._forget_oldest()
+
     def _forget_oldest(self) -> None:
         """In the lock: as many as are too much."""
-        while self.bytes > self._limit:
+        while self._queue and self.bytes > self._limit:
             old, size = self._queue.popleft()
             self._stretches.pop(old, None)
             self.bytes -= size
@@ -105,15 +145,16 @@ class Stretches:
 
 
 class KeptScans:
-    """The stretches of the newest state of the ledger."""
+    """The stretches of the newest state of the ledger, or the order of all its rows."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._newest = Stretches(None, limit_bytes)
+    def __init__(self, limit_bytes: int, order_bytes: int = 0) -> None:
+        """``order_bytes``: what that order may take."""
+        self._limits = limit_bytes, order_bytes
+        self._newest = Stretches(None, *self._limits)
 
     def of(self, ledger: LedgerManifest) -> Stretches:
         """Those of ``ledger``, the newest; what was kept of an earlier one is forgotten."""
         found = self._newest
         if found.ledger is not ledger:
-            found = self._newest = Stretches(ledger, self._limit)
+            found = self._newest = Stretches(ledger, *self._limits)
         return found

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from octavo.actors.emptied import Emptied
 from octavo.actors.kept_scans import Stretches
+from octavo.actors.ledger_order import Found
 from octavo.actors.scan import FIRST_WINDOW, LARGEST_WINDOW, LEAST, MORE, windows
 from octavo.actors.scan_sources import Slice, dead_entries, dead_rows, entries_of
 from octavo.actors.scan_windows import Brief, Rows, Window, merged
@@ -30,9 +31,6 @@ _SHORT = 32
 
 Note = Callable[[bytes, bytes, list[bytes], int], None]
 """Told where a scan found nothing that lives: see Bookie.stepped_over."""
-Found = tuple[list[bytes], list[int], bytes, bytes]
-"""Keys and sqns of all rows from one ledger key to another, exclusive. The lists are whose who
-asked."""
 
 
 def short_windows(
@@ -52,6 +50,7 @@ def short_windows(
     prefix, low, high, reverse = bound
     memory = _Memory(view, upper, now_ms, take)
     known = _known_below if reverse else _known
+    order = None if kept is None else kept.order
     passed = given = 0
     stepped = False
     while high is not None and low < high and (passed < _LONG or not given):
@@ -63,13 +62,17 @@ def short_windows(
                 continue
         wanted = min(max(passed, first), LARGEST_WINDOW)
         lasting = True
-        found = None if kept is None else known(kept, prefix, low, high)
+        found = None
+        if order is not None:
+            find = order.below if reverse else order.above
+            found, lasting = find(prefix, low, high, wanted, now_ms), order.lasting
+            passed += wanted
+        elif kept is not None and (found := known(kept, prefix, low, high)) is not None:
+            passed += len(found[0])
         if found is None:
             bound = Bounds(prefix, low, high, reverse)
             found, lasting = _in_files(view.ledger, bound, wanted, now_ms, kept)
             passed += wanted
-        else:
-            passed += len(found[0])
         if memory.tables:
             found, full = memory.added(found, prefix, wanted, reverse)
             if full:
@@ -175,6 +178,8 @@ def _in_files(
         else:
             behind = prefix + edge + b"\x00"
     keys, sqns = merged(parts) if parts else ([], [])
+    if len(parts) > 1 and kept is not None:
+        kept.merged()
     if lasting and kept is not None and len(keys) <= _LONGEST_KEPT:
         kept.keep(begin, keys, sqns, behind)
         return (keys[:], sqns[:], begin, behind), True

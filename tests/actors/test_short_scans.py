@@ -14,6 +14,7 @@ from ledger_rows import Row
 from simdisk import SimDisk
 
 from octavo.actors.kept_scans import Stretches
+from octavo.actors.ledger_order import LedgerOrder, files_of
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.scan import windows
 from octavo.actors.short_scans import short_windows
@@ -80,6 +81,14 @@ class Made:
         frozen = tuple(tables[-2::-1])
         self.view = View(tables[-1], frozen, self.ledger, JournalView((), ()))
 
+    def order(self, kept_bytes: int) -> LedgerOrder | None:
+        """All rows of the ledger in order; None where it has none."""
+        for level in self.ledger.levels:
+            for entry in level:
+                entry.file.reader().ensure_whole()
+        files = files_of(self.ledger, 1 << 30)
+        return None if files is None else LedgerOrder(files, kept_bytes)
+
     def _know(self, rows: list[Row]) -> None:
         for found in rows:
             self.live.pop(found.key, None)
@@ -130,10 +139,12 @@ def test_short_windows_give_what_lives(number: int, *, expiring: bool) -> None:
     made = Made(rng, expiring=expiring)
     view, upper = made.view, made.upper
     kept = Stretches(made.ledger, rng.choice([2_000, 30_000, 1 << 20]))
+    ordered = Stretches(made.ledger, 0)
+    ordered.order = made.order(rng.choice([0, 20_000, 1 << 20]))
     for step in range(25):
         bound = some_range(rng)
         first = rng.choice([1, 16, 96, 300])
-        known = rng.choice([None, kept, kept])
+        known = rng.choice([None, kept, kept, ordered, ordered])
         expected = sorted(
             ((key[len(bound.prefix) :], sqn) for key, sqn in made.live.items()
              if key.startswith(bound.prefix) and bound.low <= key < (bound.high or b"")),

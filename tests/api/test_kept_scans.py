@@ -14,6 +14,7 @@ from beside import seeded
 from whole_store import flush, opened
 
 import octavo
+from octavo.actors import kept_scans
 from octavo.actors.kept_scans import KeptScans, Stretches
 from octavo.files.ledger_key import prefix
 
@@ -30,6 +31,27 @@ def stretches(store: octavo.Store) -> Stretches:
 
 def kept_in(found: Stretches) -> int:
     return len(found._starts)
+
+
+class AtOnce:
+    """Takes the pool's place."""
+
+    def submit(self, work: Callable[[], None]) -> None:
+        work()
+
+
+class Never:
+    """The same, of one that is busy."""
+
+    def submit(self, work: Callable[[], None]) -> None:
+        pass
+
+
+def verified(store: octavo.Store) -> None:
+    """As after many lookups."""
+    for level in store._bookie.view.ledger.levels:
+        for entry in level:
+            entry.file.reader().ensure_whole()
 
 
 def same(reading: octavo.Bucket | octavo.SnapshotBucket, live: Live, rng: random.Random) -> None:
@@ -53,17 +75,20 @@ def same(reading: octavo.Bucket | octavo.SnapshotBucket, live: Live, rng: random
         ]
 
 
+@pytest.mark.parametrize("in_order", [False, True], ids=["by stretches", "in order"])
 @pytest.mark.parametrize("expiring", [False, True], ids=["", "some expire"])
 @pytest.mark.parametrize("number", range(2))
 def test_scans_between_writes_pushes_and_merges(
-    tmp_path: Path, number: int, expiring: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expiring: bool, in_order: bool
 ) -> None:
-    rng = seeded(f"test_kept_scans {number} {expiring}")
+    rng = seeded(f"test_kept_scans {number} {expiring} {in_order}")
+    monkeypatch.setattr(kept_scans, "POOL", AtOnce() if in_order else Never())
+    monkeypatch.setattr(kept_scans, "_LEAST_WINDOWS", 1)
     now = 1_700_000_000_000
     store = opened(tmp_path / "s", clock_ms=lambda: now, push_rows=300, read_cache_bytes=1 << 18)
     live: dict[bytes, Live] = {name: {} for name in NAMES}
     snapshots: list[tuple[octavo.Snapshot, dict[bytes, Live]]] = []
-    most_kept = 0
+    most_kept = times_in_order = 0
     with store:
         for step in range(40):
             name = rng.choice(NAMES)
@@ -83,6 +108,8 @@ def test_scans_between_writes_pushes_and_merges(
             now += 2000
             if step % 9 == 0:
                 flush(store)
+            if in_order:
+                verified(store)
             if step % 13 == 0:
                 snapshots.append((store.snapshot(), {n: dict(of) for n, of in live.items()}))
             for name in NAMES:
@@ -91,9 +118,11 @@ def test_scans_between_writes_pushes_and_merges(
                 name = rng.choice(NAMES)
                 same(snapshot.bucket(name), was[name], rng)
             most_kept = max(most_kept, kept_in(stretches(store)))
+            times_in_order += stretches(store).order is not None
         for snapshot, _ in snapshots:
             snapshot.close()
-    assert most_kept or expiring
+    assert most_kept or expiring or in_order
+    assert (times_in_order > 10) if in_order else not times_in_order
 
 
 def filled(path: Path, **options: object) -> octavo.Store:

@@ -1,0 +1,252 @@
+"""All rows of the ledger in order: when they are put so, and what is left of it then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from whole_store import flush, opened
+
+import octavo
+from octavo.actors import kept_scans, ledger_order
+from octavo.actors.kept_scans import Stretches
+from octavo.actors.ledger_order import LedgerOrder, files_of
+from octavo.files.ledger_key import prefix
+
+KEYS = [b"%05d" % at + b"x" * (at % 5) for at in range(3000)]
+FRONT = prefix(0x6F, b"")
+ROOMY = {"push_rows": 1 << 16, "push_bytes": 64 << 20, "read_cache_bytes": 8 << 20}
+"""Nothing is pushed unless a test says so."""
+END = FRONT[:-1] + b"\x01"
+
+
+class Held:
+    """Takes the pool's place: work is kept until the test has it done."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], None]) -> None:
+        self.work.append(work)
+
+    def do(self) -> None:
+        while self.work:
+            self.work.pop(0)()
+
+
+@pytest.fixture(autouse=True)
+def pool(monkeypatch: pytest.MonkeyPatch) -> Held:
+    held = Held()
+    monkeypatch.setattr(kept_scans, "POOL", held)
+    monkeypatch.setattr(kept_scans, "_LEAST_WINDOWS", 3)
+    return held
+
+
+def stretches(store: octavo.Store) -> Stretches:
+    """What is kept of the store's ledger as it is."""
+    bookie = store._bookie
+    return bookie.kept_scans.of(bookie.view.ledger)
+
+
+def verified(store: octavo.Store) -> None:
+    """As after many lookups."""
+    for level in store._bookie.view.ledger.levels:
+        for entry in level:
+            entry.file.reader().ensure_whole()
+
+
+def scan(store: octavo.Store, times: int) -> None:
+    for at in range(times):
+        assert list(islice(store.keys(KEYS[at * 30 % 2900]), 2)) != []
+
+
+def filled(path: Path, files: int, **options: object) -> octavo.Store:
+    """A store of so many files of level zero, each with a part of the keys of every stretch."""
+    store = opened(path, **{**ROOMY, **options})
+    for number in range(files):
+        store.put_many((key, b"v") for key in KEYS[number::files])
+        flush(store)
+    return store
+
+
+def order_of(store: octavo.Store, kept_bytes: int = 1 << 20) -> LedgerOrder:
+    verified(store)
+    files = files_of(store._bookie.view.ledger, 1 << 30)
+    assert files is not None
+    return LedgerOrder(files, kept_bytes)
+
+
+def test_rows_are_put_in_order_once_many_windows_were_merged(tmp_path: Path, pool: Held) -> None:
+    with filled(tmp_path / "s", 2) as store:
+        verified(store)
+        for at in range(8):  # and a window for each 512 rows
+            assert not pool.work
+            list(store.keys(KEYS[at * 200], limit=1))
+        assert len(pool.work) == 1
+        assert stretches(store)._starts
+        pool.do()
+        found = stretches(store)
+        assert found.order is not None
+        assert not found._starts
+        assert not found.bytes
+        assert list(islice(store.keys(), 2000)) == KEYS[:2000]
+        assert list(store.keys(KEYS[70], limit=3)) == KEYS[70:73]
+        found.keep(FRONT, KEYS[:9], list(range(9)), FRONT + KEYS[9])  # as a scan that had begun
+        assert not found._starts
+
+
+def test_what_is_merged_already_is_not_put_in_order(tmp_path: Path, pool: Held) -> None:
+    with filled(tmp_path / "s", 1) as store:
+        verified(store)
+        scan(store, 300)
+        assert not pool.work
+
+
+def test_files_that_were_not_verified_are_left_alone(tmp_path: Path, pool: Held) -> None:
+    filled(tmp_path / "s", 2).close()
+    with opened(tmp_path / "s", **ROOMY) as store:
+        assert files_of(store._bookie.view.ledger, 1 << 30) is None
+        for entry in store._bookie.view.ledger.levels[0]:
+            entry.file.reader()  # which opens it
+        assert files_of(store._bookie.view.ledger, 1 << 30) is None
+        verified(store)
+        assert files_of(store._bookie.view.ledger, 1 << 30) is not None
+
+
+def test_rows_that_would_take_more_than_they_may_are_not_put_in_order(
+    tmp_path: Path, pool: Held
+) -> None:
+    with filled(tmp_path / "s", 2, read_cache_bytes=64 << 10) as store:
+        verified(store)
+        scan(store, 300)
+        assert not pool.work
+
+
+def test_a_ledger_of_many_buckets_is_not_put_in_order(
+    tmp_path: Path, pool: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_order, "_MOST_GROUPS", 5)
+    with opened(tmp_path / "s", **ROOMY) as store:
+        for number in range(6):
+            store.bucket(b"%d" % number).put(b"k", b"v")
+        flush(store)
+        verified(store)
+        assert files_of(store._bookie.view.ledger, 1 << 30) is None
+
+
+def test_a_new_state_of_the_ledger_has_no_order_yet(tmp_path: Path, pool: Held) -> None:
+    with filled(tmp_path / "s", 2) as store:
+        verified(store)
+        scan(store, 100)
+        pool.do()
+        store.put(KEYS[1], b"new")
+        store.delete(KEYS[2])
+        flush(store)
+        assert stretches(store).order is None
+        assert list(store.keys(limit=4)) == [KEYS[at] for at in (0, 1, 3, 4)]
+
+
+def test_what_was_put_in_order_of_an_earlier_state_is_not_that_of_the_newest(
+    tmp_path: Path, pool: Held
+) -> None:
+    with filled(tmp_path / "s", 2) as store:
+        verified(store)
+        scan(store, 100)
+        store.delete(KEYS[2])
+        flush(store)
+        pool.do()
+        assert stretches(store).order is None
+        assert list(store.keys(limit=3)) == [KEYS[at] for at in (0, 1, 3)]
+
+
+def test_what_expires_is_in_order_until_then(tmp_path: Path, pool: Held) -> None:
+    now = 1_700_000_000_000
+    with opened(tmp_path / "s", clock_ms=lambda: now, **ROOMY) as store:
+        for number in range(2):
+            for key in KEYS[number:600:2]:
+                store.put(key, b"v", **({"ttl": 10} if number else {}))
+            flush(store)
+        verified(store)
+        now += 9_999
+        assert list(store.keys(limit=9)) == KEYS[:9]
+        for at in range(0, 600, 10):
+            list(store.keys(KEYS[at], limit=1))
+        pool.do()
+        assert stretches(store).order is not None
+        assert list(store.keys()) == KEYS[:600]
+        assert list(store.keys(reverse=True)) == KEYS[599::-1]
+        now += 1
+        assert list(store.keys()) == KEYS[:600:2]
+        assert list(store.keys(reverse=True)) == KEYS[598::-2]
+
+
+def test_where_all_has_expired_nothing_is_noted_for_a_clock_may_go_back(
+    tmp_path: Path, pool: Held
+) -> None:
+    now = 1_700_000_000_000
+    with opened(tmp_path / "s", clock_ms=lambda: now, **ROOMY) as store:
+        for number in range(2):
+            for key in KEYS[number:100:2]:
+                store.put(key, b"v", ttl=10)
+            flush(store)
+        stretches(store).order = order_of(store)
+        now += 10_000
+        assert list(store.keys()) == []
+        now -= 10_000
+        assert list(store.keys()) == KEYS[:100]
+
+
+def test_rows_of_other_buckets_are_not_told(tmp_path: Path, pool: Held) -> None:
+    with opened(tmp_path / "s", **ROOMY) as store:
+        names = [b"%d" % number for number in range(20)]
+        for part in range(2):
+            for number, name in enumerate(names):
+                store.bucket(name).put_many((key, b"v") for key in KEYS[part : number * 9 : 2])
+            flush(store)
+        order = order_of(store)
+        for number, name in enumerate(names):
+            front, own = prefix(0x6F, name), KEYS[: number * 9]
+            end = front[:-1] + b"\x01"
+            found = order.above(front, front, end, 500, 0)
+            assert (found[0], found[2:]) == (own, (front, end))
+            found = order.below(front, front, end, 500, 0)
+            assert (found[0], found[2:]) == (own, (front, end))
+            few = order.above(front, front, end, 3, 0)[0]
+            assert few == own[: len(few)]
+            assert len(few) >= min(3, len(own))
+            few = order.below(front, front, end, 3, 0)[0]
+            assert few == own[len(own) - len(few) :]
+            assert len(few) >= min(3, len(own))
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 30_000, 1 << 20])
+def test_no_more_blocks_are_kept_than_there_is_room_for(tmp_path: Path, kept_bytes: int) -> None:
+    with filled(tmp_path / "s", 2) as store:
+        order = order_of(store, kept_bytes)
+        for _ in range(2):
+            for at in range(0, 2900, 50):
+                for few in (1, 60, 200):
+                    low = FRONT + KEYS[at]
+                    keys = order.above(FRONT, low, END, few, 0)[0]
+                    assert keys == KEYS[at : at + len(keys)]
+                    assert len(keys) >= min(few, 3000 - at)
+                    keys = order.below(FRONT, FRONT, low, few, 0)[0]
+                    assert keys == KEYS[at - len(keys) : at]
+                    assert len(keys) >= min(few, at)
+                    assert len(order._blocks) == len(order._queue)
+                    assert len(order._blocks) * 64 * 96 <= kept_bytes
+
+
+def test_nothing_is_left_of_a_ledger_of_deletes(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **ROOMY) as store:
+        store.put_many((key, b"v") for key in KEYS[:100])
+        with store.snapshot():
+            flush(store)
+            for key in KEYS[:100]:
+                store.delete(key)
+            flush(store)
+            order = order_of(store)
+            assert order.above(FRONT, FRONT, END, 96, 0) == ([], [], FRONT, END)
+            assert order.below(FRONT, FRONT, END, 96, 0) == ([], [], FRONT, END)
