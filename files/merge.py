@@ -348,6 +348,7 @@ def _write(
     writer = Writer()
     found = []
     made: list[str] = []
+    synced: Callable[[], None] | None = None
     try:
         for low, high in _cuts(columns, kept, min(max_rows, MAX_ROWS), max_bytes):
             image, layout = writer.image(columns, kept[low:high])
@@ -356,11 +357,14 @@ def _write(
             made.append(os.path.join(directory, name))
             try:
                 file.write_all(image)
-                file.sync()
+                if synced is not None:
+                    synced()
+                synced = file.begin_sync()  # while the next one is made
             finally:
                 file.close()
             found.append(_summary(name, layout))
-        if found:
+        if synced is not None:
+            synced()
             disk.sync_dir(directory)
     except OSError:
         for path in made:  # or a full disk would stay full until somebody sweeps

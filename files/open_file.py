@@ -8,6 +8,7 @@ import fcntl
 import os
 import stat
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -96,6 +97,12 @@ class AppendFile(ABC):
     def sync(self) -> None:
         """Make the bytes and the length durable; not the name. Never retry one that raised."""
 
+    def begin_sync(self) -> Callable[[], None]:
+        """Begin a ``sync``, and go on: what is given waits for its end, and raises what it raised.
+        Call that once. The file may be closed meanwhile, but not written to."""
+        self.sync()
+        return _nothing  # a disk may have no way to do both
+
     @abstractmethod
     def truncate(self, length: int) -> None:
         """Cut the file (or lengthen it with zeros) to ``length`` and write from there on."""
@@ -104,6 +111,10 @@ class AppendFile(ABC):
         """Give the descriptor back, without syncing. Idempotent; later calls raise EBADF."""
         self.write = self.pread = self.pwrite = partial(_refuse, self.path)
         self.fd = -1
+
+
+def _nothing() -> None:
+    pass
 
 
 def _refuse(path: str, *_: object) -> NoReturn:
@@ -210,6 +221,30 @@ class RealFile(AppendFile):
         if fd < 0:
             _refuse(self.path)
         sync_data(fd)
+
+    def begin_sync(self) -> Callable[[], None]:
+        fd = self.fd  # the thread keeps it open
+        if fd < 0:
+            _refuse(self.path)
+        failed: list[OSError] = []
+
+        def run() -> None:
+            try:
+                sync_data(fd)
+            except OSError as error:
+                failed.append(error)
+
+        def wait() -> None:
+            thread.join()
+            if failed:
+                raise failed[0]
+
+        thread = threading.Thread(target=run, name="octavo-sync", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no thread
+            return super().begin_sync()
+        return wait
 
     def truncate(self, length: int) -> None:
         fd = self.fd

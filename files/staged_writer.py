@@ -134,7 +134,8 @@ class StagedWriter:
         self._written = self._offsets[-1]
 
     def _seal(self) -> None:
-        """The file is whole: its tables, then the ledger's rows of its records."""
+        """The file is whole: its tables, then, while it is synced, the ledger's rows of its
+        records."""
         file = self._file
         if file is None:
             return
@@ -145,7 +146,7 @@ class StagedWriter:
         )
         file.write_all(back)
         file.pwrite_all(front, 0)
-        file.sync()
+        synced = file.begin_sync()
         file.close()
         self._file = None
         stem = self._name.removesuffix(".cdb")
@@ -157,6 +158,7 @@ class StagedWriter:
             max_rows=LEDGER_ROWS,
             max_bytes=LEDGER_BYTES,
         )
+        synced()
         self._journals.append(
             StagedJournal(
                 name=self._name,

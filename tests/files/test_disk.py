@@ -176,6 +176,15 @@ def test_sync_of_an_open_file_returns_with_its_bytes_there(place: Place) -> None
     assert place.disk.read(file.path, 1) == b"x"
 
 
+def test_a_sync_that_was_waited_for_has_the_bytes_there(place: Place) -> None:
+    file = place.disk.create(place.path("a"))
+    file.write_all(b"x")
+    wait = file.begin_sync()
+    file.close()
+    wait()
+    assert place.disk.read(file.path, 1) == b"x"
+
+
 def test_close_is_idempotent(place: Place) -> None:
     file = place.disk.create(place.path("a"))
     file.close()

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -178,6 +179,53 @@ def test_sync_asks_the_system_for_this_file(tmp_path: Path, calls: list[tuple[st
     file.close()
     DISK.sync_file(str(tmp_path / "a"))
     assert calls == [("data", identity(tmp_path / "a"))] * 2
+
+
+def test_a_sync_that_is_begun_goes_on_beside_its_caller_though_the_file_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, synced = threading.Event(), []
+
+    def sync(fd: int) -> None:
+        assert goes_on.wait(60)
+        synced.append((threading.current_thread(), os.fstat(fd).st_ino))
+
+    monkeypatch.setattr(open_file, "sync_data", sync)
+    file = DISK.create(str(tmp_path / "a"))
+    wait = file.begin_sync()
+    file.close()
+    goes_on.set()
+    wait()
+    [(thread, number)] = synced
+    assert thread is not threading.current_thread()
+    assert number == os.stat(tmp_path / "a").st_ino
+
+
+def test_waiting_for_a_sync_raises_what_it_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_file, "sync_data", failing(errno.EIO))
+    file = DISK.create(str(tmp_path / "a"))
+    wait = file.begin_sync()
+    with pytest.raises(OSError, match="Input/output"):
+        wait()
+    file.close()
+    with pytest.raises(OSError, match="the file was closed"):
+        file.begin_sync()
+
+
+def test_where_there_is_no_thread_to_be_had_a_sync_is_done_at_once(
+    tmp_path: Path, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    file = DISK.create(str(tmp_path / "a"))
+    monkeypatch.setattr(threading.Thread, "start", start)
+    wait = file.begin_sync()
+    assert calls == [("data", identity(tmp_path / "a"))]
+    wait()
+    file.close()
 
 
 def test_sync_dir_asks_the_system_for_this_directory(

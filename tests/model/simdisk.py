@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from functools import lru_cache, partial
 from posixpath import normpath
 
@@ -60,6 +61,10 @@ class _SimFile(AppendFile):
     def sync(self) -> None:
         self._must_be_open()
         self._disk._sync("sync", self._cursor.node, self.path)
+
+    def begin_sync(self) -> Callable[[], None]:
+        self._must_be_open()  # and nothing is durable before it is waited for: the worst there is
+        return partial(self._disk._sync, "sync", self._cursor.node, self.path)
 
     def truncate(self, length: int) -> None:
         self._must_be_open()
