@@ -145,16 +145,11 @@ class Penciller(TurnActor):
         return chosen
 
     def _merge_of(self, above: tuple[LedgerEntry, ...], level: int) -> Merge:
-        first = min(entry.first_key for entry in above)
-        last = max(entry.last_key for entry in above)
-        below: tuple[LedgerEntry, ...] = ()
-        basement = True
-        for deeper in range(level, len(self.manifest.levels)):
-            touched = self.manifest.overlapping(deeper, first, last)
-            if deeper == level:
-                below = touched
-            elif touched:
-                basement = False
+        below = self.manifest.overlapping(level, *_reach(above))
+        # Files of the level reach beyond those above it: a delete in them hides what lies deeper.
+        whole = _reach((*above, *below))
+        deeper = range(level + 1, len(self.manifest.levels))
+        basement = not any(self.manifest.overlapping(each, *whole) for each in deeper)
         apart = sorted(above, key=lambda entry: entry.first_key)
         move = not below and all(left.last_key < right.first_key for left, right in pairwise(apart))
         if basement and any(entry.tombstones for entry in above):
@@ -290,3 +285,8 @@ class Penciller(TurnActor):
             file.actor_ref.call(LedgerFile.close)
             file.actor_ref.stop()
         self.change_log.close()
+
+
+def _reach(entries: Sequence[LedgerEntry]) -> tuple[bytes, bytes]:
+    """The first and the last of their keys."""
+    return min(entry.first_key for entry in entries), max(entry.last_key for entry in entries)

@@ -1,0 +1,57 @@
+"""Deletes and expiries on their way down through levels of several files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from whole_store import Clock, flush, opened
+
+import octavo
+from octavo.actors import penciller
+
+clock = Clock(1000)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[octavo.Store]:
+    """Each file of level zero is merged at once; level one holds four rows."""
+    monkeypatch.setattr(penciller, "LEVEL_ZERO_FILES", 1)
+    monkeypatch.setattr(penciller, "LEVEL_ONE_ROWS", 4)
+    clock.now = 1000
+    with opened(tmp_path / "s", clock_ms=lambda: int(clock.now)) as made:
+        yield made
+
+
+def rows(store: octavo.Store) -> list[int]:
+    """How many rows each level has, from level one on."""
+    return [sum(entry.rows for entry in level) for level in store._bookie.view.ledger.levels[1:]]
+
+
+def test_a_merge_beside_it_keeps_what_hides_an_older_version_further_down(
+    store: octavo.Store,
+) -> None:
+    store.put_many((key, b"old") for key in (b"a", b"b", b"c", b"d", b"e"))
+    flush(store)
+    assert rows(store) == [0, 5]
+    store.put(b"b", b"newer", expires_at=2000)
+    store.delete(b"c")
+    store.put(b"y", b"1")
+    flush(store)
+    assert rows(store) == [3, 5]
+    clock.now = 3000
+    store.put(b"m", b"1")  # of its range alone there is nothing below level one
+    flush(store)
+    assert sum(rows(store)) > 6
+    assert list(store.keys()) == [b"a", b"d", b"e", b"m", b"y"]
+    assert store.get_many([b"b", b"c"]) == [None, None]
+    assert store.verify().ok
+
+
+def test_at_the_bottom_they_go(store: octavo.Store) -> None:
+    store.put_many((key, b"old") for key in (b"a", b"b", b"c", b"d", b"e"))
+    flush(store)
+    store.delete_many([b"a", b"b", b"c", b"d", b"e"])
+    flush(store)
+    assert sum(rows(store)) == 0
