@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from mmap import mmap
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.read_values import Opened, read_values
 from octavo.actors.reader import Reader
-from octavo.actors.recent_headers import by_file
+from octavo.actors.view import JournalView
 from octavo.files import ledger_key, record
 from octavo.files.arrays import np
-from octavo.files.byte_strings import Ints, copy, gather, offsets_of
+from octavo.files.byte_strings import Ints, by_length, copy, gather, offsets_of
 from octavo.files.errors import Corruption, OctavoError
-from octavo.files.journal_values import Places, Right, places_of
+from octavo.files.journal_values import Places, places_at, spans
 from octavo.files.journal_windows import RecordSums
 from octavo.files.lifecycle import State
 from octavo.files.live_batches import Batch, buckets_of, keys_of
@@ -41,13 +41,13 @@ class OpenJournal:
         self._growing: dict[JournalFile, Opened] = {}
         self._sums: dict[JournalFile, RecordSums] = {}
 
-    def right(self, file: JournalFile, mapped: mmap | bytes, times: int = 1) -> Right:
+    def sums(self, file: JournalFile, mapped: mmap | bytes) -> RecordSums:
         """What says which records of the file are as they were written; for this reader, that it
-        was looked at is kept in mind. ``times``: see RecordSums.right."""
+        was looked at is kept in mind."""
         known = self._sums.get(file)
         if known is None or known.mapped is not mapped:
             known = self._sums[file] = RecordSums(mapped, file.seed)
-        return partial(known.right, times=times)
+        return known
 
     def open(self, file: JournalFile) -> Opened:
         """The file's map and its offsets. Raises Corruption."""
@@ -59,6 +59,16 @@ class OpenJournal:
         if growing is not None:
             return growing
         return file.ensure_open()
+
+
+def _in_files(
+    journal: JournalView, sqns: Ints, low: int, high: int
+) -> Iterator[tuple[JournalFile, Ints | slice]]:
+    """(file, which of [low, high) are in it, ascending), where row i has ``sqns[i]``."""
+    bases, files = journal
+    numbers = np.searchsorted(np.array(bases[1:], dtype=np.int64), sqns[low:high], side="right")
+    for number, rows in by_length(numbers):
+        yield files[number], slice(low, high) if isinstance(rows, slice) else rows + low
 
 
 class Located:
@@ -74,16 +84,19 @@ class Located:
         self._raw_bytes = np.full(count, _LONG_WAY, np.int64)
         self._listed: tuple[list[int], list[int], list[int], list[int]] | None = None
 
-    def add(self, mapped: mmap | bytes, rows: Ints, found: Places) -> None:
+    def add(self, mapped: mmap | bytes, rows: Ints | slice, found: Places) -> None:
         """What was found of some rows, whose records are in this file."""
         self._listed = None
         possible = found.raw_bytes <= 255 * found.lengths + 64  # as record.decompress sees it
-        good = np.flatnonzero(found.good & possible)
-        rows = rows[good]
+        good = found.good & possible
+        if not good.all():
+            chosen = np.flatnonzero(good)
+            rows = chosen + rows.start if isinstance(rows, slice) else rows[chosen]
+            found = found.some(chosen)
         self._of[rows] = len(self._maps)
-        self._at[rows] = found.at[good]
-        self._lengths[rows] = found.lengths[good]
-        self._raw_bytes[rows] = found.raw_bytes[good]
+        self._at[rows] = found.at
+        self._lengths[rows] = found.lengths
+        self._raw_bytes[rows] = found.raw_bytes
         self._maps.append(mapped)
 
     def __len__(self) -> int:
@@ -191,15 +204,13 @@ class Located:
     def _moved(self, low: int, high: int) -> ByteColumn:
         """The same of values that are not compressed, by array kernels."""
         of, starts, lengths = self._of[low:high], self._at[low:high], self._lengths[low:high]
-        maps = np.unique(of).tolist()
-        if len(maps) == 1:
-            return gather(np.frombuffer(self._maps[maps[0]], dtype=np.uint8), starts, lengths)
+        if int(of.min()) == int(of.max()):
+            return gather(np.frombuffer(self._maps[of[0]], dtype=np.uint8), starts, lengths)
         goals = offsets_of(lengths)
         blob = np.empty(int(goals[-1]), dtype=np.uint8)
-        for number in maps:
+        for number, rows in by_length(of):  # what is written is written from front to back
             source = np.frombuffer(self._maps[number], dtype=np.uint8)
-            rows = np.flatnonzero(of == number)  # what is written is written from front to back
-            copy(source, starts[rows], lengths[rows], blob, goals[rows])
+            copy(source, starts[rows], lengths[rows], blob, goals[:-1][rows])
         return ByteColumn(blob, goals)
 
 
@@ -234,24 +245,27 @@ class BatchValues:
         each, and their bytes are hashed. ``of``: the batch of which this is a part, if the rest is
         likely to be asked for. Raises Corruption, SnapshotExpired, Closed."""
         columns, numbers = batch
-        keys = columns.keys
+        starts, lengths = columns.keys.starts[numbers], columns.keys.lengths[numbers]
         sqns = columns.sqns[numbers].astype(np.int64)
         times = 1 if of is None else len(of.rows) // len(numbers)
         located = Located(len(numbers), lambda row: self._with_care(batch, row))
         with self._reader.reading():
             for prefix, low, high in buckets_of(batch):
                 tag, bucket, _ = ledger_key.split(prefix)
-                for file, rows, relative in by_file(self._reader.view.journal, sqns[low:high]):
-                    rows = rows + low
-                    wanted = Strings(
-                        keys.blob, keys.starts[numbers[rows]], keys.lengths[numbers[rows]]
-                    )
+                for file, rows in _in_files(self._reader.view.journal, sqns, low, high):
                     try:
                         mapped, offsets = self._journal.open(file)
                     except (Corruption, FileNotFoundError):
                         continue  # told with care, of the first row that is wanted
-                    right = self._journal.right(file, mapped, times)
-                    found = places_of(mapped, offsets, relative, right, tag, bucket, wanted)
+                    begins, ends = spans(offsets, sqns[rows] - file.base)
+                    sums, right = self._journal.sums(file, mapped), None
+                    if not sums.vouch_for(begins, ends):  # which would read from front to back
+                        order = np.argsort(begins)
+                        rows = order + low if isinstance(rows, slice) else rows[order]
+                        begins, ends = begins[order], ends[order]
+                        right = partial(sums.right, times=times)
+                    wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
+                    found = places_at(mapped, begins, ends, right, tag, bucket, wanted)
                     located.add(mapped, rows, found)
         return located
 

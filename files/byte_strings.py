@@ -39,7 +39,8 @@ def windows(blob: Bytes, length: int) -> npt.NDArray[np.void]:
 
 
 def by_length(lengths: Ints) -> Iterator[tuple[int, Ints | slice]]:
-    """(length, the rows that have it), for each length that occurs."""
+    """(length, the rows that have it, ascending), for each length, or other number from 0 up, that
+    occurs."""
     if not len(lengths):
         return
     first, top = int(lengths[0]), int(lengths.max())

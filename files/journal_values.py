@@ -37,6 +37,23 @@ _MANY = 2048
 _MOST_WORDS = 16
 """Keys of up to so many words of 8 bytes are compared all at once."""
 _AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
+_VISITED_BYTES = 40
+assert _VISITED_BYTES <= _AT_LEAST  # not a guard
+
+
+@cache
+def _visited() -> np.dtype[np.void]:
+    """What is looked at of each record, from its first byte on; in whole words, for fields that
+    stand unaligned cost several times as much. ``middle``: all from the magic to the bucket's
+    length."""
+    fields = {
+        "content": ("<u4", 4), "middle": ("<u8", 16), "kind": ("u1", 19), "tag": ("u1", 20),
+        "flags": ("u1", 21), "bucket": ("<u2", 22), "key_1": ("<u2", 24),
+    }  # fmt: skip
+    formats, places = zip(*fields.values(), strict=True)
+    return np.dtype(
+        {"names": [*fields], "formats": formats, "offsets": places, "itemsize": _VISITED_BYTES}
+    )
 
 
 @cache
@@ -80,6 +97,10 @@ def spans(offsets: Offsets, relative: Ints) -> tuple[Ints, Ints]:
         if _are_a_range(relative, len(table) - 1):
             edges = table[relative[0] : relative[-1] + 2].astype(np.int64)
             return edges[:-1], edges[1:]
+        if len(relative) and relative.min() >= 0 and relative.max() < len(table) - 1:
+            neighbours = np.ndarray((len(table) - 1,), "V8", table, 0, (4,))  # one visit for both
+            pairs = neighbours[relative].view(np.uint32)
+            return pairs[::2].astype(np.int64), pairs[1::2].astype(np.int64)
         there = np.flatnonzero((relative >= 0) & (relative < len(table) - 1))
         places = relative[there]
     starts[there] = table[places]
@@ -95,11 +116,9 @@ def _are_a_range(relative: Ints, count: int) -> bool:
     return bool(apart) and bool((relative[1:] > relative[:-1]).all())
 
 
-def _whole(raw: Bytes, offsets: Offsets, relative: Ints) -> tuple[Ints, Ints, Ints]:
-    """(which records may be whole, where they begin, where they end at the latest)."""
-    starts, limits = spans(offsets, relative)
-    inside = np.flatnonzero((limits - starts >= _AT_LEAST) & (limits <= len(raw)))
-    return inside, starts[inside], limits[inside]
+def _inside(raw: Bytes, starts: Ints, limits: Ints) -> Ints:
+    """Which records may be whole, that begin there and end there at the latest."""
+    return np.flatnonzero((limits - starts >= _AT_LEAST) & (limits <= len(raw)))
 
 
 def puts_of(
@@ -117,8 +136,9 @@ def puts_of(
     if not len(mapped):
         return out
     raw = np.frombuffer(mapped, dtype=np.uint8)
-    inside, starts, limits = _whole(raw, offsets, relative)
-    good, frames = _framed(raw, starts, limits, None)
+    starts, limits = spans(offsets, relative)
+    inside = _inside(raw, starts, limits)
+    good, frames = _framed(raw, starts[inside], limits[inside], None)
     rows = np.flatnonzero(good)
     starts, keys_at, head_ends = frames.starts[rows], frames.keys_at[rows], frames.head_ends[rows]
     parts = zip(
@@ -167,17 +187,23 @@ def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Ma
     Nothing is read beyond a limit: where a length leads there, the record is not whole.
     """
     # One visit to each record: they stand far apart, and each visit waits for memory.
-    head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
-    flags = head["flags"]
-    good: Mask = (head["kind"] == record.PUT) & (flags < 64)
+    head = windows(raw, _VISITED_BYTES)[starts].view(_visited())
+    fields = head
+    if len(head) > 1 and bool((head["middle"] == head["middle"][0]).all()):
+        fields = head[:1]  # which all of them share
+    flags = fields["flags"]
+    good: Mask = np.empty(len(starts), np.bool_)
+    good[:] = (fields["kind"] == record.PUT) & (flags < 64)
     if tag is not None:
-        good &= head["tag"] == tag
-    bucket_bytes, key_bytes = head["bucket"].astype(np.int64), head["key_1"].astype(np.int64) + 1
+        good &= fields["tag"] == tag
+    bucket_bytes: Ints = np.broadcast_to(fields["bucket"].astype(np.int64), starts.shape)
+    key_bytes = head["key_1"].astype(np.int64) + 1
     ends = starts + 16 + head["content"]
     keys_at = starts + FIXED_BYTES + bucket_bytes
     raw_bytes = np.full(len(starts), -1, dtype=np.int64)
     head_ends = keys_at + key_bytes
     if flags.any():
+        flags = head["flags"]
         optional = _optional_bytes()[flags & 63]
         good &= starts + FIXED_BYTES + optional + SUMS_BYTES <= limits
         keys_at += optional
@@ -207,11 +233,10 @@ def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_by
     return more
 
 
-def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes, keys: Strings, which: Ints) -> Mask:
-    """Which records are of the bucket and the keys numbered ``which``, in their order."""
+def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes, keys: Strings) -> Mask:
+    """Which records are of the bucket and of these keys, one each."""
     starts, keys_at = frames.starts, frames.keys_at
-    lengths = keys.lengths[which]
-    same: Mask = (frames.key_bytes == lengths) & (frames.bucket_bytes == len(bucket))
+    same: Mask = (frames.key_bytes == keys.lengths) & (frames.bucket_bytes == len(bucket))
     same &= keys_at > starts
     if bucket:
         rows = np.flatnonzero(same)
@@ -219,38 +244,65 @@ def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes, keys: Strings, whi
         wanted = np.frombuffer(bucket, dtype=np.uint8)
         equal = (found.view(np.uint8).reshape(-1, len(bucket)) == wanted).all(axis=1)
         same[rows[~equal]] = False
+    if same.all() and len(same):
+        return _equal(Strings(raw, keys_at, keys.lengths), keys)
     rows = np.flatnonzero(same)
     if len(rows):
-        given = Strings(keys.blob, keys.starts[which[rows]], lengths[rows])
-        same[rows] = _equal(Strings(raw, keys_at[rows], lengths[rows]), given)
+        lengths = keys.lengths[rows]
+        given = Strings(keys.blob, keys.starts[rows], lengths)
+        same[rows] = _equal(Strings(raw, keys_at[rows], lengths), given)
     return same
 
 
 def _equal(strings: Strings, others: Strings) -> Mask:
     """Which strings are alike, of pairs that are equally long; one pair at the least."""
     lengths = strings.lengths
-    words = (int(lengths.max()) + 7) >> 3
-    equal = np.zeros(len(lengths), np.bool_)
-    room = strings.starts + 8 * words <= len(strings.blob)
-    room &= others.starts + 8 * words <= len(others.blob)
+    longest = int(lengths.max())
+    words = (longest + 7) >> 3
+    wide = 8 * words
     if words > _MOST_WORDS:
-        room[:] = False
-    rows = np.flatnonzero(room)
-    if len(rows):
-        # As if all had the length of the longest; what is behind a string's end does not count.
-        found, wanted = (
-            windows(part.blob, 8 * words)[part.starts[rows]].view(np.uint64).reshape(-1, words)
-            for part in (strings, others)
-        )
-        equal[rows] = ~((found ^ wanted) & _within(words)[lengths[rows]]).any(axis=1)
-    rows = np.flatnonzero(~room)
-    if len(rows):
-        one, other = (
-            gather(part.blob, part.starts[rows], lengths[rows]) for part in (strings, others)
-        )
-        wrong = np.flatnonzero(one.blob != other.blob)
-        equal[rows] = True
-        equal[rows[np.searchsorted(one.offsets, wrong, side="right") - 1]] = False
+        return _equal_one_by_one(strings, others)
+    last = int(strings.starts.max()), int(others.starts.max())
+    if last[0] + wide > len(strings.blob) or last[1] + wide > len(others.blob):
+        return _equal_at_the_end(strings, others, wide)
+    # As if all had the length of the longest; what is behind a string's end does not count.
+    found, wanted = (
+        windows(part.blob, wide)[part.starts].view(np.uint64).reshape(-1, words)
+        for part in (strings, others)
+    )
+    found ^= wanted
+    if int(lengths.min()) < longest:
+        found &= _within(words)[lengths]
+    elif longest < wide:
+        found &= _within(words)[longest]
+    if not found.any():
+        return np.ones(len(lengths), np.bool_)
+    same: Mask = np.logical_not(found.any(axis=1))
+    return same
+
+
+def _equal_at_the_end(strings: Strings, others: Strings, wide: int) -> Mask:
+    """The same where some have fewer bytes than ``wide`` behind where they begin."""
+    room = strings.starts + wide <= len(strings.blob)
+    room &= others.starts + wide <= len(others.blob)
+    equal = np.zeros(len(room), np.bool_)
+    for these, compare in ((room, _equal), (~room, _equal_one_by_one)):
+        rows = np.flatnonzero(these)
+        if len(rows):
+            equal[rows] = compare(_those(strings, rows), _those(others, rows))
+    return equal
+
+
+def _those(strings: Strings, rows: Ints) -> Strings:
+    return Strings(strings.blob, strings.starts[rows], strings.lengths[rows])
+
+
+def _equal_one_by_one(strings: Strings, others: Strings) -> Mask:
+    """The same, byte by byte, however long they are and wherever they end."""
+    one, other = (gather(part.blob, part.starts, part.lengths) for part in (strings, others))
+    equal = np.ones(len(strings.lengths), np.bool_)
+    wrong = np.flatnonzero(one.blob != other.blob)
+    equal[np.searchsorted(one.offsets, wrong, side="right") - 1] = False
     return equal
 
 
@@ -272,6 +324,10 @@ class Places(NamedTuple):
     raw_bytes: Ints
     """Bytes of the value before compression; -1 where it is stored as it is."""
 
+    def some(self, rows: Ints) -> Places:
+        """Those of some of the puts."""
+        return Places(self.good[rows], self.at[rows], self.lengths[rows], self.raw_bytes[rows])
+
 
 def places_of(
     mapped: mmap | bytes,
@@ -287,7 +343,20 @@ def places_of(
     Framing and keys are compared, 0.05 us a record; given a seed both checksums, too, some 0.5 us
     a record more and what its bytes take to hash.
     """
-    count = len(relative)
+    return places_at(mapped, *spans(offsets, relative), check, tag, bucket, keys)
+
+
+def places_at(
+    mapped: mmap | bytes,
+    starts: Ints,
+    limits: Ints,
+    check: Check | None,
+    tag: int,
+    bucket: bytes,
+    keys: Strings,
+) -> Places:
+    """The same of records that begin and end there, as ``spans`` has it."""
+    count = len(starts)
     out = Places(
         np.zeros(count, np.bool_),
         np.zeros(count, np.int64),
@@ -297,17 +366,20 @@ def places_of(
     if not len(mapped):
         return out
     raw = np.frombuffer(mapped, dtype=np.uint8)
-    inside, starts, limits = _whole(raw, offsets, relative)
-    good, frames = _framed(raw, starts, limits, tag)
-    rows = np.flatnonzero(good & _of_these_keys(raw, frames, bucket, keys, inside))
+    inside = _inside(raw, starts, limits)
+    at: Ints | slice = inside if len(inside) < count else slice(None)
+    good, frames = _framed(raw, starts[at], limits[at], tag)
+    wanted = Strings(keys.blob, keys.starts[at], keys.lengths[at])
+    out.good[at] = good & _of_these_keys(raw, frames, bucket, wanted)
+    values_at = frames.head_ends + SUMS_BYTES
+    out.at[at] = values_at
+    out.lengths[at] = frames.ends - values_at
+    out.raw_bytes[at] = frames.raw_bytes
     if check is not None:
-        found = frames.starts[rows], frames.head_ends[rows], frames.ends[rows]
-        rows = rows[right_of(mapped, *found, check)]
-    at = inside[rows]
-    out.good[at] = True
-    out.at[at] = frames.head_ends[rows] + SUMS_BYTES
-    out.lengths[at] = frames.ends[rows] - out.at[at]
-    out.raw_bytes[at] = frames.raw_bytes[rows]
+        rows = np.flatnonzero(out.good)
+        values_at = out.at[rows]
+        found = starts[rows], values_at - SUMS_BYTES, values_at + out.lengths[rows]
+        out.good[rows] = right_of(mapped, *found, check)
     return out
 
 

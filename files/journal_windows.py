@@ -134,7 +134,7 @@ class RecordSums:
         as many are likely to be asked for, these included."""
         if not len(self._state) or not len(starts):
             return checksums_right(self.mapped, starts, head_ends, ends, self._seed)
-        if self._all_right(int(starts.min()), int(ends.max()), len(starts), ends - starts):
+        if self.vouch_for(starts, ends):
             return np.ones(len(starts), dtype=np.bool_)
         last = len(self._state) - 1
         first = np.clip((starts - RECORDS_AT) >> _SHIFT, 0, last)
@@ -155,17 +155,26 @@ class RecordSums:
             )
         return right
 
-    def _all_right(self, low: int, high: int, count: int, lengths: Ints) -> bool:
-        """Whether all that stands in [low, high), of which so many records are the most, is as it
-        was: looked at where that is not dearer. False: not known."""
-        asked = int(lengths.sum())
-        if low < RECORDS_AT or high > self._end or 2 * asked < high - low:
+    def vouch_for(self, starts: Ints, ends: Ints) -> bool:
+        """Whether all that stands between the first of these records and the last, and so each of
+        them, is as it was written: known, or looked at where that is not dearer than their own
+        checksums. False: not known."""
+        if not len(self._state) or not len(starts):
+            return False
+        low, high = int(starts.min()), int(ends.max())
+        if low < RECORDS_AT or high > self._end:
             return False
         first, until = (low - RECORDS_AT) >> _SHIFT, ((high - 1 - RECORDS_AT) >> _SHIFT) + 1
-        if count + (asked >> _RECORD_SHIFT) < _WINDOW_COST * (until - first):
+        state = self._state[first:until]
+        if bool((state == _RIGHT).all()):
+            return True
+        asked = int((ends - starts).sum())
+        if 2 * asked < high - low:
             return False
-        self._see(first + np.flatnonzero(self._state[first:until] == _UNKNOWN))
-        return bool((self._state[first:until] == _RIGHT).all())
+        if len(starts) + (asked >> _RECORD_SHIFT) < _WINDOW_COST * (until - first):
+            return False
+        self._see(first + np.flatnonzero(state == _UNKNOWN))
+        return bool((state == _RIGHT).all())
 
     def _look(
         self, first: Ints, until: Ints, lengths: Ints, low: int, high: int, times: int

@@ -155,6 +155,29 @@ def test_whatever_byte_is_changed_no_wrong_place_comes(rng: random.Random) -> No
         assert good == [number != row for number in range(12)], at
 
 
+def test_puts_of_one_shape_are_found_in_any_order_and_no_wrong_one(rng: random.Random) -> None:
+    keys = [rng.randbytes(rng.choice([8, 11])) for _ in range(12)]
+    stored = [rng.randbytes(20) for _ in keys]
+    image, offsets = bytearray(), [0]
+    for at, (key, value) in enumerate(zip(keys, stored, strict=True)):
+        check = FILE_SEED ^ len(image)
+        image += record.encode(at, check, record.PUT, TAG, b"b", key, value, 1)
+        offsets.append(len(image))
+    ends = np.array(offsets, dtype=np.uint32)
+    for _ in range(20):
+        rows = rng.sample(range(12), rng.randrange(1, 13))
+        wanted = strings([keys[row] for row in rows])
+        numbers = np.array(rows, dtype=np.int64)
+        found = places_of(bytes(image), ends, numbers, FILE_SEED, TAG, b"b", wanted)
+        assert values(bytes(image), found) == [stored[row] for row in rows]
+        at = rng.randrange(len(image))
+        lost = int(np.searchsorted(offsets, at, side="right")) - 1
+        bad = image.copy()
+        bad[at] ^= 1 << rng.randrange(8)
+        found = places_of(bytes(bad), ends, numbers, FILE_SEED, TAG, b"b", wanted)
+        assert found.good.tolist() == [row != lost for row in rows], at
+
+
 def test_a_file_that_is_cut_gives_what_is_whole(rng: random.Random) -> None:
     image, offsets, pairs = journal(rng, 12)
     keys, values = [key for key, _ in pairs], [value for _, value in pairs]

@@ -162,6 +162,21 @@ def test_a_changed_byte_makes_its_record_wrong_and_no_other(rng: random.Random, 
             assert found == [row != lost for row in some], (at, lost)
 
 
+def test_windows_that_were_seen_vouch_for_what_is_in_them_and_no_more(rng: random.Random) -> None:
+    body, offsets, _ = journal(rng, 600)
+    bad = bytearray(sealed(body, offsets, section(body)))
+    bad[offsets[300] + 5] ^= 1
+    table, sums = np.array(offsets, dtype=np.int64), RecordSums(bytes(bad), SEED)
+    starts, ends = table[:-1], table[1:]
+    assert not sums.vouch_for(starts[:1], ends[:1]), "not looked at: it would not pay"
+    assert not sums.vouch_for(starts, ends)
+    assert sums.windows_seen > 3
+    assert sums.vouch_for(starts[:1], ends[:1])
+    assert not sums.vouch_for(starts[[599, 300]], ends[[599, 300]])
+    assert not sums.vouch_for(starts[:1] - 1, ends[:1]), "of no record"
+    assert not sums.vouch_for(starts[-1:], ends[-1:] + 1), "of no record"
+
+
 def test_few_records_are_checked_by_their_own_checksums(rng: random.Random) -> None:
     body, offsets, heads = journal(rng, 600)
     bad = bytearray(sealed(body, offsets, section(body)))
