@@ -9,11 +9,12 @@ a place that it names is asked like any other, and so is every older one.
 Where it covers a whole ledger, of up to 2 M rows, two more tables say at once where the newest row
 is, by the upper bits of a hash: one its sqn, for gets, one its number, for heads. They are hints,
 too: of the rows that share a slot one is there, and who reads compares the key. Where that is
-another the place is asked.
+another the place is asked. For heads, an empty slot says that the ledger has no such key.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -50,6 +51,7 @@ ROW_MASK = (1 << ROW_BITS) - 1
 _MOST_GROUPS = 64
 _MOST_PARTS = 1 << 32 - ROW_BITS
 _UNKNOWN: Direct = (memoryview(bytes(4)).cast("I"), 32)
+_NO_ROWS = (memoryview(array("I", [1])), 32, (None,))
 _MOST_STEPS = 250
 _MOST_FILES = 256
 """A level of more files is not in the table: each would be looked at again and again."""
@@ -65,8 +67,9 @@ class Guide:
         self.way: Way = (b"\x00", 0, (_steps(ledger),))
         self.sqns: Direct = _UNKNOWN
         """Sqns of plain puts by the record's own key."""
-        self.rows: tuple[memoryview, int, tuple[Part, ...]] = (*_UNKNOWN, ())
-        """Rows of plain puts: a part's number, and in the lower bits that of a row of its file."""
+        self.rows: tuple[memoryview, int, tuple[Part, ...]] = _NO_ROWS
+        """Rows of plain puts: a part's number, and in the lower bits that of a row of its file. Of
+        part 0 where nothing is said; 0 where there is no row of any kind."""
         self._places = self._places_of_rows = 0
         self._making = False
 
@@ -176,14 +179,14 @@ def _rows(
     slots, shift = _empty(rows, np.uint32)
     parts: list[Part] = [None]
     for sst, file, base in _oldest_first(steps, places):
-        found = np.zeros(sst.rows, np.uint32)
+        found = np.ones(sst.rows, np.uint32)
         groups = len(sst.column(Section.FIRSTS, "I"))
         if not sst.has_metas and groups <= _MOST_GROUPS and len(parts) + groups <= _MOST_PARTS:
-            found += np.arange(sst.rows, dtype=np.uint32)
+            found = np.arange(sst.rows, dtype=np.uint32)
             for prefix, low, high in sst.groups():
                 found[low:high] += np.uint32(len(parts) << ROW_BITS)
                 parts.append((prefix, file, base))
-            found[np.asarray(sst.flags) != 0] = 0
+            found[np.asarray(sst.flags) != 0] = 1
         slots[sst.hashes() >> np.uint32(shift)] = found
     return slots.data.toreadonly(), shift, tuple(parts)
 

@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.guide import ROW_BITS, ROW_MASK
 from octavo.actors.operation import Operation
 from octavo.actors.plain_put import PlainPut
 from octavo.actors.reader import LEASE_SECONDS, Reader
@@ -36,6 +37,7 @@ from octavo.reading import REFUSED
 
 D = TypeVar("D")
 
+_made = tuple.__new__
 _SMALL_BYTES = 1 << 20
 _GROUP = 512
 _GROUPED_BYTES = 32 << 10  # of larger values fewer make a group: 16 MiB in one turn at most
@@ -403,10 +405,25 @@ class Bucket(Mutable[Out, Told]):
         if view.frozen or ledger_key in view.recent.rows:
             found = bookie.head(ledger_key, self._name + key, self._plain)
         else:
-            h = xxh3(ledger_key)
-            slots, mask, tails = view.guide.way
-            if steps := tails[slots[h & mask]]:
-                found = bookie.head_from_ledger(view, steps, h & LOW_32, ledger_key, prefix, key)
+            guide = view.guide
+            slots, shift, parts = guide.rows
+            h32 = xxh3(ledger_key) & LOW_32
+            if slot := slots[h32 >> shift]:
+                # From here on as LiveReads.head_from_ledger: most heads cost no other call.
+                part = parts[slot >> ROW_BITS]
+                if (
+                    part is not None
+                    and (sst := part[1].sst) is not None
+                    and (columns := sst.head_columns) is not None
+                ):
+                    buffer, at, ends, sqns, sizes, times, time_base = columns
+                    row = slot & ROW_MASK
+                    if buffer[at + ends[row] : at + ends[row + 1]] == key and part[0] == prefix:
+                        told = sqns[row] + part[2], sizes[row], b"", times[row] + time_base, None
+                        return _made(Head, told)  # type: ignore[return-value]
+                places, mask, tails = guide.way
+                steps = tails[places[h32 & mask]]
+                found = bookie.head_from_ledger(view, steps, h32, ledger_key, prefix, key)
         if found is None and not 0 < len(key) < self._key_limit:
             self._whole(key)  # found nowhere, and says why
         return found  # type: ignore[no-any-return]
