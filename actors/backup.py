@@ -75,7 +75,6 @@ class _State:
     ledger: LedgerManifest
     manifest: JournalManifest
     files: tuple[JournalFile, ...]
-    number: int  # of the lease
 
 
 @or_closed
@@ -102,8 +101,10 @@ def _backed_up(
     lock = locked(disk, f"{target}/LOCK")
     try:
         before, after = lines(disk, running.identity, target, running.inker.actor.last_sqn)
-        state: _State = running.bookie.call(_taken)
+        bookie = running.bookie.actor
+        number = next(bookie.register.numbers)
         try:
+            state: _State = running.bookie.call(_taken, number)
             if progress is not None:
                 progress("sealing", 0, 1)
             seal_waiting(running.inker_clerk.actor)
@@ -122,7 +123,8 @@ def _backed_up(
                 progress("ledger", len(names), len(names) + len(tables))
             bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
         finally:
-            running.bookie.actor.release(state.number)
+            bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
+            bookie.release(number)
         journal = _manifest(state, entries)
         after = after._replace(sqn=state.sqn)
         shared = state.manifest.horizon if before is None else before.sqn
@@ -156,7 +158,7 @@ def _backed_up(
     )
 
 
-def _taken(bookie: Bookie) -> _State:
+def _taken(bookie: Bookie, number: int) -> _State:
     """In the Bookie's turn: begin a new journal file, and hold everything before it."""
     if bookie.closed:
         raise bookie.stopped_error()
@@ -165,9 +167,9 @@ def _taken(bookie: Bookie) -> _State:
         raise inker.failed
     inker.roll()
     sqn = inker.last_sqn
-    number, view = journal_install.leased(bookie)
+    view = journal_install.leased(bookie, number)
     manifest, files = inker.actor_ref.call(_journal_now)
-    return _State(sqn, view.ledger, manifest, files, number)
+    return _State(sqn, view.ledger, manifest, files)
 
 
 def _journal_now(inker: Inker) -> tuple[JournalManifest, tuple[JournalFile, ...]]:

@@ -384,17 +384,18 @@ class Bookie(LiveReads, TurnActor):
 
     # ------------------------------------------------------------ snapshots
 
-    def snapshot(self, lease_seconds: float) -> tuple[int, View, int, int]:
-        """In the turn: (id, view, upper sqn, moment in ms UTC). Nothing is copied. O(1)."""
+    def snapshot(self, lease_seconds: float, number: int) -> tuple[View, int, int]:
+        """In the turn: (view, upper sqn, moment in ms UTC). Nothing is copied. O(1). ``number``
+        is one of the register's; it is to be released however far this came."""
         if self.closed:
             raise self.stopped_error()
         self._release_ended()
         view = self.view
         upper = self.inker.last_sqn
-        number = self.register.register(view.generation, lease_seconds)
-        view.recent.pin(number, upper)
         self._pinned_tables[number] = view.recent
-        return number, view, upper, self.now_ms()
+        view.recent.pin(number, upper)
+        self.register.register(view.generation, lease_seconds, number)
+        return view, upper, self.now_ms()
 
     def release(self, number: int) -> None:
         """A snapshot is over. Idempotent; nothing to do once the store is closed."""
@@ -403,12 +404,14 @@ class Bookie(LiveReads, TurnActor):
 
     def _release_ended(self) -> None:
         while self.ended:
-            self._release(self.ended.popleft())
+            self._release(self.ended[0])
+            self.ended.popleft()
 
     def _release(self, number: int) -> None:
-        table = self._pinned_tables.pop(number, None)
+        table = self._pinned_tables.get(number)
         if table is not None:
             table.unpin(number)
+            self._pinned_tables.pop(number, None)
         self.register.release(number)
         if self.penciller.actor.delete_pending:
             self.penciller.send(Penciller.sweep)

@@ -361,10 +361,11 @@ class InkerClerk(TurnActor):
                 "a ledger file is damaged; the next start rebuilds the ledger. Until then nothing "
                 "is compacted",
             )  # fmt: skip
-        number, view = self.bookie.call(journal_install.leased)
+        number = next(bookie.register.numbers)
         try:
-            yield view
+            yield self.bookie.call(journal_install.leased, number)
         finally:
+            bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
             bookie.register.release(number)
             if bookie.penciller.actor.delete_pending:
                 bookie.penciller.send(Penciller.sweep)

@@ -75,9 +75,10 @@ def journal_replaced(bookie: Bookie) -> int:
     return generation
 
 
-def leased(bookie: Bookie) -> tuple[int, View]:
-    """In the Bookie's turn: (number of a lease, the view that it holds)."""
-    return bookie.register.register(bookie.view.generation, _LEASE_SECONDS), bookie.view
+def leased(bookie: Bookie, number: int) -> View:
+    """In the Bookie's turn: the view that a lease of this number of the register holds now."""
+    bookie.register.register(bookie.view.generation, _LEASE_SECONDS, number)
+    return bookie.view
 
 
 def rolled(bookie: Bookie) -> None:

@@ -108,14 +108,15 @@ class MemoryTable:
             self.newest_pin = upper
 
     def unpin(self, reader: int) -> None:
-        """Let a reader go. In the Bookie's turn. O(live readers)."""
-        if self.pins.pop(reader, None) is not None:
-            if self.pins:
-                self.newest_pin = max(self.pins.values())
-                return
-            self.newest_pin = -1
-            if self.older:
-                self.older = {}  # a new dict: someone may be reading the old one
+        """Let a reader go. In the Bookie's turn. Again, where that was cut short. O(live
+        readers)."""
+        self.pins.pop(reader, None)
+        if self.pins:
+            self.newest_pin = max(self.pins.values())
+            return
+        self.newest_pin = -1
+        if self.older:
+            self.older = {}  # a new dict: someone may be reading the old one
 
     def entry(self, ledger_key: bytes, upper: int) -> int | None:
         """Entry of the newest version at or below ``upper``; None: not in this table. O(1)."""

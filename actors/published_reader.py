@@ -17,7 +17,7 @@ from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.read_cache import ReadCache
-from octavo.actors.reader import Reader
+from octavo.actors.reader import NOTHING, Reader
 from octavo.actors.view import JournalView, View
 from octavo.files import cdb
 from octavo.files.disk import Disk
@@ -72,6 +72,7 @@ class PublishedReader(Reader):
         self._lease_ms = max(found.expires_at - clock_ms(), 1)
         self._renewing = True
         self._closed = False
+        self._let_go = NOTHING
         self.cache = ReadCache(0)
         self._open_files = OpenFiles(max_open_files)
         self.number = 0
@@ -139,9 +140,6 @@ class PublishedReader(Reader):
     def step(self) -> None:
         """A scan goes on."""
         self.check()
-
-    def __del__(self) -> None:
-        """No Bookie waits for its end."""
 
     def close(self) -> None:
         """A scan ends: the store stays open."""

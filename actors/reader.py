@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import NoReturn
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -30,6 +31,8 @@ _RENEWED_AT = 0.99
 _LONG = 1024
 """Rows of a scan from which on it pays to make arrays of more."""
 _BATCH_ROWS = 1 << 13
+NOTHING: Callable[[], object] = int
+"""Called, it does nothing."""
 
 
 class Reader(PlainReads):
@@ -39,8 +42,10 @@ class Reader(PlainReads):
     collection, or by expiry; after that every read raises, it never gives other data.
     """
 
-    _closed = True
-    """There is nothing to let go of; so it is until the snapshot is taken."""
+    _let_go: Callable[[], object]
+    """Only an append, for a collector may run inside any turn, so it must not ask for one; or
+    nothing. No Python, in which a Ctrl-C could be lost, and come before what is to be done."""
+    __del__ = property(attrgetter("_let_go"))
 
     def __init__(self, bookie: Bookie, lease_seconds: float, *, renewing: bool = False) -> None:
         self._bookie = bookie
@@ -48,14 +53,11 @@ class Reader(PlainReads):
         self.cache = bookie.cache
         self._lease = lease_seconds
         self._renewing = renewing
-        snapshot = bookie.actor_ref.call(Bookie.snapshot, lease_seconds)
-        self.number, self.view, self.sqn, self.now_ms = snapshot
         self._closed = False
-
-    def __del__(self) -> None:
-        # Only an append: a collector may run inside any turn, so it must not ask for one.
-        if not self._closed:
-            self._bookie.ended.append(self.number)
+        self.number = number = next(bookie.register.numbers)
+        self._let_go = partial(bookie.ended.append, number)
+        snapshot = bookie.actor_ref.call(Bookie.snapshot, lease_seconds, number)
+        self.view, self.sqn, self.now_ms = snapshot
 
     def check(self) -> None:
         """Raise Closed or SnapshotExpired if this may no longer be read."""
@@ -278,6 +280,7 @@ class Reader(PlainReads):
 
     def close(self) -> None:
         """Let go. Idempotent."""
-        if not self._closed:
-            self._closed = True
+        self._closed = True
+        if self._let_go is not NOTHING:
             self._bookie.release(self.number)
+            self._let_go = NOTHING  # not before: a Ctrl-C may have come

@@ -78,7 +78,9 @@ _get_ident = threading.get_ident
 _STOPPED = ("stopped",)
 """The inbox of a stopped actor, as a turn sees it: never empty, so that every turn looks."""
 
-_actors: weakref.WeakSet[TurnActor] = weakref.WeakSet()
+_actors: set[weakref.ref[TurnActor]] = set()
+_gone = _actors.discard
+"""Not a WeakSet: that runs Python as an actor goes, in which a Ctrl-C is lost."""
 
 # Pykka's lock around the starts and stops of all actors: Ctrl-C is to leave it free like ours.
 ActorRegistry._actor_refs_lock = new_rlock()
@@ -125,7 +127,7 @@ class TurnActor(pykka.Actor):
         self._inherited = False
         cast(_Inbox, self.actor_inbox).owner = self
         self._actor_ref = Ref(self)
-        _actors.add(self)
+        _actors.add(weakref.ref(self, _gone))
 
     @classmethod
     def start(cls, *args: Any, **kwargs: Any) -> Ref[Self]:
@@ -396,8 +398,9 @@ def in_turn(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[A, P
 
 def _in_child() -> None:
     waits.waiting.clear()
-    for actor in list(_actors):
-        actor._forked()
+    for reference in list(_actors):
+        if (actor := reference()) is not None:
+            actor._forked()
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -12,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import NoReturn
 
 from octavo.files.errors import Corruption
@@ -196,12 +196,16 @@ class Descriptor(int):
     take over its number while that read still goes to it.
     """
 
-    __slots__ = ()
+    _close: Callable[[], None]
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # Nothing that was promised durable hangs on what close() says: that is sync's work.
-        with contextlib.suppress(OSError):
-            close(self)
+    def __new__(cls, fd: int) -> Descriptor:
+        descriptor = super().__new__(cls, fd)
+        # Nothing that was promised durable hangs on what close() says, and this says nothing: that
+        # is sync's work. No Python, in which a Ctrl-C could be lost, and come before the closing.
+        descriptor._close = partial(os.closerange, fd, fd + 1)
+        return descriptor
+
+    __del__ = property(attrgetter("_close"))
 
 
 class RealFile(AppendFile):

@@ -5,7 +5,8 @@ waits in delete_pending until no lease on an older version is left. Leases run b
 clock that is given, so no change of the wall clock ends or prolongs one.
 
 All of it is thread-safe. None of it may be called from a finalizer: the collector may run while
-this very thread holds the lock.
+this very thread holds the lock. A Ctrl-C leaves it whole: what belongs together changes in lines in
+which nothing is called, after which alone CPython looks for one; heaps may have what is not there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple
 
 from octavo.files.errors import Misuse, SnapshotExpired
@@ -51,7 +53,9 @@ class SnapshotRegister:
         self._clock = clock
         self._lock = new_lock()
         self._leases: dict[int, _Lease] = {}
-        self._last_number = 0
+        self.numbers = count(1)
+        """Of leases to come. Who takes one before it registers can release that however far it
+        came; none recurs."""
         self._counts: dict[int, int] = {}  # leases of each version
         # Heaps whose tops may be out of date, and are then thrown away when they are met.
         self._versions: list[int] = []
@@ -61,8 +65,8 @@ class SnapshotRegister:
         """Leases that were neither released nor seen to be over."""
         return len(self._leases)
 
-    def register(self, version: int, lease_seconds: float) -> int:
-        """Lease a manifest's version; the number of the lease. Numbers never recur.
+    def register(self, version: int, lease_seconds: float, number: int | None = None) -> int:
+        """Lease a manifest's version; the number of the lease, ``number`` where one was taken.
 
         The caller sees to it that the version is still whole: it reads the version and
         registers in one turn of whoever decides that files go. O(log leases), some 2 us.
@@ -71,14 +75,15 @@ class SnapshotRegister:
         seconds = _checked(lease_seconds)
         with self._lock:
             now = self._clock()
-            self._last_number += 1
-            number = self._last_number
-            self._leases[number] = _Lease(version, now, now + seconds)
+            if number is None:
+                number = next(self.numbers)
             heapq.heappush(self._ends, (now + seconds, number))
-            count = self._counts.get(version, 0)
-            self._counts[version] = count + 1
-            if not count:
+            before = self._counts.get(version, 0)
+            if not before:
                 heapq.heappush(self._versions, version)
+            lease = _Lease(version, now, now + seconds)
+            self._leases[number] = lease
+            self._counts[version] = before + 1
             self._prune()
             return number
 
@@ -129,15 +134,15 @@ class SnapshotRegister:
     def _over(self, moment: float) -> list[int]:
         over = []
         while self._ends and self._ends[0][0] <= moment:
-            _, number = heapq.heappop(self._ends)
+            number = self._ends[0][1]
             lease = self._leases.get(number)
-            if lease is None:
+            if lease is not None and lease.ends > moment:
+                heapq.heapreplace(self._ends, (lease.ends, number))
                 continue
-            if lease.ends > moment:
-                heapq.heappush(self._ends, (lease.ends, number))
-                continue
-            self._drop(number)
-            over.append(number)
+            if lease is not None:
+                self._drop(number)
+                over.append(number)
+            heapq.heappop(self._ends)
         return over
 
     def needed(self, removed_at_version: int) -> bool:
@@ -184,10 +189,11 @@ class SnapshotRegister:
                 raise ValueError(f"lease {number} would be found over too late")
 
     def _drop(self, number: int) -> None:
-        lease = self._leases.pop(number, None)
+        lease = self._leases.get(number)
         if lease is None:
             return
         left = self._counts[lease.version] - 1
+        del self._leases[number]
         if left:
             self._counts[lease.version] = left
         else:
@@ -196,8 +202,9 @@ class SnapshotRegister:
     def _prune(self) -> None:
         """Build a heap anew of which more than half is out of date. O(1), amortised."""
         if len(self._ends) > 2 * len(self._leases) + _SLACK:
-            self._ends = [(lease.ends, number) for number, lease in self._leases.items()]
-            heapq.heapify(self._ends)
+            ends = [(lease.ends, number) for number, lease in self._leases.items()]
+            heapq.heapify(ends)
+            self._ends = ends
         if len(self._versions) > 2 * len(self._counts) + _SLACK:
             self._versions = sorted(self._counts)
 
