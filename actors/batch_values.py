@@ -1,4 +1,4 @@
-"""Values of a batch's rows, read in the order of the journal."""
+"""Values of a batch's rows, located by array kernels."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from octavo.files.live_batches import (
     Chosen,
     FileRows,
     Source,
+    Taken,
     heads_of,
     keys_of,
     live_batches,
@@ -66,6 +67,7 @@ class _MemoryRows:
         self._hashes = hashes or chosen is not None
         self._keys: list[bytes] = []
         self.more = True
+        self.taken: Taken | None = None
 
     def edge(self) -> bytes | None:
         """As of a Source."""
@@ -207,7 +209,7 @@ def batches(
             FileRows([(e.file.reader, e.sqn_base) for e in entries], bound, chosen, window_rows)
             for entries in apart
         ]
-    yield from live_batches(sources, now_ms, reverse=bound.reverse)
+    yield from live_batches(sources, now_ms, reverse=bound.reverse, kept=view.guide.merge)
 
 
 class BatchWindow:

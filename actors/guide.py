@@ -22,6 +22,7 @@ from typing import Any
 from octavo.actors.pool import POOL
 from octavo.files.arrays import npt
 from octavo.files.ledger_key import HEAD_ONLY, INDEX
+from octavo.files.live_batches import KeptMerge
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -60,10 +61,13 @@ _MOST_FILES = 256
 class Guide:
     """Of one manifest of the ledger. Any thread reads its tables, each replaced as a whole."""
 
-    __slots__ = ("_making", "_places", "_places_of_rows", "ledger", "rows", "sqns", "way")
+    __slots__ = (
+        "_making", "_places", "_places_of_rows", "ledger", "merge", "rows", "sqns", "way"
+    )  # fmt: skip
 
     def __init__(self, ledger: LedgerManifest) -> None:
         self.ledger = ledger
+        self.merge = KeptMerge()
         self.way: Way = (b"\x00", 0, (_steps(ledger),))
         self.sqns: Direct = _UNKNOWN
         """Sqns of plain puts by the record's own key."""
