@@ -20,7 +20,7 @@ from octavo.actors.kept_scans import KeptScans
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.operation import IndexEdit, Operation, resolved
-from octavo.actors.pace import LOOK_EVERY, Limits, pace
+from octavo.actors.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.plain_put import PlainPut, plain_put
@@ -86,7 +86,7 @@ class Bookie(LiveReads, TurnActor):
         """The file that is being written, for who puts; None once the store is closed."""
         self.attention = 0
         """The sqn that is a moment to attend()."""
-        self._attend_from(self.inker.last_sqn + LOOK_EVERY)
+        self._attend_from(self.inker.last_sqn + FIRST_LOOK)
 
     def stopped_error(self) -> Exception:
         """A stopped Bookie is a closed store, or a forked child's copy of it."""
@@ -269,6 +269,8 @@ class Bookie(LiveReads, TurnActor):
 
     def _pace(self) -> None:
         self.pause_seconds, puts = pace(*self.penciller.actor.backlog(), self.inker.backlog())
+        if (active := self.active) is not None and (fewer := active.lengthen()):
+            puts = min(puts, fewer)
         self._attend_from(self.inker.last_sqn + puts)
 
     def wait_a_little(self) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 LOOK_EVERY = 256
 """Puts between two looks at how full memory is and how far merging lags."""
+FIRST_LOOK = 16
+"""Puts after an opening: by then it shows whether each is synced."""
 
 _TABLES_AT_EASE = 1
 _FILES_AT_EASE = 16

@@ -298,6 +298,9 @@ def verify_tables(buffer: bytes | memoryview, trailer: Trailer, file: str) -> No
 
 # ---------------------------------------------------------------- scanning
 
+AHEAD_BYTES = 64 << 10
+"""Zeros that a file which is being written may have behind its records, at most."""
+
 
 @dataclass(slots=True)
 class Damage:

@@ -197,7 +197,7 @@ def _tail(disk: Disk, draft: Draft, name: str) -> tuple[JournalEntry, memoryview
         base_sqn=tail.base_sqn,
         last_sqn=tail.base_sqn + count - 1 if count else tail.base_sqn,
         count=count,
-        bytes=disk.size(path),
+        bytes=disk.size(path) if tail.sealed else tail.offsets[-1],
         seed=tail.seed,
         state="sealed",
     )

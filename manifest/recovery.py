@@ -99,7 +99,7 @@ def find_tails(
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):
         path = f"{directory}/{name}"
-        tail = _tail(disk, path, name, base, seed, above, found)
+        tail = _tail(disk.map(path), path, name, base, seed, above, found)
         if tail.sealed and not all(older.sealed for older in found.tails):
             # What is older goes into memory, and the ledger takes nothing past that.
             again = _scanned(disk.map(path), path, name, base, seed, above, Found([], [], []))
@@ -108,8 +108,9 @@ def find_tails(
     return found
 
 
-def _tail(disk: Disk, path: str, name: str, base: int, seed: int, above: int, found: Found) -> Tail:
-    buffer = disk.map(path)
+def _tail(
+    buffer: bytes | mmap, path: str, name: str, base: int, seed: int, above: int, found: Found
+) -> Tail:
     view = memoryview(buffer)
     if name.endswith(SEALED):
         try:
@@ -137,7 +138,9 @@ def whole_records(disk: Disk, path: str, name: str) -> Tail:
     if who is None:
         raise Corruption(path, 0, "not the name of a journal file")
     found = Found([], [], [])
-    tail = _tail(disk, path, name, *who, 1 << 63, found)
+    # Its owner cuts it as it is sealed; of one that is, the map would do.
+    buffer = disk.map(path) if name.endswith(SEALED) else disk.copy(path, 0)
+    tail = _tail(buffer, path, name, *who, 1 << 63, found)
     harmless = ("torn tail", "a batch of", "held no record")
     wrong = [note for note in found.notes if not any(mark in note for mark in harmless)]
     if wrong:
@@ -217,7 +220,7 @@ def _records(
             found.notes.append(
                 f"{path}: a batch of {of} is not whole ({len(group) - 1} are there): dropped"
             )
-    for damage in damages:
+    for damage in _without_what_is_ahead(damages, buffer):
         torn = damage.end >= length
         found.notes.append(
             f"{path} at offset {damage.start}: "
@@ -234,6 +237,19 @@ def _records(
         changes = [row for row in changes if row.relative_sqn not in broken]
     end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT  # batches are in no run
     return _Records(numbers, starts, end, changes)
+
+
+def _without_what_is_ahead(damages: list[cdb.Damage], buffer: bytes | mmap) -> list[cdb.Damage]:
+    """Zeros at the end are none: a file that is synced often is lengthened before it is written.
+    What breaks off before them does so at the end."""
+    length = len(buffer)
+    if damages and damages[-1].end >= length and length - damages[-1].start <= cdb.AHEAD_BYTES:
+        start = damages[-1].start
+        if not buffer[start:].strip(b"\0"):
+            damages = damages[:-1]
+            if damages and damages[-1].end == start:
+                damages[-1].end = length
+    return damages
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ class JournalLook:
         self._files: list[tuple[int, int, str]] = []  # (base, seed, name), ascending
         self._bound = 0  # nothing at or above this sqn may be told; 0: no bound
         self._places: dict[str, tuple[int, list[Place]]] = {}  # of files that grow, or grew
-        self._synced: dict[str, int] = {}
+        self._lengths: dict[str, int] = {}  # of those that grow, when they were last read
         self._named: set[str] = set()  # files whose names are durable
         self._tables: dict[str, list[Place]] = {}
 
@@ -151,20 +151,28 @@ class JournalLook:
         if name.endswith(recovery.SEALED):
             return self._sealed(name)
         path = f"{self._folder}/{name}"
+        reached, places = self._places.get(name, (cdb.RECORDS_AT, []))
         try:
-            size = self._disk.size(path)
-            buffer = self._disk.map(path) if size > self._synced.get(name, 0) else None
+            length = self._disk.size(path)
+            if length == self._lengths.get(name) and not self._goes_on(path, reached, length):
+                return places
+            buffer = self._disk.copy(path, reached)  # its owner cuts it as it is sealed
         except FileNotFoundError:  # sealed meanwhile, with the same records at the same places
             return self._sealed(f"{name[:-4]}{recovery.SEALED}")
-        reached, places = self._places.get(name, (cdb.RECORDS_AT, []))
-        if buffer is not None:
-            more, reached = whole_records(buffer, reached, min(size, len(buffer)), seed)
-            if more:
-                self._sync(path)
-            places += more
-            self._places[name] = (reached, places)
-            self._synced[name] = size
+        more, reached = whole_records(buffer, reached, min(length, len(buffer)), seed)
+        if more:
+            self._sync(path)
+        places += more
+        self._places[name] = (reached, places)
+        self._lengths[name] = length
         return places
+
+    def _goes_on(self, path: str, reached: int, length: int) -> bool:
+        """Whether there may be another record in a file as long as before: in the room that it was
+        given ahead."""
+        if length - reached > cdb.AHEAD_BYTES:
+            return False  # a fragment; what completes it lengthens the file
+        return any(self._disk.pread(path, record.FIXED_BYTES, reached))
 
     def _sync(self, path: str) -> None:
         try:

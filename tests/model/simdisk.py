@@ -273,6 +273,12 @@ class SimDisk(Faults, Disk):
             self._begin("map", path)
             return bytes(self._file(path).content)
 
+    def copy(self, path: str, start: int) -> bytes:
+        with self._turn:
+            self._begin("copy", path)
+            found = bytes(self._file(path).content)
+        return bytes(min(start, len(found))) + found[start:]
+
     def read(self, path: str, limit_bytes: int) -> bytes:
         with self._turn:
             self._begin("read", path)
