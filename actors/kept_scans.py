@@ -23,9 +23,9 @@ from octavo.manifest.ledger_manifest import LedgerManifest
 
 _ROW_BYTES, _STRETCH_BYTES = 112, 480
 """What a row takes beside its key, and a stretch beside its rows."""
-_ROWS_A_WINDOW, _LEAST_WINDOWS = 512, 32
-"""To merge a window takes as long as to put so many rows in order; to put any takes as long as so
-many windows."""
+_ROWS_A_WINDOW, _LEAST_WINDOWS = 2048, 32
+"""For each window that was merged so many rows may be put in order, which takes the pool 0.3 ms: it
+is made good by the next seven windows. And so many windows for the least of ledgers."""
 
 
 class Stretch(NamedTuple):
