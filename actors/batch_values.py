@@ -19,8 +19,7 @@ from octavo.files.journal_windows import RecordSums
 from octavo.files.lifecycle import State
 from octavo.files.live_batches import Batch, buckets_of, keys_of
 from octavo.files.lz4_frame import Frame, may_hold
-from octavo.files.rows import ByteColumn
-from octavo.files.sst_writer import Strings
+from octavo.files.rows import ByteColumn, Strings
 
 Value = bytes | memoryview
 _PLAIN, _LONG_WAY = -1, -2

@@ -33,8 +33,8 @@ from octavo.files.live_batches import (
     live_batches,
 )
 from octavo.files.record import DELETE
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
-from octavo.files.sst_writer import Columns, Strings
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
+from octavo.files.sst_writer import Columns
 
 Hashes: TypeAlias = "npt.NDArray[np.uint32]"
 
@@ -149,7 +149,7 @@ class _MemoryRows:
             sizes=sizes.astype(np.uint32),
             times=times,
             expiries=expiries if expiries.any() else None,
-            metas=_strings(metas) if any(metas) else None,
+            metas=column_of(metas).strings() if any(metas) else None,
         )
 
 
@@ -166,11 +166,6 @@ def _split(keys: list[bytes]) -> tuple[list[bytes], Ints | None, Ints | int]:
             prefixes.append(key[: ledger_key.end_of_prefix(key)])
         groups[at] = len(prefixes) - 1
     return prefixes, groups, np.array(list(map(len, prefixes)), dtype=np.int64)[groups]
-
-
-def _strings(parts: list[bytes]) -> Strings:
-    column = column_of(parts)
-    return Strings(column.blob, column.offsets[:-1], lengths_of(column.offsets))
 
 
 def batches(

@@ -108,5 +108,5 @@ def _rows(
         sizes=sizes.astype(np.uint32),
         times=times,
         expiries=expiries if bool(expiries.any()) else None,
-        metas=column_of(metas) if any(metas) else None,
+        metas=column_of(metas).strings() if any(metas) else None,
     )

@@ -16,7 +16,8 @@ from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import copy, fill, gather, offsets_of, prefixed, windows
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
+from octavo.files.scattered import Scattered, no_strings
 from octavo.files.xxh3_columns import xxh3_of
 
 Ints: TypeAlias = "npt.NDArray[np.int64]"
@@ -229,7 +230,7 @@ def object_rows(head: Headers, base_sqn: int) -> Rows:
         times=head.times,
         expiries=head.expiries if bool((head.expiries > 0).any()) else None,
         metas=(
-            gather(head.raw, head.meta_at, head.meta_bytes)
+            Strings(head.raw, head.meta_at, head.meta_bytes)
             if bool((head.meta_bytes > 0).any())
             else None
         ),
@@ -313,7 +314,7 @@ def taken(rows: Rows, which: Ints) -> Rows:
         sizes=rows.sizes[which],
         times=rows.times[which],
         expiries=None if rows.expiries is None else rows.expiries[which],
-        metas=None if rows.metas is None else _picked(rows.metas, which),
+        metas=None if rows.metas is None else rows.metas.picked(which),
     )
 
 
@@ -343,14 +344,7 @@ def concatenated(parts: Sequence[Rows]) -> Rows:
         metas=(
             None
             if all(p.metas is None for p in parts)
-            else _stacked(
-                [
-                    ByteColumn(np.empty(0, np.uint8), np.zeros(len(p) + 1, np.int64))
-                    if p.metas is None
-                    else p.metas
-                    for p in parts
-                ]
-            )
+            else Scattered([no_strings(len(p)) if p.metas is None else p.metas for p in parts])
         ),
     )
 

@@ -13,8 +13,8 @@ from octavo.files import record
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, Words, gather, windows
 from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
+from octavo.files.rows import Strings
 from octavo.files.sparse_offsets import SparseOffsets
-from octavo.files.sst_writer import Strings
 from octavo.files.xxh3_columns import xxh3_of
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"

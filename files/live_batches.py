@@ -20,10 +20,10 @@ from octavo.files.head import Head
 from octavo.files.key_order import key_order
 from octavo.files.ledger_key import end_of_prefix
 from octavo.files.merge import newest, stacked
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
-from octavo.files.sst_writer import Columns, Strings
+from octavo.files.sst_writer import Columns
 
 WINDOW_ROWS = 1 << 16
 """Rows of each source in a window, at most."""

@@ -9,24 +9,29 @@ from __future__ import annotations
 import contextlib
 import os.path
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from octavo.files import ledger_key, one_value, sst_layout
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, lengths_of, offsets_of, windows
+from octavo.files.byte_strings import Bytes, Ints, offsets_of, windows
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.files.key_order import key_order
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
+from octavo.files.rows import EXPIRES, TOMBSTONE, Rows, Strings
+from octavo.files.scattered import Scattered, no_strings
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import MAX_BLOB_BYTES, MAX_ROWS
-from octavo.files.sst_writer import Columns, Strings, Writer
+from octavo.files.sst_writer import Columns, Writer
 from octavo.files.stale_entries import without_stale
 
 _ROW_BYTES = 33
 """Bytes of a file that a row takes beside its key, metadata and the name of a new bucket."""
+
+_TOGETHER_BYTES = 128 << 20
+"""Metadata up to which it is copied to one blob: so rows with little of it cost a quarter less."""
 
 _ROUNDING = 1e-9
 """Sums of shares are taken for equal within this; a row's share is 6e-8 at the least."""
@@ -77,7 +82,7 @@ def write_rows(
     """
     if not len(rows):
         return []
-    keys = rows.keys if isinstance(rows, Columns) else _of_column(rows.keys)
+    keys = rows.keys if isinstance(rows, Columns) else rows.keys.strings()
     groups = rows.groups if isinstance(rows, Columns) else None
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, groups)
     kept = newest(order, firsts, rows.sqns)
@@ -107,7 +112,8 @@ def merge(
     entries of versions that it knows to be replaced are dropped. Only ledger keys in [low, high)
     are taken, where those are given. Sqns in the new files are
     absolute. Files as ``write_rows`` makes them; none where nothing is left. Memory: some 150
-    bytes a row of the inputs.
+    bytes a row of the inputs, their keys, 128 MiB of metadata, and twice a file that is written;
+    more metadata stays in the maps until then.
 
     Raises Corruption, UnsupportedFormat, OSError.
     """
@@ -117,7 +123,7 @@ def merge(
         parts += _within(Sst(disk.map(path), path), sqn_base, low, high)
     if not parts:
         return Merged([], 0)
-    columns = stacked(parts)
+    columns = stacked(parts, in_place=True)
     keys = columns.keys
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
     kept = newest(order, firsts, columns.sqns)
@@ -204,9 +210,9 @@ def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Co
     expiries[gone] = 0
     metas = columns.metas
     if metas is not None:
-        lengths = metas.lengths.copy()
-        lengths[gone] = 0
-        metas = Strings(metas.blob, metas.starts, lengths)
+        metas = copy(metas)
+        metas.lengths = metas.lengths.copy()
+        metas.lengths[gone] = 0
     made = replace(columns, flags=new_flags, sizes=sizes, expiries=expiries, metas=metas)
     return made, kept, latest
 
@@ -214,8 +220,9 @@ def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Co
 # ---------------------------------------------------------------- columns of several inputs
 
 
-def stacked(parts: Sequence[Columns]) -> Columns:
-    """The rows of all parts one after the other, their groups numbered together."""
+def stacked(parts: Sequence[Columns], *, in_place: bool = False) -> Columns:
+    """The rows of all parts one after the other, their groups numbered together. ``in_place``:
+    where there is much metadata it stays where it is, of use only to who writes files of it."""
     if len(parts) == 1:
         return parts[0]
     prefixes = sorted({prefix for part in parts for prefix in part.prefixes})
@@ -233,9 +240,9 @@ def stacked(parts: Sequence[Columns]) -> Columns:
         )
     metas = None
     if any(part.metas is not None for part in parts):
-        metas = _strings(
-            [_no_strings(part) if part.metas is None else part.metas for part in parts]
-        )
+        found = [no_strings(len(part)) if part.metas is None else part.metas for part in parts]
+        apart = in_place and sum(len(strings.blob) for strings in found) > _TOGETHER_BYTES
+        metas = Scattered(found) if apart else _strings(found)
     return Columns(
         keys=_strings([part.keys for part in parts]),
         prefixes=prefixes,
@@ -258,11 +265,6 @@ def _renumbered(part: Columns, number: dict[bytes, int]) -> Ints:
     return renumbered
 
 
-def _no_strings(part: Columns) -> Strings:
-    none = np.zeros(len(part), dtype=np.int64)
-    return Strings(np.empty(0, dtype=np.uint8), none, none)
-
-
 def _strings(parts: Sequence[Strings]) -> Strings:
     at = offsets_of(np.array([len(part.blob) for part in parts], dtype=np.int64))
     return Strings(
@@ -275,7 +277,7 @@ def _strings(parts: Sequence[Strings]) -> Strings:
 def _without_prefixes(rows: Rows, kept: Ints) -> Columns:
     """Rows, their keys cut into prefix (tag and bucket) and user key; ``kept`` has those that
     count, in key order, of others the keys are not said."""
-    whole = _of_column(rows.keys)
+    whole = rows.keys.strings()
     sizes, prefixes, groups = _prefixes(whole.blob, whole.starts[kept], whole.lengths[kept])
     if groups is not None:
         of_kept = sizes, groups
@@ -291,12 +293,8 @@ def _without_prefixes(rows: Rows, kept: Ints) -> Columns:
         sizes=rows.sizes,
         times=rows.times,
         expiries=rows.expiries,
-        metas=None if rows.metas is None else _of_column(rows.metas),
+        metas=rows.metas,
     )
-
-
-def _of_column(column: ByteColumn) -> Strings:
-    return Strings(column.blob, column.offsets[:-1], lengths_of(column.offsets))
 
 
 def _prefixes(

@@ -16,9 +16,9 @@ from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption
 from octavo.files.journal_rows import Headers
-from octavo.files.live_batches import Batch, buckets_of, keys_of, strings_of
+from octavo.files.live_batches import Batch, buckets_of, keys_of
 from octavo.files.record import LOW_32, SUMS_BYTES
-from octavo.files.rows import ByteColumn, Rows
+from octavo.files.rows import ByteColumn, Rows, Strings
 
 U64: TypeAlias = "npt.NDArray[np.uint64]"
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
@@ -67,7 +67,7 @@ def of_records(head: Headers, rows: Rows) -> Digests:
         sizes=rows.sizes.astype(np.uint64),
         times=rows.times,
         expiries=head.expiries,
-        metas=zero if rows.metas is None else _hashes(rows.metas, head.meta_bytes > 0),
+        metas=zero if rows.metas is None else _meta_hashes(rows.metas),
     )
 
 
@@ -86,7 +86,7 @@ def of_batch(batch: Batch) -> Digests:
         sizes=columns.sizes[rows].astype(np.uint64),
         times=columns.times[rows].astype(np.uint64),
         expiries=zero if columns.expiries is None else columns.expiries[rows].astype(np.uint64),
-        metas=zero if metas is None else _hashes(strings_of(metas, rows), metas.lengths[rows] > 0),
+        metas=zero if metas is None else _meta_hashes(metas.picked(rows)),
     )
 
 
@@ -102,8 +102,13 @@ def from_rows(rows: Iterable[tuple[int, ...]]) -> Digests:
     return Digests(*table.T)
 
 
-def _hashes(strings: ByteColumn, there: Mask | None = None) -> U64:
-    """The hash of each string, 0 where it is not ``there``."""
+def _meta_hashes(metas: Strings) -> U64:
+    """The hash of each, 0 where it is empty."""
+    found = _hashes(gather(metas.blob, metas.starts, metas.lengths))
+    return np.where(metas.lengths > 0, found, np.uint64(0))
+
+
+def _hashes(strings: ByteColumn) -> U64:
     blob = strings.blob.tobytes()
     ends = strings.offsets.tolist()
     out = np.empty(len(ends) - 1, dtype=np.uint64)
@@ -111,7 +116,7 @@ def _hashes(strings: ByteColumn, there: Mask | None = None) -> U64:
         edge = ends[low : low + _STRETCH + 1]
         out[low : low + _STRETCH] = [xxh3(blob[a:b]) for a, b in pairwise(edge)]
         os.sched_yield()
-    return out if there is None else np.where(there, out, np.uint64(0))
+    return out
 
 
 def check_values(view: memoryview, head: Headers, seed: int, file: str) -> None:

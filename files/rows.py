@@ -22,6 +22,23 @@ class ByteColumn:
     blob: Bytes
     offsets: npt.NDArray[np.int64]  # n + 1, ascending, offsets[0] may be above 0
 
+    def strings(self) -> Strings:
+        """Each by where it begins, and its length."""
+        return Strings(self.blob, self.offsets[:-1], self.offsets[1:] - self.offsets[:-1])
+
+
+@dataclass(slots=True)
+class Strings:
+    """n byte strings anywhere in a blob: row i is ``blob[starts[i]:][:lengths[i]]``."""
+
+    blob: Bytes
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    def picked(self, rows: npt.NDArray[np.int64]) -> Strings:
+        """These strings, where they are."""
+        return Strings(self.blob, self.starts[rows], self.lengths[rows])
+
 
 @dataclass(slots=True)
 class Rows:
@@ -34,7 +51,7 @@ class Rows:
     sizes: npt.NDArray[np.uint32]  # bytes of the value as the user gave it
     times: npt.NDArray[np.uint64]  # write time, ms UTC
     expiries: npt.NDArray[np.uint64] | None = None  # ms UTC, 0 = none; None = no row expires
-    metas: ByteColumn | None = None  # user metadata; None = no row has any
+    metas: Strings | None = None  # user metadata; None = no row has any
 
     def __len__(self) -> int:
         return len(self.sqns)

@@ -20,10 +20,10 @@ from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import as_list, lengths_of
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_of
-from octavo.files.rows import ByteColumn, Rows
+from octavo.files.rows import Rows, Strings
 from octavo.files.sst_layout import Section
 from octavo.files.sst_lookup import Careful, Find, Probe, Swift, SwiftHead, Views, Windows
-from octavo.files.sst_writer import Columns, Strings
+from octavo.files.sst_writer import Columns
 
 __all__ = ["Sst", "hash_of"]
 
@@ -360,14 +360,7 @@ class Sst:
             sizes=found.sizes,
             times=found.times,
             expiries=found.expiries,
-            metas=(
-                None
-                if found.metas is None
-                else ByteColumn(
-                    found.metas.blob,
-                    np.append(found.metas.starts, len(found.metas.blob)),
-                )
-            ),
+            metas=found.metas,
         )
 
     def verify(self) -> None:

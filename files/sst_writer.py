@@ -10,20 +10,11 @@ from octavo.files import sst_layout
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, copy, fill, offsets_of, prefixed
 from octavo.files.one_value import take_into, taken
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 
 _LOAD = 0.5
 """Rows a home slot. Of 0.5, 0.6 and 0.7 this one made an absent key cheapest, for 8 bytes a row."""
-
-
-@dataclass(slots=True)
-class Strings:
-    """n byte strings anywhere in a blob: row i is ``blob[starts[i]:][:lengths[i]]``."""
-
-    blob: Bytes
-    starts: Ints
-    lengths: Ints
 
 
 @dataclass(slots=True)
@@ -258,7 +249,5 @@ def _fill(
     metas = columns.metas
     if metas is not None and plan.meta_lengths is not None and plan.meta_ends is not None:
         column(Section.META_ENDS, "<u4")[:] = plan.meta_ends
-        fill(
-            metas.blob, metas.starts[rows], plan.meta_lengths, column(Section.METAS, "u1"),
-            plan.meta_ends[:-1],
-        )  # fmt: skip
+        found, ends = metas.picked(rows), plan.meta_ends[:-1]
+        fill(found.blob, found.starts, found.lengths, column(Section.METAS, "u1"), ends)

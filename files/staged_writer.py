@@ -22,8 +22,8 @@ from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
 from octavo.files.one_value import Number, repeated
 from octavo.files.record import MAX_METADATA_BYTES
 from octavo.files.record_batch import Operations, Place, encoded
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn
-from octavo.files.sst_writer import Columns, Strings
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
+from octavo.files.sst_writer import Columns
 from octavo.files.staging import Attempt, StagedJournal, StagedLedger
 
 FILE_BYTES = 256 << 20
@@ -154,7 +154,7 @@ class StagedWriter:
             self._disk,
             self._folder,
             self._ledger_name(stem),
-            merge.stacked(self._rows),
+            merge.stacked(self._rows, in_place=True),
             max_rows=LEDGER_ROWS,
             max_bytes=LEDGER_BYTES,
         )

@@ -19,8 +19,7 @@ from octavo.files.byte_strings import Ints, gather
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_values import places_of
 from octavo.files.live_batches import Batch, buckets_of, keys_of, strings_of
-from octavo.files.rows import ByteColumn
-from octavo.files.sst_writer import Strings
+from octavo.files.rows import ByteColumn, Strings
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from array import array
 
 import numpy as np
@@ -12,7 +13,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, journal_rows, ledger_key, record
 from octavo.files.errors import Corruption
-from octavo.files.rows import EXPIRES, TOMBSTONE
+from octavo.files.rows import EXPIRES, TOMBSTONE, Rows
 
 SEED = 77
 
@@ -73,8 +74,8 @@ def test_rows_are_what_the_records_say(operations: list[dict]) -> None:
         assert bool(rows.flags[i] & EXPIRES) == (o["expiry_ms"] > 0)
         assert rows.sizes[i] == (o["raw_bytes"] or len(o["value"]))
         if rows.metas is not None:
-            a, b = rows.metas.offsets[i], rows.metas.offsets[i + 1]
-            assert rows.metas.blob[a:b].tobytes() == o["metadata"]
+            at, length = rows.metas.starts[i], rows.metas.lengths[i]
+            assert rows.metas.blob[at : at + length].tobytes() == o["metadata"]
         else:
             assert not o["metadata"]
         assert (0 if rows.expiries is None else rows.expiries[i]) == o["expiry_ms"]
@@ -120,3 +121,34 @@ def test_a_flipped_byte_in_any_header_is_detected() -> None:
         damaged[at] ^= 0x21
         with pytest.raises(Corruption):
             journal_rows.rows_of(bytes(damaged), as_array(offsets), 0, SEED, 0, "f")
+
+
+def test_rows_of_several_stretches_leave_metadata_where_it_is() -> None:
+    row = {"kind": record.PUT, "bucket": b"b", "value": b"v", "expiry_ms": 0, "batch": None}
+    operations = [
+        {**row, "key": b"%03d" % n, "metadata": bytes([n]) * 8192, "raw_bytes": None}
+        for n in range(200)
+    ]
+    buffer, offsets = written(operations)
+    buffer += bytes(journal_rows.OPTIONAL_BYTES)  # what stands behind the last record of a file
+    table = as_array(offsets)
+
+    def rows() -> Rows:
+        parts = [(table[low : low + 51], low) for low in (0, 50, 100, 150)]
+        return journal_rows.concatenated(
+            [journal_rows.rows_of(buffer, part, low, SEED, 500, "f") for part, low in parts]
+        )
+
+    rows()  # what is made once
+    tracemalloc.start()
+    try:
+        found = rows()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < len(buffer) / 4
+    assert found.metas is not None
+    last_first = found.metas.picked(np.arange(200, dtype=np.int64)[::-1])
+    places = zip(last_first.starts.tolist(), last_first.lengths.tolist(), strict=True)
+    texts = [last_first.blob[at : at + length].tobytes() for at, length in places]
+    assert texts == [o["metadata"] for o in operations[::-1]]

@@ -13,8 +13,8 @@ from whole_store import SEED
 from octavo.files import record
 from octavo.files.byte_strings import lengths_of
 from octavo.files.journal_values import Places, checksums_right, places_of, puts_of, spans
+from octavo.files.rows import Strings
 from octavo.files.sparse_offsets import SparseOffsets
-from octavo.files.sst_writer import Strings
 
 FILE_SEED = 0x1234_5678_9ABC
 TAG = 0x6F

@@ -11,7 +11,7 @@ import numpy as np
 from octavo.files import ledger_key, merge
 from octavo.files.disk import Disk
 from octavo.files.hashing import hash_column
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
 from octavo.files.sst import Sst
 
 DIRECTORY = "/ledger"
@@ -62,24 +62,24 @@ def columns(rows: Sequence[Row]) -> Rows:
             if any(row.expiry for row in rows)
             else None
         ),
-        metas=column(row.meta for row in rows) if any(row.meta for row in rows) else None,
+        metas=column(row.meta for row in rows).strings() if any(row.meta for row in rows) else None,
     )
 
 
 def plain(rows: Rows) -> list[Row]:
     """Columns as rows."""
 
-    def strings(of: ByteColumn | None) -> list[bytes]:
+    def strings(of: Strings | None) -> list[bytes]:
         if of is None:
             return [b""] * len(rows)
-        blob = of.blob.tobytes()
-        return [blob[a:b] for a, b in itertools.pairwise(of.offsets.tolist())]
+        places = zip(of.starts.tolist(), of.lengths.tolist(), strict=True)
+        return [of.blob[at : at + length].tobytes() for at, length in places]
 
     expiries = [0] * len(rows) if rows.expiries is None else rows.expiries.tolist()
     return [
         Row(k, sqn, bool(flags & TOMBSTONE), expiry, meta, size, time)
         for k, sqn, flags, expiry, meta, size, time in zip(
-            strings(rows.keys), rows.sqns.tolist(), rows.flags.tolist(), expiries,
+            strings(rows.keys.strings()), rows.sqns.tolist(), rows.flags.tolist(), expiries,
             strings(rows.metas), rows.sizes.tolist(), rows.times.tolist(), strict=True,
         )
     ]  # fmt: skip
