@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from octavo.actors.batch_values import BatchValues
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
-from octavo.files import arrow, ledger_key
+from octavo.files import arrow
 from octavo.files.arrays import np
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Misuse
 from octavo.files.given import shown, to_whole
-from octavo.files.live_batches import Batch, buckets_of, parts_of, strings_of
-from octavo.files.rows import ByteColumn
+from octavo.files.live_batches import Batch, names_of, parts_of, strings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +57,11 @@ def _batches(
     heads = not _FIXED.issuperset(columns)
     values = BatchValues(reader)
     for whole in reader.batches(bound, heads=heads, hashes=False):
-        for batch in parts_of(whole, batch_rows, _BATCH_BYTES, by_values="value" in columns):
+        parts = parts_of(
+            whole, batch_rows, _BATCH_BYTES,
+            by_values="value" in columns, by_buckets="bucket" in columns,
+        )  # fmt: skip
+        for batch in parts:
             reader.step()
             arrays = [_array(name, batch, whole, values) for name in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -68,7 +71,8 @@ def _array(name: str, batch: Batch, whole: Batch, values: BatchValues) -> pa.Arr
     pa = arrow.pyarrow()
     columns, rows = batch
     if name == "bucket":
-        return arrow.binary_array(_buckets(batch))
+        names = names_of(batch)
+        return arrow.binary_array(gather(names.blob, names.starts, names.lengths))
     if name == "key":
         return arrow.binary_array(strings_of(columns.keys, rows))
     if name == "sqn":
@@ -85,19 +89,6 @@ def _array(name: str, batch: Batch, whole: Batch, values: BatchValues) -> pa.Arr
         moments = None if columns.expiries is None else columns.expiries[rows]
         return arrow.moments_array(moments, len(rows), zero_is_null=True)
     return arrow.large_binary_of(values.locate(batch, of=whole).column(0, len(rows)))
-
-
-def _buckets(batch: Batch) -> ByteColumn:
-    """The bucket's name for each row."""
-    names: list[bytes] = []
-    counts: list[int] = []
-    for prefix, low, high in buckets_of(batch):
-        names.append(ledger_key.split(prefix)[1])
-        counts.append(high - low)
-    lengths = np.array([len(name) for name in names], dtype=np.int64)
-    which = np.repeat(np.arange(len(names), dtype=np.int64), counts)
-    blob = np.frombuffer(b"".join(names), dtype=np.uint8)
-    return gather(blob, (np.cumsum(lengths) - lengths)[which], lengths[which])
 
 
 def capsule(

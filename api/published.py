@@ -106,6 +106,18 @@ class PublishedSnapshot:
         return f"<octavo.PublishedSnapshot {self.id}{named} at sqn {self.sqn}>"
 
 
+def published_of(
+    disk: Disk, store: str, wanted: object, clock_ms: Callable[[], int]
+) -> list[PublishedSnapshot]:
+    """See Store.published."""
+    if wanted is not None:
+        found = [published.found(disk, store, to_name(wanted), clock_ms())]
+    else:
+        found = list(published.listed(disk, store))
+    made = [PublishedSnapshot(disk, each, clock_ms) for each in found]
+    return [each for each in made if not each.expired]
+
+
 def to_name(name: object) -> str:
     """The name of a published snapshot. Raises Misuse."""
     if not isinstance(name, str) or not name or not name.isprintable():

@@ -20,6 +20,7 @@ from octavo.files.given import to_sqn, to_whole
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning
 from octavo.manifest.store_identity import FORMAT_VERSION
+from octavo.published import PublishedSnapshot, published_of
 from octavo.snapshot import Snapshot, SnapshotBucket
 from octavo.stats import levels_of
 
@@ -69,7 +70,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     _OF_BUCKETS = ReadOnlyBucket
 
     def __init__(self, disk: Disk, path: str, max_open_files: int = 512) -> None:
-        self._path = path
+        self._path, self._disk = path, disk
         identity = identity_of(disk, path) if disk.exists(f"{path}/OCTAVO") else None
         if identity is None:
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
@@ -97,6 +98,13 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
         """This very state again; closing that leaves the store open."""
         return _Again(self)
+
+    def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
+        """The published snapshots of the store whose lease runs, those of now, but for what this
+        reader itself reads: see ``Store.published``. Raises Misuse, SnapshotExpired."""
+        self._shared.check()
+        found = published_of(self._disk, self._path, wanted, wall_clock_ms)
+        return [one for one in found if one.id != self._found.id]
 
     def changes(self, since: int = 0, *, compacted: bool = False) -> Iterator[Change]:
         """The journal's events above ``since`` (exclusive) up to ``last_sqn``: see

@@ -37,8 +37,7 @@ from octavo.files.given import to_sqn
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.files.locks import new_lock
 from octavo.head_only import HeadBatch, HeadBucket
-from octavo.manifest import published
-from octavo.published import PublishedSnapshot, to_name
+from octavo.published import PublishedSnapshot, published_of
 from octavo.reading import REFUSED
 from octavo.snapshot import Snapshot
 from octavo.stats_types import Stats
@@ -215,13 +214,7 @@ class Store(Bucket[bytes, Head]):
         """The published snapshots of this store whose lease runs, oldest first; or only that of
         an id or name. O(snapshots). Raises Misuse or SnapshotExpired where that is none."""
         self._refuse_if_closed()
-        disk, clock_ms = self._running.disk, self._bookie.clock_ms
-        if wanted is not None:
-            found = [published.found(disk, self.path, to_name(wanted), clock_ms())]
-        else:
-            found = list(published.listed(disk, self.path))
-        made = [PublishedSnapshot(disk, each, clock_ms) for each in found]
-        return [each for each in made if not each.expired]
+        return published_of(self._running.disk, self.path, wanted, self._bookie.clock_ms)
 
     def changes(self, since: int = 0, *, compacted: bool = False) -> Iterator[Change]:
         """The journal's events above ``since`` (exclusive), deletes included, in sqn order, up

@@ -18,7 +18,7 @@ from octavo.files.errors import Corruption
 from octavo.files.freed_memory import keep_freed
 from octavo.files.head import Head
 from octavo.files.key_order import key_order
-from octavo.files.ledger_key import end_of_prefix
+from octavo.files.ledger_key import end_of_prefix, split
 from octavo.files.merge import newest, stacked
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.sst import Sst
@@ -347,10 +347,17 @@ def alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:
     return ~dead
 
 
-def parts_of(batch: Batch, most_rows: int, most_bytes: int, *, by_values: bool) -> Iterator[Batch]:
+def parts_of(
+    batch: Batch, most_rows: int, most_bytes: int, *, by_values: bool, by_buckets: bool = False
+) -> Iterator[Batch]:
     """The batch in parts of at most so many rows, and of so many bytes of keys, metadata and, where
-    ``by_values``, values as far as the rows say their sizes; or of one row."""
+    ``by_values``, values as far as the rows say their sizes, where ``by_buckets`` a bucket's name a
+    row; or of one row."""
+    if not len(batch.rows):
+        return
     lengths = batch.columns.keys.lengths[batch.rows].astype(np.int64)
+    if by_buckets:
+        lengths = lengths + names_of(batch).lengths
     if batch.columns.metas is not None:
         lengths = lengths + batch.columns.metas.lengths[batch.rows]
     if by_values:
@@ -381,6 +388,18 @@ def buckets_of(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
     cuts = [0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(rows)]
     for low, high in pairwise(cuts):
         yield columns.prefixes[int(groups[low])], low, high
+
+
+def names_of(batch: Batch) -> Strings:
+    """The name of the bucket of each row."""
+    names, counts = [], []
+    for prefix, low, high in buckets_of(batch):
+        names.append(split(prefix)[1])
+        counts.append(high - low)
+    lengths = np.array([len(name) for name in names], dtype=np.int64)
+    which = np.repeat(np.arange(len(names), dtype=np.int64), counts)
+    blob = np.frombuffer(b"".join(names), dtype=np.uint8)
+    return Strings(blob, (np.cumsum(lengths) - lengths)[which], lengths[which])
 
 
 def heads_of(batch: Batch) -> list[Head]:

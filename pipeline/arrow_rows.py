@@ -6,7 +6,7 @@ kernels, and one pass turns it into an array that holds its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +18,7 @@ from octavo.files.arrow import binary_array
 from octavo.files.byte_strings import Ints, gather
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_values import places_of
-from octavo.files.live_batches import Batch, buckets_of, keys_of, strings_of
+from octavo.files.live_batches import Batch, buckets_of, keys_of, names_of, parts_of, strings_of
 from octavo.files.rows import ByteColumn, Strings
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
@@ -41,9 +41,8 @@ def record_batches(
     checksums. Keys and lengths are compared in any case. Raises Corruption, SnapshotExpired,
     Misuse (a type that does not fit).
     """
-    values = "value" in schema.names
     for whole in batches:
-        for batch in cut(whole, values=values):
+        for batch in cut(whole, schema.names):
             with files.reading():
                 arrays = [
                     fitted(column(files, field.name, batch, checksums=checksums), field)
@@ -52,22 +51,11 @@ def record_batches(
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def cut(whole: Batch, *, values: bool) -> Iterator[Batch]:
-    """The batch in parts of not too many rows and bytes."""
-    columns, rows = whole
-    lengths = columns.keys.lengths[rows] + 32
-    if columns.metas is not None:
-        lengths = lengths + columns.metas.lengths[rows]
-    if values:
-        lengths = lengths + columns.sizes[rows]
-    filled = np.cumsum(lengths)
-    low, before = 0, 0
-    while low < len(rows):
-        full = int(np.searchsorted(filled, before + BATCH_BYTES, side="right"))
-        high = min(max(full, low + 1), low + BATCH_ROWS, len(rows))
-        yield whole._replace(rows=rows[low:high])
-        before = int(filled[high - 1])
-        low = high
+def cut(whole: Batch, names: Sequence[str]) -> Iterator[Batch]:
+    """The batch in parts of not too many rows and bytes of these columns."""
+    return parts_of(
+        whole, BATCH_ROWS, BATCH_BYTES, by_values="value" in names, by_buckets="bucket" in names
+    )
 
 
 def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) -> pa.Array:
@@ -78,7 +66,8 @@ def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) ->
     if name == "sub_key":
         return pa.nulls(len(rows), pa.binary())
     if name == "bucket":
-        return binary_array(_buckets(batch))
+        names = names_of(batch)
+        return binary_array(gather(names.blob, names.starts, names.lengths))
     if name == "key":
         return binary_array(_neighbours(columns.keys, rows) or strings_of(columns.keys, rows))
     if name == "sqn":
@@ -148,17 +137,6 @@ def moments(moments: npt.NDArray[np.uint64] | None, rows: int) -> pa.Array:
     validity = pa.py_buffer(np.packbits(moments > 0, bitorder="little"))
     micros = np.minimum(moments, np.uint64(1 << 53)).astype(np.int64) * 1000
     return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(micros)])
-
-
-def _buckets(batch: Batch) -> ByteColumn:
-    names, counts = [], []
-    for prefix, low, high in buckets_of(batch):
-        names.append(ledger_key.split(prefix)[1])
-        counts.append(high - low)
-    lengths = np.array([len(name) for name in names], dtype=np.int64)
-    which = np.repeat(np.arange(len(names), dtype=np.int64), counts)
-    blob = np.frombuffer(b"".join(names), dtype=np.uint8)
-    return gather(blob, (np.cumsum(lengths) - lengths)[which], lengths[which])
 
 
 # ---------------------------------------------------------------- values

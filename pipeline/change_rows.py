@@ -32,13 +32,18 @@ def change_batches(
     """The changes of a range of keys from ``before`` to ``files``, as record batches of exactly
     this schema. Raises Corruption, SnapshotExpired, Misuse (a type that does not fit)."""
     for changed in files.changes(before, bound):
-        for batch in cut(changed.puts, values="value" in schema.names):
+        for batch in cut(changed.puts, schema.names):
             with files.reading():
                 arrays = [_put(files, field.name, batch, checksums=checksums) for field in schema]
             yield _batch(arrays, schema)
-        if len(changed.deletes.rows):
-            arrays = [_delete(files, before, field.name, changed) for field in schema]
-            yield _batch(arrays, schema)
+        low = 0
+        for batch in cut(changed.deletes, schema.names):
+            here = slice(low, low + len(batch.rows))
+            low = here.stop
+            part = changed._replace(
+                deletes=batch, sqns=changed.sqns[here], times=changed.times[here]
+            )
+            yield _batch([_delete(files, before, field.name, part) for field in schema], schema)
 
 
 def _batch(arrays: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

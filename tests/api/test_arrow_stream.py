@@ -308,3 +308,17 @@ def test_an_empty_snapshot_is_an_empty_stream(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store, store.snapshot() as snap:
         assert snap.to_arrow().read_all().num_rows == 0
         assert polars.DataFrame(snap.to_arrow()).shape == (0, 8)
+
+
+def test_a_batch_counts_the_name_of_its_bucket_for_each_row(tmp_path: Path) -> None:
+    name = b"b" * 60_000
+    with octavo.open(tmp_path / "s") as store:
+        store.bucket(name).put_many((b"%04d" % n, b"v") for n in range(1000))
+        with store.snapshot() as snap:
+            keys = list(snap.to_arrow(["key"]))
+            batches = list(snap.to_arrow(["bucket", "key"]))
+    assert [batch.num_rows for batch in keys] == [1000]
+    assert max(batch.nbytes for batch in batches) <= 16 << 20
+    rows = pa.Table.from_batches(batches).to_pylist()
+    assert [row["key"] for row in rows] == [b"%04d" % n for n in range(1000)]
+    assert {row["bucket"] for row in rows} == {name}

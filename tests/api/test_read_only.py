@@ -193,3 +193,16 @@ def test_a_store_that_is_compacted_while_it_is_pinned_is_pinned_anew(
         with octavo.open(store.path, read_only=True) as reader:
             assert dict(reader.items()) == dict(store.items())
         assert len(looks) > 4
+
+
+def test_it_lists_what_its_owner_has_published_by_now(store: octavo.Store) -> None:
+    with octavo.open(store.path, read_only=True) as reader:
+        assert reader.published() == []
+        with store.snapshot() as snap:
+            made = snap.publish("later")
+        assert [one.id for one in reader.published()] == [made.id]
+        assert reader.published("later")[0].sqn == made.sqn
+        with pytest.raises(octavo.Misuse, match="no published snapshot 'other'"):
+            reader.published("other")
+    with pytest.raises(octavo.Closed):
+        reader.published()

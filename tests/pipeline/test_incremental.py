@@ -94,6 +94,25 @@ def test_what_expired_between_is_a_delete(tmp_path: Path) -> None:
         assert (row["_change_type"], row["key"], row["_commit_sqn"]) == ("delete", b"short", 2)
 
 
+def test_changes_in_a_bucket_of_a_long_name_come_in_batches_of_some_megabytes(
+    store: octavo.Store,
+) -> None:
+    bucket = store.bucket(b"b" * 60_000)
+    bucket.put_many((b"%03d" % n, b"v") for n in range(200))
+    first, before = store.snapshot().publish(), held(store.snapshot())
+    bucket.put_many((b"%03d" % n, b"w") for n in range(100))
+    bucket.delete_many(b"%03d" % n for n in range(100, 200))
+    second, after = store.snapshot().publish(), held(store.snapshot())
+    batches = list(
+        change_batches(
+            SnapshotFiles(second.path), SnapshotFiles(first.path), OBJECTS, SCHEMA, checksums=True
+        )
+    )
+    assert max(batch.nbytes for batch in batches) < 5 << 20
+    rows = pa.Table.from_batches(batches, SCHEMA).to_pylist()
+    check(rows, before, after, first.sqn, second.sqn)
+
+
 def test_spark_reads_what_changed(spark: Any, store: octavo.Store, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     fill(store, rng, 600)
