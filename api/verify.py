@@ -14,6 +14,7 @@ from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.lifecycle import State
 from octavo.files.record_digests import check_values
 from octavo.files.sealed_records import file_records
+from octavo.files.sparse_offsets import SparseOffsets
 from octavo.manifest.ledger_entry import LedgerEntry
 
 __all__ = ["Progress", "Report", "verify"]
@@ -65,9 +66,10 @@ def _records(reader: Reader) -> int:
 
 def _records_of(file: JournalFile) -> int:
     try:
-        return len(file.offsets or file.ensure_open()[1])
+        offsets = file.offsets or file.ensure_open()[1]
     except OctavoError:
         return 0  # told when the file is read
+    return len(offsets.numbers) if isinstance(offsets, SparseOffsets) else len(offsets)
 
 
 Step = tuple[str, Iterator[Report]]

@@ -302,14 +302,18 @@ def _part(name: str, base: int, seed: int, group: list[Place]) -> JournalPart:
     )
 
 
-def whole_records(buffer: object, start: int, end: int, seed: int) -> tuple[list[Place], int]:
+def whole_records(
+    buffer: object, start: int, end: int, seed: int, first: int = -1, last: int = -1
+) -> tuple[list[Place], int]:
     """(records in [start, end) of a file that may still grow, where to go on).
 
     A batch that is not whole is left out: at the end it may still come, before that it never
-    will. O(bytes).
+    will. ``first``, ``last``: relative numbers of records whose batches are known to be whole,
+    though they may begin before ``start``, or end behind ``end``. O(bytes).
     """
     places: list[Place] = []
     batch: list[Place] = []
+    before = 0  # records of the batch that stand before ``start``
     reached = start
     damages: list[cdb.Damage] = []
     for row in cdb.scan(buffer, start, end, seed, damages):  # type: ignore[arg-type]
@@ -319,11 +323,14 @@ def whole_records(buffer: object, start: int, end: int, seed: int) -> tuple[list
             reached = row.end
             continue
         position, of = row.batch
-        if position != len(batch) or (batch and batch[-1].relative + 1 != row.relative_sqn):
+        expected = before + len(batch)
+        if position != expected or (batch and batch[-1].relative + 1 != row.relative_sqn):
             batch = []
-        if position == len(batch):
+        if not batch:
+            before = position if row.relative_sqn == first else 0
+        if position == before + len(batch):
             batch.append(Place(row.relative_sqn, row.at, row.end, of - position - 1))
-        if len(batch) == of:
+        if batch and (before + len(batch) == of or row.relative_sqn == last):
             places += batch
             batch = []
             reached = row.end
@@ -353,7 +360,8 @@ def records(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator
             for number, start, end in zip(table.numbers.tolist(), starts, starts[1:], strict=False)
         ]
     else:
-        places, _ = whole_records(buffer, part.start, part.end, part.seed)
+        known = part.first - part.base, part.last - part.base
+        places, _ = whole_records(buffer, part.start, part.end, part.seed, *known)
     for place in places:
         if part.first <= part.base + place.relative <= part.last:
             start, end = place.start, _end(view, place)

@@ -137,6 +137,31 @@ def test_a_batch_that_is_being_written_is_not_told(tmp_path: Path) -> None:
         assert look.newest() == 3
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_feed_may_begin_and_end_within_a_batch(tmp_path: Path, sealed: bool) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"1")
+        for size in (4, 3):
+            with store.batch() as batch:
+                for n in range(size):
+                    batch.put("", b"b%d" % n, b"x")
+        store.put(b"z", b"1")
+        if sealed:
+            store._inker.roll()
+            settle(store)
+        look = JournalLook(RealDisk(), store.path)
+        assert look.newest() == 9
+        for since in range(9):
+            for upto in range(since + 1, 10):
+                for split in (1, 1 << 30):
+                    found = [
+                        each.sqn
+                        for part in look.parts(since, upto, split)
+                        for each in records(RealDisk(), store.path, part, look.horizon)
+                    ]
+                    assert found == list(range(since + 1, upto + 1))
+
+
 def test_limits_never_split_a_batch(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         store.put(b"a", b"1")
