@@ -70,7 +70,7 @@ def copy(source: Bytes, starts: Ints, lengths: Ints, target: Bytes, at: Ints) ->
             goal[targets[low : low + block]] = origin[sources[low : low + block]]
 
 
-def _alike(lengths: Ints) -> bool:
+def alike(lengths: Ints) -> bool:
     """Whether the lengths of strings, none below 0, differ so little that ``fill`` moves all at
     once."""
     if not len(lengths) or int(lengths.min()) < 0:
@@ -87,7 +87,7 @@ def fill(source: Bytes, starts: Ints, lengths: Ints, target: Bytes, at: Ints) ->
     Strings whose lengths do not differ much are moved as if all were as long as the longest, from
     the first to the last: each overwrites what came too much of the one before. 10 ns each.
     """
-    width = int(lengths.max()) if _alike(lengths) else 0
+    width = int(lengths.max()) if alike(lengths) else 0
     if not width or int(lengths.min()) == width or not _in_turn():
         copy(source, starts, lengths, target, at)
         return

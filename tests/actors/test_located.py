@@ -62,6 +62,8 @@ def test_values_of_every_kind_come_back(files: int) -> None:
     assert all_of(located(squeezed, {}, files)) == LARGE
     assert all_of(located(plain + squeezed, {}, files)) == SMALL + LARGE
     assert all_of(located(alike, {}, files)) == [value for value, _ in alike]
+    unlike = [(b"%03d" % at * (20 + at % 40), -1) for at in range(300)]
+    assert all_of(located(unlike, {}, files)) == [value for value, _ in unlike]
     careful = {3: b"carefully", len(plain) + 2: b""}
     mixed = [(b"", -2) if row in careful else kind for row, kind in enumerate(plain + squeezed)]
     expected = SMALL + LARGE
