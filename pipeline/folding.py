@@ -21,6 +21,7 @@ from octavo.files.live_batches import Batch, buckets_of, heads_of, keys_of
 from octavo.files.stale_entries import without_stale
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
+from octavo.pipeline import spark_tasks
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.batch_reader import tag_number
 from octavo.pipeline.partitions import partitions, ranges_of
@@ -90,7 +91,7 @@ def fold(
         if not parts:
             return zero
         run = partial(_task, path, what, number, decode, seq, zero)
-        states = _context(spark).parallelize(parts, len(parts)).map(run).collect()
+        states = spark_tasks.results(spark_tasks.session_of(spark), run, parts)
         state: S = states[0]
         for each in states[1:]:
             state = comb(state, each)
@@ -98,16 +99,6 @@ def fold(
     finally:
         if release:
             published.remove(RealDisk(), path)
-
-
-def _context(spark: Any) -> Any:
-    if spark is None:
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.getActiveSession()
-    if spark is None:
-        raise Misuse("there is no active Spark session: give one as spark=")
-    return spark.sparkContext
 
 
 def _published(snapshot: Any) -> tuple[str, bool]:

@@ -27,6 +27,7 @@ from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import level_sizes, recovery, store_identity
 from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.pipeline import spark_tasks
 from octavo.pipeline.read_options import local_path
 
 T = TypeVar("T")
@@ -101,25 +102,17 @@ class Run:
 
 
 class _OnSpark(Run):
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        self.parallelism = int(context.defaultParallelism)
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self.parallelism = spark_tasks.parallelism(spark)
 
     def __call__(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        if not tasks:
-            return []
-        return list(self._context.parallelize(tasks, len(tasks)).map(work).collect())
+        return spark_tasks.results(self._spark, work, tasks)
 
 
 def on_spark(spark: Any) -> Run:
     """Tasks of a Spark session; None: of the active one. Raises Misuse."""
-    if spark is None:
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.getActiveSession()
-    if spark is None:
-        raise Misuse("there is no active Spark session: give one as spark=")
-    return _OnSpark(spark.sparkContext)
+    return _OnSpark(spark_tasks.session_of(spark))
 
 
 DiskOf = Callable[[], Disk]

@@ -30,6 +30,8 @@ _SPARKS = (
     "is_managed_location", "table_type",
 )  # fmt: skip
 """How options begin that Spark adds itself, of streams and of tables; others have a dot."""
+_ARTIFACTS, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
+"""By what a worker of Spark knows whether it works in a directory of its session's."""
 _MOST_LEASE_SECONDS = 100 * 366 * 86_400
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DDL = {
@@ -180,7 +182,8 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
 
 def local_path(path: str) -> str:
     """The absolute directory of a path or a ``file:`` URI; a relative one is of the working
-    directory of Spark's driver. Raises Misuse for none, and for another scheme."""
+    directory of Spark's driver. Raises Misuse for none, for another scheme, and for a relative one
+    where Spark runs data sources elsewhere."""
     if not path:
         raise Misuse(
             "no path: .load(path), or .save(path), with the store's directory. A table of Spark's "
@@ -196,6 +199,11 @@ def local_path(path: str) -> str:
         path = unquote(parts.path)
     elif "://" in path:
         raise Misuse(f"path={path!r}: allowed are directories that every executor sees, and file:")
+    if not os.path.isabs(path) and os.environ.get(_ARTIFACTS, _NO_ARTIFACTS) != _NO_ARTIFACTS:
+        raise Misuse(
+            f"path={path!r} is relative: Spark Connect runs data sources in a directory that goes "
+            "with the session; give an absolute one"
+        )
     return os.path.abspath(path)
 
 

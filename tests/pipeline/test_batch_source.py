@@ -311,6 +311,19 @@ def test_whoever_reads_or_writes_takes_the_same_paths(
             of({"path": wrong})
     with pytest.raises(octavo.Misuse, match="unknown option 'pahts'; did you mean 'path'"):
         of({"path": "s", "pahts": "a"})
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "default")  # as where there is no Spark Connect
+    assert of({"path": "s"}) == str(tmp_path / "s")
+
+
+@pytest.mark.parametrize("path", ["s", "./s", "file:s"])
+def test_a_relative_path_is_refused_where_spark_works_in_a_directory_that_goes_away(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "1f95e053-6ada-4bb4-b4e6-2b4da2770a11")
+    for of in (parsed, feed_options, write_options):
+        with pytest.raises(octavo.Misuse, match="relative: Spark Connect"):
+            of({"path": path})
+        assert of({"path": "/a"}).path == "/a"
 
 
 def test_what_spark_says_for_itself_is_no_unknown_option() -> None:
