@@ -20,6 +20,7 @@ from octavo.actors.kept_scans import KeptScans
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.operation import IndexEdit, Operation, resolved
+from octavo.actors.owed import Owed
 from octavo.actors.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
@@ -28,7 +29,6 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor, in_turn
 from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView, View
-from octavo.files import ledger_key as keys_of
 from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
 from octavo.files.locks import new_lock
 from octavo.files.record import PUT
@@ -70,6 +70,7 @@ class Bookie(LiveReads, TurnActor):
             cache.limit >> _FOR_SCANS, min(cache.limit >> 1, _MOST_IN_ORDER)
         )
         self.emptied = Emptied()
+        self.owed = Owed()
         self.limits = limits
         self.view = view
         self.clock_ms = clock_ms
@@ -120,7 +121,7 @@ class Bookie(LiveReads, TurnActor):
         try:
             active.undo(error, written, (end,))
         finally:
-            self._remember(sqn)
+            self.owed.remember(self, sqn)
 
     def put_many(
         self,
@@ -155,7 +156,7 @@ class Bookie(LiveReads, TurnActor):
             entries = zip(ledger_keys, range(first, last + 1), strict=True)
             self.cache.write_without(ledger_keys, lambda: table.rows.update(entries))
         except BaseException:
-            self._remember(following)
+            self.owed.remember(self, following)
             raise
         if last >= self.attention:
             self.attend()
@@ -207,7 +208,7 @@ class Bookie(LiveReads, TurnActor):
             enter = self.view.recent.enter_all
             self.cache.write_without(ledger_keys, lambda: enter(ledger_keys, first, operations))
         except BaseException:
-            self._remember(following)
+            self.owed.remember(self, following)
             raise
         if last >= self.attention:
             self.attend()
@@ -235,14 +236,6 @@ class Bookie(LiveReads, TurnActor):
         self.emptied.take_back(ledger_key)
         if told is not None:
             self._take_back(told.entry_keys())
-
-    def _remember(self, first: int) -> None:
-        """A write was interrupted: take into memory whatever the journal did accept of it."""
-        table = self.view.recent
-        for sqn in range(first, self.inker.last_sqn + 1):
-            header = self.inker.view.file_of(sqn).header(sqn)
-            key = keys_of.prefix(header.tag, header.bucket) + header.key
-            self.cache.write_without((key,), partial(table.enter, key, sqn, header))
 
     # ------------------------------------------------------------ pushing and pausing
 
@@ -287,9 +280,10 @@ class Bookie(LiveReads, TurnActor):
         upto = self.inker.last_sqn
         if not table.rows:
             return
-        table.frozen = True
         self.emptied.forget_unused()
-        self.view = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
+        following = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
+        table.frozen = True  # at once with the next line, or puts would go on in it
+        self.view = following
         self._table_began = self.journal_position()
         self.penciller.send(Penciller.push, table, table.since, upto)
         if self.clerk is not None:
@@ -309,11 +303,9 @@ class Bookie(LiveReads, TurnActor):
 
     @in_turn
     def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> int:
-        """The Penciller installed files; a table that is in them now leaves memory. The
-        generation of the new view."""
-        frozen = self.view.frozen
-        if saved is not None:
-            frozen = tuple(table for table in frozen if table is not saved.table)
+        """The Penciller installed files; tables that are in them now leave memory. The generation
+        of the new view."""
+        frozen = self._not_in(manifest)
         generation = self.view.generation + 1
         if manifest.expired_ms < self.view.ledger.expired_ms:  # compaction told the newer one
             manifest = replace(manifest, expired_ms=self.view.ledger.expired_ms)
@@ -323,6 +315,15 @@ class Bookie(LiveReads, TurnActor):
         if saved is not None and self.inker_clerk is not None:
             self.inker_clerk.actor.saved()
         return generation
+
+    def _not_in(self, ledger: LedgerManifest) -> tuple[MemoryTable, ...]:
+        """The frozen tables that have what a ledger does not, newest first. By their sqns: of one
+        that was saved earlier this actor may not have been told, and what it has is older."""
+        frozen = self.view.frozen
+        ends = (table.since for table in (self.view.recent, *frozen))
+        return tuple(
+            table for table, end in zip(frozen, ends, strict=False) if end > ledger.persisted_sqn
+        )
 
     def slice(
         self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool

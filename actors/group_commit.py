@@ -87,6 +87,9 @@ class GroupCommit:
                 began = time.perf_counter_ns()
                 try:
                     self._sync()
+                except MemoryError:
+                    if self.failure is None:
+                        raise  # no fsync failed, or it would be known: see JournalFile._sync
                 except Exception as error:  # noqa: BLE001 - raised below, to everyone
                     self.failure = error  # first of all, before an interrupt could come
                 else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -105,15 +106,22 @@ class InboxWatch:
         return watched
 
     def _run(self, wake: threading.Event) -> None:
-        while not wake.wait(LOOK_SECONDS):
-            with self._lock:
-                stores = list(self._stores)
-                if not stores:
-                    self._thread = None
+        while True:
+            try:
+                if wake.wait(LOOK_SECONDS) or not self._looked():
                     return
-            for watched in stores:
-                watched.look()
-            del stores
+            except MemoryError:  # there may be some at the next look
+                time.sleep(LOOK_SECONDS)
+
+    def _looked(self) -> bool:
+        """Whether there is a store to look after; each has been then."""
+        with self._lock:
+            stores = list(self._stores)
+            if not stores:
+                self._thread = None
+        for watched in stores:
+            watched.look()
+        return bool(stores)
 
 
 class Watched:
@@ -138,7 +146,7 @@ class Watched:
                 return
             try:
                 serve(running, wall_clock_ms(), self._stuck)
-            except (OctavoError, OSError, RuntimeError) as error:
+            except (OctavoError, OSError, RuntimeError, MemoryError) as error:
                 self._failures += 1
                 self._left_out = min(1 << min(self._failures, 16), _MOST_LEFT_OUT)
                 if str(error) != self._said:

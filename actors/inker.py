@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from octavo.actors.crowd import Crowd
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import map_to_roll, started_file
+from octavo.actors.journal_start import map_to_roll, retire_empty, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import Operation, encoded, puts_encoded
@@ -284,26 +284,24 @@ class Inker(TurnActor):
         old = self.active
         mapped = map_to_roll(self, old) if old is not None and len(old.offsets) > 1 else None
         fresh = self.new_file(base_sqn)
-        if old is not None:
-            if mapped is None:
-                self._retire_empty(old)
-            else:
-                old.roll(mapped)
-                self.bytes_written += old.offsets[-1]
-                self.unsealed.append(old)
-                log.info("%s is full; the journal goes on in %s", old.path, fresh.name)
-                self.actor_ref.send(Inker.seal_next)
-        self._activate(fresh)
-
-    def _retire_empty(self, old: JournalFile) -> None:
-        old.close()
-        self.disk.unlink(old.path)
-        kept = [
-            (base, file)
-            for base, file in zip(self.view.bases, self.view.files, strict=True)
-            if file is not old
-        ]
-        self.view = JournalView(tuple(b for b, _ in kept), tuple(f for _, f in kept))
+        refused = StorageFailed(f"{fresh.name} was not begun; close the store and reopen it")
+        try:
+            if old is not None:
+                if mapped is None:
+                    retire_empty(self, old)
+                else:
+                    old.roll(mapped)
+                    self.bytes_written += old.offsets[-1]
+                    self.unsealed.append(old)
+                    log.info("%s is full; the journal goes on in %s", old.path, fresh.name)
+                    self.actor_ref.send(Inker.seal_next)
+            self._activate(fresh)
+        except BaseException:
+            self.failed = fresh.failed = refused
+            if old is not None:  # neither written on nor sealed: it is the last one for some still
+                old.failed = refused
+                self.unsealed = [file for file in self.unsealed if file is not old]
+            raise
 
     def new_file(self, base_sqn: int) -> JournalFile:
         """A new, empty, writable journal file."""
@@ -311,7 +309,7 @@ class Inker(TurnActor):
         file = started_file(self, f"{base_sqn:016x}-{seed:016x}.log", base_sqn, seed)
         try:
             file.create(cdb.FileHeader(self.epoch, base_sqn, seed, self.clock_ms()))
-        except OctavoError:
+        except BaseException:
             file.actor_ref.stop()
             raise
         return file

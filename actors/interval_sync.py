@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from octavo.actors.inker import Inker
 from octavo.files.errors import AskTimeout, OctavoError
 
 log = logging.getLogger("octavo.sync")
+
+_PAUSE_SECONDS = 0.2
 
 
 class IntervalSync:
@@ -22,9 +25,13 @@ class IntervalSync:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._seconds):
+        while True:
             try:
+                if self._stopped.wait(self._seconds):
+                    return
                 self._inker.make_durable(self._inker.last_sqn, 600.0)
+            except MemoryError:  # nothing failed, either; to tell of it takes some, too
+                time.sleep(min(self._seconds, _PAUSE_SECONDS))
             except AskTimeout as slow:  # nothing failed: the next interval's may do it
                 log.warning("the interval's sync takes long: %s", slow)
             except OctavoError as error:

@@ -25,6 +25,7 @@ from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.lifecycle import State, after
 from octavo.files.sparse_offsets import numbers_of
+from octavo.files.worker import no_memory
 from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
 
@@ -237,13 +238,13 @@ class JournalFile(TurnActor):
         from octavo.actors.inker import Inker
 
         try:
-            entry = self.seal_now(runner)
+            inker.send(Inker.sealed, self, self.seal_now(runner))
         except (OctavoError, OSError) as error:
             if isinstance(error, StorageFailed):
                 inker.actor.poison(error)  # at once: an fsync that goes well now means nothing
             inker.send(Inker.sealing_failed, self, error)
-            return
-        inker.send(Inker.sealed, self, entry)
+        except MemoryError:
+            inker.send(Inker.sealing_failed, self, no_memory())
 
     def seal_now(self, runner: JobRunner) -> JournalEntry:
         """Durable and sealed, once; what the manifest says of it. Raises what stopped it, and that

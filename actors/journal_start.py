@@ -6,6 +6,7 @@ from mmap import mmap
 from typing import TYPE_CHECKING
 
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.view import JournalView
 from octavo.files.errors import room_for
 
 if TYPE_CHECKING:
@@ -25,3 +26,15 @@ def map_to_roll(inker: Inker, file: JournalFile) -> mmap | bytes:
     where no descriptor is left for it."""
     with room_for("map of a full journal file"):
         return inker.open_files.opened(file)
+
+
+def retire_empty(inker: Inker, old: JournalFile) -> None:
+    """In the Inker's turn: an active file without a record goes."""
+    old.close()
+    inker.disk.unlink(old.path)
+    kept = [
+        (base, file)
+        for base, file in zip(inker.view.bases, inker.view.files, strict=True)
+        if file is not old
+    ]
+    inker.view = JournalView(tuple(b for b, _ in kept), tuple(f for _, f in kept))

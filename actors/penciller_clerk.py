@@ -143,7 +143,9 @@ class PencillerClerk(TurnActor):
         """The job's result. While a rebuild works out some types from their values, it is done
         right here, in the thread that opens the store: their functions are the user's."""
         journal, penciller = self.inker.actor, self.penciller.actor
-        parts, offsets = stretches(journal.view, task.since, task.upto)
+        # From where the ledger ends, also where a table in between did not come to be known.
+        since = min(task.since, penciller.manifest.persisted_sqn)
+        parts, offsets = stretches(journal.view, since, task.upto)
         where: dict[str, Any] = {
             "ledger": penciller.directory,
             "stem": stem,
@@ -167,7 +169,7 @@ class PencillerClerk(TurnActor):
             without_tags=list(self.recalculated),
         )
         noted: list[str] = []
-        anew = recalculated(journal.view, task.since, task.upto, self.recalculated, noted)
+        anew = recalculated(journal.view, since, task.upto, self.recalculated, noted)
         if anew is not None:
             rows = concatenated([rows, anew])
         return {

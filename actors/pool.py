@@ -73,21 +73,31 @@ class Pool:
         return threading.Thread(target=self._serve, name=name, daemon=True)
 
     def _serve(self) -> None:
-        while True:
-            with self._lock:
-                while not self._work:
-                    self._idle += 1
-                    woken = self._wake.wait(self._idle_seconds)
-                    self._idle -= 1
-                    if not woken and not self._work:
-                        self._threads -= 1
-                        return
-                work = self._work.popleft()
+        while (work := self._next()) is not None:
             try:
                 work()
             except BaseException:
                 log.exception("a piece of background work failed")
             del work  # or an idle thread would keep its actor alive
+
+    def _next(self) -> Work | None:
+        """What to do next; None: this thread ends. One that finds no memory to wait ends, too, and
+        is not counted any more: or nothing would be done by others in its place."""
+        with self._lock:
+            try:
+                while not self._work:
+                    self._idle += 1
+                    try:
+                        woken = self._wake.wait(self._idle_seconds)
+                    finally:
+                        self._idle -= 1
+                    if not woken and not self._work:
+                        self._threads -= 1
+                        return None
+                return self._work.popleft()
+            except BaseException:
+                self._threads -= 1
+                raise
 
     @property
     def threads(self) -> int:

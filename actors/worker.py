@@ -75,6 +75,8 @@ class JobRunner:
             with self.history.timed(job, arguments) as run:
                 run.result = JOBS[job](self._disk, *blobs, **arguments)
             return run.result
+        except MemoryError as error:
+            raise worker.no_memory() from error
         finally:
             self._threads.discard(me)
             if self._closed:

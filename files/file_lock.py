@@ -99,7 +99,7 @@ def lock_file(path: str) -> FileLock:
                 f"{path} is locked by {holder}: close the store there, or only read it, with "
                 "octavo.open(path, read_only=True)"
             ) from None
-        except OSError:
+        except BaseException:
             os.close(fd)
             raise
         if current:
@@ -136,22 +136,30 @@ def _without_workers(path: str) -> int:
 
 def _keep(path: str, fd: int, directory: int) -> FileLock:
     token = object()
-    steps: Steps = iter(
-        (
-            partial(_held.pop, token, None),
-            partial(os.close, directory),  # what a worker has of it keeps the next owner waiting
-            # Not close alone: a child forked meanwhile may still have the descriptor.
-            partial(fcntl.flock, fd, fcntl.LOCK_UN),
-            partial(os.close, fd),
+    try:
+        steps: Steps = iter(
+            (
+                partial(_held.pop, token, None),
+                partial(os.close, directory),  # a worker's copy keeps the next owner waiting
+                # Not close alone: a child forked meanwhile may still have the descriptor.
+                partial(fcntl.flock, fd, fcntl.LOCK_UN),
+                partial(os.close, fd),
+            )
         )
-    )
-    _held[token] = fd, directory, steps
-    # A hint for people; on a full disk the lock must work without it.
-    with contextlib.suppress(OSError):
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-    stands = partial(_stands, os.path.dirname(path) or ".", token)
-    return FileLock(path, partial(_release, map(call, steps)), directory, stands)
+        _held[token] = fd, directory, steps
+        # A hint for people; on a full disk the lock must work without it.
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        stands = partial(_stands, os.path.dirname(path) or ".", token)
+        return FileLock(path, partial(_release, map(call, steps)), directory, stands)
+    except BaseException:  # for want of memory: nobody is given the lock, so nobody has it
+        if token in _held:
+            _release(map(call, steps))
+        else:
+            os.close(directory)
+            os.close(fd)
+        raise
 
 
 def _stands(path: str, token: object) -> bool:

@@ -137,8 +137,23 @@ if sys.platform == "darwin":
 
     sync_directory = sync_data
 else:
-    sync_data = os.fdatasync
-    sync_directory = os.fsync
+
+    def sync_data(fd: int) -> None:
+        try:
+            os.fdatasync(fd)
+        except MemoryError as untold:
+            raise _failed_untold(fd) from untold
+
+    def sync_directory(fd: int) -> None:
+        try:
+            os.fsync(fd)
+        except MemoryError as untold:
+            raise _failed_untold(fd) from untold
+
+
+def _failed_untold(fd: int) -> OSError:
+    """An fsync takes no memory; only what says that it failed does. So it failed."""
+    return OSError(errno.EIO, "a sync failed, and there was no memory to say why", fd)
 
 
 def open_apart(path: str, flags: int) -> int:

@@ -94,6 +94,11 @@ def failure(error: Exception) -> dict[str, Any]:
     return {"error": type(error).__name__, "args": [str(error)]}
 
 
+def no_memory() -> errors.StorageFull:
+    """What a job's MemoryError means: nothing failed, and it may be run again."""
+    return errors.StorageFull("there is no memory for a background job; it waits for some")
+
+
 def raised(answer: dict[str, Any]) -> Exception:
     """The exception that a failed job's answer stands for."""
     name, args = answer["error"], answer["args"]
@@ -102,6 +107,8 @@ def raised(answer: dict[str, Any]) -> Exception:
         return errors.Corruption(file, offset, what, expected=expected, found=found)
     if name == "OSError":
         return OSError(*args)
+    if name == "MemoryError":
+        return no_memory()
     known = getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, errors.OctavoError):
         return known(*args)

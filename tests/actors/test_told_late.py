@@ -1,0 +1,180 @@
+"""An actor that is not told of what another one did: the turn that it was told in did not come, or
+there was no memory for the message. What is read and what is found again stay right."""
+
+from __future__ import annotations
+
+import pytest
+from look import clock_ms
+from one_thread import HeldPool, forget, one_thread, opened
+from simdisk import SimDisk
+
+import octavo
+from octavo.actors.bookie import Bookie
+from octavo.actors.inker import Inker
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.penciller import Penciller
+from octavo.actors.runtime import TurnActor
+from octavo.actors.turn_future import TurnFuture
+from octavo.files.errors import AskTimeout
+
+KEYS = [b"%03d" % number for number in range(40)]
+
+
+def put_all(store: octavo.Store, value: bytes) -> None:
+    for key in KEYS:
+        store.put(key, value)
+
+
+def saved(store: octavo.Store, pool: HeldPool) -> None:
+    store._running.bookie.call(Bookie.push)
+    pool.go_on()
+
+
+def test_a_saved_table_that_the_bookie_was_not_told_of_hides_nothing_newer() -> None:
+    with one_thread("not told") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        clerk = store._running.clerk.actor
+        tells = clerk.on_change
+
+        def too_late(*_: object) -> int:
+            clerk.on_change = tells
+            raise AskTimeout("Bookie did not get round to ledger_installed within 60 s")
+
+        put_all(store, b"old")
+        clerk.on_change = too_late
+        saved(store, pool)
+        assert clerk.on_change is tells
+        put_all(store, b"new")
+        saved(store, pool)
+        assert [store.get(key) for key in KEYS] == [b"new"] * len(KEYS)
+        assert dict(store.items()) == dict.fromkeys(KEYS, b"new")
+        assert store.verify().ok
+        forget(store)
+
+
+def test_a_table_that_the_penciller_was_not_told_of_is_saved_with_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk()
+    with one_thread("lost") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        deliver = TurnActor.deliver
+
+        def loses(actor: TurnActor, message: object, future: TurnFuture | None) -> None:
+            if getattr(message, "method", None) is not Penciller.push:
+                deliver(actor, message, future)
+
+        put_all(store, b"lost on the way")
+        with monkeypatch.context() as patch:
+            patch.setattr(TurnActor, "deliver", loses)
+            saved(store, pool)
+        store.put(b"later", b"1")
+        saved(store, pool)
+        expected = {**dict.fromkeys(KEYS, b"lost on the way"), b"later": b"1"}
+        assert dict(store.items()) == expected
+        store.sync()
+        forget(store)
+    with one_thread("again"):
+        store = opened(disk.after_kill(), clock_ms=clock_ms)
+        assert dict(store.items()) == expected
+        assert store.verify().ok
+        forget(store)
+
+
+def test_a_roll_that_is_broken_off_takes_no_more_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk()
+    with one_thread("broken off") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+
+        def no_memory(*_: object) -> None:
+            raise MemoryError
+
+        put_all(store, b"1")
+        store.sync()
+        with monkeypatch.context() as patch:
+            patch.setattr(Inker, "_activate", no_memory)
+            with pytest.raises(MemoryError):
+                store._inker.roll()
+        pool.go_on()  # the file that was full is sealed
+        with pytest.raises(octavo.StorageFailed, match="was not begun"):
+            store.put(b"later", b"2")
+        assert dict(store.items()) == dict.fromkeys(KEYS, b"1")
+        store.close()
+    with one_thread("again"):
+        store = opened(disk, clock_ms=clock_ms)
+        assert dict(store.items()) == dict.fromkeys(KEYS, b"1")
+        store.put(b"later", b"2")
+        forget(store)
+
+
+def test_a_sealing_without_memory_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with one_thread("no memory") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        runner = store._running.runner
+
+        def no_memory(*_: object, **__: object) -> dict[str, object]:
+            raise MemoryError
+
+        put_all(store, b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "run", no_memory)
+            store._inker.roll()
+            pool.go_on()
+        put_all(store, b"2")
+        store._inker.roll()
+        pool.go_on()
+        assert store.stats()["journal"]["sealed_files"] == 2
+        assert dict(store.items()) == dict.fromkeys(KEYS, b"2")
+        forget(store)
+
+
+def broken_off(store: octavo.Store, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """A batch of 40 deletes for which memory has no room, so many times."""
+    enter, left = MemoryTable.enter, times
+
+    def no_memory(table: MemoryTable, *given: object) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise MemoryError
+        enter(table, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemoryTable, "enter", no_memory)
+    batch = store.batch()
+    for key in KEYS:
+        batch.delete("", key)
+    with pytest.raises(MemoryError):
+        batch.commit()
+
+
+def test_a_batch_that_memory_cannot_take_in_is_whole_at_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with one_thread("owed"):
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        broken_off(store, monkeypatch, 2)
+        assert dict(store.items()) == {}
+        assert [store.get(key) for key in KEYS] == [None] * len(KEYS)
+        store.put(KEYS[0], b"2")
+        assert dict(store.items()) == {KEYS[0]: b"2"}
+        forget(store)
+
+
+def test_nothing_is_written_on_top_of_what_memory_never_took_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk()
+    with one_thread("owed for good"):
+        store = opened(disk, clock_ms=clock_ms)
+        put_all(store, b"1")
+        with monkeypatch.context() as patch:
+            broken_off(store, patch, 4)
+            with pytest.raises(octavo.StorageFailed, match="could not be taken into memory"):
+                store.put(b"later", b"2")
+        with pytest.raises(octavo.StorageFailed):
+            store.close()
+    with one_thread("again"):
+        store = opened(disk, clock_ms=clock_ms)
+        assert dict(store.items()) == {}
+        forget(store)
