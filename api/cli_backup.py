@@ -53,9 +53,10 @@ def backup(path: str, target: str, no_ledger: bool, copy: bool, as_json: bool) -
 def restore(
     source: str, path: str, sqn: int | None, moment: str | None, copy: bool, as_json: bool
 ) -> None:
-    """Make a store at PATH of the backup at SOURCE, or of a store that is not open.
+    """Make a store at PATH of the backup at SOURCE.
 
-    As it was at a sequence number or a moment, where the journal still has that.
+    SOURCE may also be a store that is not open. As it was at a sequence number or a moment, where
+    the journal still has that.
     """
     import octavo
 

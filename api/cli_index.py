@@ -87,10 +87,10 @@ def index(
     keys_only: bool,
     as_json: bool,
 ) -> None:
-    """List the keys that have a term in FIELD, in the order of the terms.
+    """List keys by their terms in the index FIELD.
 
-    A line an entry: term and key, as text on one line. In the JSON a number is an int, a string
-    a str, and `term64` bytes, as in `dump`.
+    In the order of the terms. A line an entry: term and key, as text on one line. In the JSON a
+    number is an int, a string a str, and `term64` bytes, as in `dump`.
     """
     if term is not None and (reverse or not start is end is match is None):
         raise click.UsageError("give --term, or --start, --end, --match and --reverse")

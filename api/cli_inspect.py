@@ -19,7 +19,9 @@ from octavo.cli_output import Output, complain, size, terminal_columns, whole_fi
     help="Sample the journal's files for garbage, or leave that out.  [default: --score]",
 )  # fmt: skip
 def inspect(path: str, page: str | None, score: bool) -> None:
-    """Look at a store: levels, files, garbage, jobs, snapshots, latencies.
+    """Look at a store in figures and bars.
+
+    Levels, files, garbage, jobs, snapshots, latencies.
 
     The page is one file that needs no network and runs no script. What is counted since opening
     is that of this command; a program makes the page of its own store: store.inspect_html().

@@ -50,7 +50,10 @@ def compact(ctx: click.Context, path: str, as_json: bool) -> None:
 @path_argument
 @json_option
 def trim(path: str, as_json: bool) -> None:
-    """Let go of the journal of a head-only store, as far as its ledger has it."""
+    """Let go of the journal of a head-only store.
+
+    As far as its ledger has it.
+    """
     with Output() as out, open_store(path) as store:
         freed = store.trim()
         if as_json:

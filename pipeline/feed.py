@@ -30,16 +30,17 @@ from octavo.pipeline.feed_files import JournalLook, JournalPart, records
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import (
     CHANGE_DDL,
+    flag,
     local_path,
     refuse_unfit,
     refuse_unknown,
+    size_of,
 )
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in CHANGE_DDL.items())
 _OF_STREAMS = ("consumerId", "maxRecordsPerTrigger", "maxBytesPerTrigger")
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 8192
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +68,23 @@ class FeedOptions:
 def is_feed(options: Mapping[str, str]) -> bool:
     """Whether a ``load`` asks for changes, not for the state. Raises Misuse."""
     given = {name.lower(): value for name, value in options.items()}
-    return _flag(given, read_options.FEED, False)
+    return flag(given, read_options.FEED, default=False)
 
 
 def feed_options(options: Mapping[str, str]) -> FeedOptions:
     """The options, checked. Raises Misuse."""
     refuse_unknown(options, read_options.FEED_OPTIONS)
     given = {name.lower(): value for name, value in options.items()}
-    first = _number(given, "startingSqn", 0)
+    first = size_of(given, "startingSqn", 0)
     return FeedOptions(
         local_path(given.get("path", "")),
         first - 1 if first else None,
-        _number(given, "endingSqn", 0) or None,
-        _number(given, "maxRecordsPerTrigger", 0),
-        _number(given, "maxBytesPerTrigger", 0),
-        _flag(given, "failOnDataLoss", True),
+        size_of(given, "endingSqn", 0) or None,
+        size_of(given, "maxRecordsPerTrigger", 0),
+        size_of(given, "maxBytesPerTrigger", 0),
+        flag(given, "failOnDataLoss", default=True),
         given.get("consumerid", ""),
-        _number(given, "splitBytes", 64 << 20) or 1,
+        size_of(given, "splitBytes", 64 << 20) or 1,
         given.get("tag", "standard"),
     )
 
@@ -107,24 +108,6 @@ def tag_number(options: FeedOptions) -> int:
     if options.tag not in known:
         raise Misuse(f"tag={options.tag!r:.80}: the store has {', '.join(known)}")
     return int(known[options.tag])
-
-
-def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    found = given.get(name.lower(), str(default)).lower()
-    if found not in ("true", "false"):
-        raise Misuse(f"{name}={found!r}: allowed are true and false")
-    return found == "true"
-
-
-def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name.lower())
-    if text is None:
-        return default
-    unit = _UNITS.get(text[-1:].lower(), 0)
-    digits = text[:-1] if unit else text
-    if not digits.isascii() or not digits.isdigit() or not int(digits):
-        raise Misuse(f"{name}={text!r}: allowed are whole numbers from 1 up, and 64k, 256m, 1g")
-    return int(digits) * (unit or 1)
 
 
 # ---------------------------------------------------------------- rows

@@ -108,6 +108,12 @@ def test_help_documents_the_exit_codes() -> None:
         assert re.search(rf"^ +{code}  ", text, re.MULTILINE)
 
 
+def test_help_says_what_each_command_does_in_full() -> None:
+    commands = octavo("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert len(commands) > 20
+    assert [line for line in commands if not line.endswith(".") or line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("words", [*READING, *WRITING, ("demo",)], ids=lambda words: words[0])
 def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
     assert len(octavo(words[0], "--help").stdout.splitlines()) > 5
