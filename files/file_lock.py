@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from operator import call
+from operator import attrgetter, call
 from typing import TypeAlias
 
 from octavo.files.errors import StoreLocked
@@ -54,7 +54,7 @@ class FileLock:
     def __init__(
         self,
         path: str,
-        release: Callable[[], None],
+        release: Callable[[], object],
         workers: int | None = None,
         stands: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -76,10 +76,13 @@ class FileLock:
 
     def release(self) -> None:
         """Let the next one in. Idempotent; does nothing in a forked child, which has no lock."""
-        self._release()
+        try:
+            self._release()
+        finally:
+            self._release()  # what is left where a step of it failed
 
-    def __del__(self) -> None:
-        self._release()
+    __del__ = property(attrgetter("_release"))
+    """No Python, in which a Ctrl-C could be lost, and leave it locked."""
 
 
 def lock_file(path: str) -> FileLock:
@@ -152,10 +155,12 @@ def _keep(path: str, fd: int, directory: int) -> FileLock:
             os.ftruncate(fd, 0)
             os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         stands = partial(_stands, os.path.dirname(path) or ".", token)
-        return FileLock(path, partial(_release, map(call, steps)), directory, stands)
+        # Such steps as are left, in one call: a Ctrl-C comes before all or behind them, and two
+        # threads never take the same one.
+        return FileLock(path, partial(deque, map(call, steps), 0), directory, stands)
     except BaseException:  # for want of memory: nobody is given the lock, so nobody has it
         if token in _held:
-            _release(map(call, steps))
+            _through(map(call, steps))
         else:
             os.close(directory)
             os.close(fd)
@@ -169,15 +174,6 @@ def _stands(path: str, token: object) -> bool:
         return held is None or os.path.samestat(os.stat(path), os.fstat(held[1]))
     except OSError:
         return token not in _held
-
-
-def _release(steps: Iterator[object], through: Callable[..., object] = _through) -> None:
-    """Take those steps that are left, in one call: a Ctrl-C comes before all or behind them, and
-    two threads never take the same one."""
-    try:
-        through(steps)
-    finally:
-        through(steps)  # what is left where one failed
 
 
 def _names(path: str, fd: int) -> bool:

@@ -413,6 +413,17 @@ def test_a_lock_is_let_go_wherever_that_is_interrupted(tmp_path: Path) -> None:
     assert at > 1
 
 
+def test_a_lock_that_is_dropped_is_let_go_wherever_that_is_interrupted(tmp_path: Path) -> None:
+    at, steps, before = 0, 1, descriptors(tmp_path)
+    while at <= steps:
+        at += 1
+        locks = [DISK.lock(str(tmp_path / "lock"))]
+        _, steps = cut_short(locks.clear, at)
+        locks.clear()
+        DISK.lock(str(tmp_path / "lock")).release()
+    assert descriptors(tmp_path) == before
+
+
 @contextlib.contextmanager
 def in_child(body: Callable[[], bytes]) -> Iterator[bytes]:
     """Run ``body`` in a forked child that lives to the end of the block: its answer."""
