@@ -16,6 +16,7 @@ CAMPAIGNS = {
     "io-faults": "io_faults_campaign",
     "model": "long_machine_campaign",
     "state-machine": "state_machine",
+    "combined": "combined_campaign",
     "power-ext4": "power_ext4",
     "power-xfs": "power_xfs",
     "kill": "kill",

@@ -1,0 +1,111 @@
+"""Sizes from which the library takes another way, made small: what takes a million rows then takes
+a few hundred. None of them may change what is found."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from octavo.actors import batches
+from octavo.actors.reader import Reader
+from octavo.files.live_batches import FileRows
+
+SIZES: dict[str, tuple[int, ...]] = {
+    "manifest.level_sizes LEVEL_ONE_ROWS": (20, 60, 300),
+    "manifest.level_sizes GROWTH": (2, 3),
+    "manifest.level_sizes MAX_FILE_ROWS": (7, 20, 100),
+    "actors.penciller LEVEL_ZERO_FILES": (2, 3, 4),
+    "actors.scan FIRST_WINDOW": (1, 3, 96),
+    "actors.scan_sources LARGEST_WINDOW": (4, 16, 4096),
+    "actors.reader STEP": (1, 5, 256),
+    "actors.reader _LONG": (8, 64, 1024),
+    "actors.reader _BATCH_ROWS": (16, 100, 1 << 13),
+    "actors.short_scans _LONG": (4, 30, 512),
+    "actors.short_scans _LONGEST_KEPT": (4, 30, 256),
+    "actors.short_scans _SHORT": (2, 8, 32),
+    "actors.scan_windows _MANY_TIMES": (1, 2, 8),
+    "actors.scan_windows _NEARLY_ALL": (1, 20),
+    "actors.emptied _MOST": (1, 2, 256),
+    "actors.bookie _MOST_ENTRIES": (2, 4096),
+    "actors.bookie _FOR_SCANS": (0, 3),
+    "actors.bucket_names _FEW": (1, 3, 512),
+    "actors.bucket_names _ROWS_A_LOOK": (1, 10, 1000),
+    "actors.index_scan MANY": (1, 3, 512),
+    "actors.index_scan MOST_FILES": (1, 3, 64),
+    "actors.journal_order _STRETCH_ROWS": (1, 7, 1024),
+    "actors.batch_values _FEW": (1, 32),
+    "actors.batch_values _ROWS_A_LENGTH": (1, 16),
+    "actors.batches _MANY": (1, 32),
+    "actors.guide _LEAST_BITS": (0, 3, 10),
+    "actors.guide _DIRECT_BITS": (0, 4, 22),
+    "actors.guide MOST_ROWS": (30, 1 << 22),
+    "actors.guide MOST_DIRECT_ROWS": (30, 1 << 21),
+    "actors.read_cache _SPARE": (3, 64),
+    "index BOUNDED": (1, 256),
+    "scans LEAST_FIRST": (1, 16),
+    "scans _SHORT": (2, 10, 128),
+    "scans _FIRST": (1, 16),
+    "scans _LOCATED_ROWS": (3, 50, 1 << 13),
+    "scans _LARGE_BYTES": (50, 24 << 10),
+    "reading _MOST_FIRST": (1, 10, 200),
+    "bucket _GROUP": (3, 512),
+    "files.live_batches WINDOW_ROWS": (3, 20, 1 << 16),
+    "files.live_batches WIDE_WINDOW_ROWS": (4, 40, 1 << 20),
+    "files.live_batches WINDOW_BYTES": (64, 8 << 20),
+    "files.journal_values _MANY": (4, 2048),
+    "files.key_order _FEW_RUNS": (1, 64),
+    "files.key_order _STRETCH_BYTES": (1, 16),
+    "files.key_order _OWN_SIZES": (0, 2),
+    "files.lz4_frame WORTH_IT_BYTES": (0, 256 << 10),
+    "files.plain_runs MOST": (3, 1024),
+    "files.plain_runs _EVEN_LEAST": (2, 16),
+    "files.xxh3_columns _AT_LEAST": (1, 512),
+    "files.xxh3_columns _SMALL_BYTES": (130, 4096),
+    "files.cdb_seal _MANY": (1, 1 << 13),
+    "files.jobs_journal _CHUNK": (50, 1 << 16),
+    "files.sst_lookup _FEW_GROUPS": (1, 64),
+    "files.byte_strings _FEW": (1, 8),
+    "files.byte_strings _BLOCK_BYTES": (64, 1 << 20),
+    "manifest.pinning _SIDE_ROWS": (5, 1 << 18),
+    "agreement STEP": (3, 1024),
+    "verify STEP": (5, 1024),
+    "verify MOST_KEYS": (300, 4 << 20),
+}  # fmt: skip
+"""By module and name: some to choose from, of which the last ones are as they are, or near it."""
+
+
+@contextmanager
+def small_sizes(rng: random.Random) -> Iterator[dict[str, int]]:
+    """Within it each of them is one of its choices, wherever it was imported to."""
+    chosen = {name: rng.choice(some) for name, some in SIZES.items()}
+    undo: list[tuple[Any, str, Any]] = []
+    rows = chosen["files.live_batches WINDOW_ROWS"]
+    for given in (Reader.batches, batches.batches):
+        undo.append((given, "__kwdefaults__", given.__kwdefaults__))
+        given.__kwdefaults__ = {**(given.__kwdefaults__ or {}), "window_rows": rows}
+    undo.append((FileRows.__init__, "__defaults__", FileRows.__init__.__defaults__))
+    FileRows.__init__.__defaults__ = (None, rows)
+    try:
+        for where, size in chosen.items():
+            home, name = where.split()
+            module = importlib.import_module(f"octavo.{home}")
+            old = getattr(module, name)
+            holders = [module]
+            if not name.startswith("_"):
+                holders = [
+                    other
+                    for known, other in list(sys.modules.items())
+                    if known.partition(".")[0] == "octavo"
+                    and vars(other).get(name) is old
+                ]
+            for holder in holders:
+                undo.append((holder, name, old))
+                setattr(holder, name, size)
+        yield chosen
+    finally:
+        for holder, name, old in reversed(undo):
+            setattr(holder, name, old)
