@@ -142,7 +142,7 @@ class JournalFile(TurnActor):
         or none. In the Bookie's turn, as every append: that alone excludes all others from the
         file's end.
         """
-        offsets = self.offsets
+        offsets, ends = self.offsets, array("I", ends)  # an array is taken in whole, or not
         try:
             if self.failed is not None:
                 raise self.failed

@@ -3,6 +3,9 @@ there was no memory for the message. What is read and what is found again stay r
 
 from __future__ import annotations
 
+from collections import UserList
+from collections.abc import Iterator
+
 import pytest
 from look import clock_ms
 from one_thread import HeldPool, forget, one_thread, opened
@@ -177,4 +180,22 @@ def test_nothing_is_written_on_top_of_what_memory_never_took_in(
     with one_thread("again"):
         store = opened(disk, clock_ms=clock_ms)
         assert dict(store.items()) == {}
+        forget(store)
+
+
+def test_a_batch_whose_ends_find_no_memory_is_not_begun() -> None:
+    class Ends(UserList[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield self[0]
+            raise MemoryError
+
+    with one_thread("ends"):
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        active = store._inker.active
+        assert active is not None
+        end = active.offsets[-1]
+        with pytest.raises(MemoryError):
+            active.append_encoded(b"ab", Ends([end + 1, end + 2]), atomic=True)
+        assert (len(active.offsets) - 1, active.offsets[-1]) == (len(KEYS), end)
         forget(store)
