@@ -138,8 +138,9 @@ def _without_workers(path: str) -> int:
 
 
 def _keep(path: str, fd: int, directory: int) -> FileLock:
-    token = object()
+    token: object = None
     try:
+        token = object()
         steps: Steps = iter(
             (
                 partial(_held.pop, token, None),
