@@ -231,7 +231,12 @@ class SimDisk(Faults, Disk):
         self._step(op_name)
         data = bytes(buf)[:cut]
         if data:
-            cursor.node.change(offset, data)
+            node = cursor.node
+            node.change(offset, data)
+            if cursor.path.endswith(".log") and not data.strip(b"\0"):
+                node.shown = offset
+            elif node.shown is not None:
+                node.shown = max(node.shown, offset + len(data))
         return len(data)
 
     def _pread(self, cursor: _Cursor, length: int, offset: int) -> bytes:
@@ -271,7 +276,8 @@ class SimDisk(Faults, Disk):
     def map(self, path: str) -> bytes:
         with self._turn:
             self._begin("map", path)
-            return bytes(self._file(path).content)
+            node = self._file(path)
+            return bytes(node.content[: node.shown])
 
     def copy(self, path: str, start: int) -> bytes:
         with self._turn:

@@ -18,7 +18,7 @@ def apply_bytes(image: bytearray, offset: int, data: bytes | None) -> None:
 
 
 class File:
-    __slots__ = ("content", "dropped", "durable", "links", "pending")
+    __slots__ = ("content", "dropped", "durable", "links", "pending", "shown")
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
@@ -27,8 +27,12 @@ class File:
         self.links = 0
         self.dropped: list[tuple[int, int]] = []
         """Where a failed sync dropped writes that nobody did again: (offset, end)."""
+        self.shown: int | None = None
+        """Zeros were written ahead from here on: a map, which is a copy, ends before them."""
 
     def change(self, offset: int, data: bytes | None) -> None:
+        if data is None:
+            self.shown = None
         apply_bytes(self.content, offset, data)
         self.pending.append((offset, data))
         if self.dropped:
