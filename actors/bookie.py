@@ -87,6 +87,8 @@ class Bookie(LiveReads, TurnActor):
         """The file that is being written, for who puts; None once the store is closed."""
         self.attention = 0
         """The sqn that is a moment to attend()."""
+        self._first = self.inker.last_sqn + LOOK_EVERY
+        """Before that sqn only the pace is set, once, and what is synced looked at."""
         self._attend_from(self.inker.last_sqn + FIRST_LOOK)
 
     def stopped_error(self) -> Exception:
@@ -251,17 +253,19 @@ class Bookie(LiveReads, TurnActor):
         """In the turn, every few hundred puts: roll if the file is full, push if memory is; set
         the pace."""
         self.inker.look()
-        table = self.view.recent
-        if (
-            len(table.rows) >= self.limits.push_rows
-            or self.journal_position() - self._table_began >= self.limits.push_bytes
-        ):
+        left, self._first = self._first - self.inker.last_sqn, 0
+        if left > 0:
+            self._pace(left)
+            return
+        rows, taken = self.view.recent.rows, self.journal_position() - self._table_began
+        if len(rows) >= self.limits.push_rows or taken >= self.limits.push_bytes:
             self.push()
         self._release_ended()
         self._pace()
 
-    def _pace(self) -> None:
+    def _pace(self, most: int = LOOK_EVERY) -> None:
         self.pause_seconds, puts = pace(*self.penciller.actor.backlog(), self.inker.backlog())
+        puts = min(puts, most)
         if (active := self.active) is not None and (fewer := active.lengthen()):
             puts = min(puts, fewer)
         self._attend_from(self.inker.last_sqn + puts)

@@ -26,7 +26,6 @@ from octavo import IndexEdit, Tag, read_only
 from octavo.actors import guide
 from octavo.actors.bookie import Bookie
 from octavo.actors.ingest import ingest
-from octavo.actors.journal_file import JournalFile
 from octavo.actors.restoring import restore_on
 from octavo.files.staged_writer import StagedWriter
 
@@ -106,11 +105,9 @@ class CombinedMachine:
                 forget(self.store)
 
     def stand_in(self, patch: pytest.MonkeyPatch) -> None:
-        """What is not on this thread, or goes by another clock. A simulated map is a copy, which
-        does not show what is written over zeros later: none are written ahead."""
+        """What is not on this thread, or goes by another clock."""
         patch.setattr(guide, "POOL", self.pool)
         patch.setattr(read_only, "wall_clock_ms", lambda: self.now)
-        patch.setattr(JournalFile, "lengthen", lambda file: 0)
 
     def rules(self) -> tuple[list[Callable[[CombinedMachine], None]], list[float]]:
         """Each with a weight of this run: what comes seldom in one comes often in another."""

@@ -124,9 +124,7 @@ class EveryRead:
             which = rng.choice(("modified_since", "modified_before"))
             given[which] = moment
             wanted = [
-                row
-                for row in wanted
-                if (row[1].time >= moment) == (which == "modified_since")
+                row for row in wanted if (row[1].time >= moment) == (which == "modified_since")
             ]
         if rng.random() < 0.2:
             given["match"] = pattern = rng.choice((b"1", b"[02468]$", b"\\x00|\xff", b"^k"))
@@ -148,9 +146,7 @@ class EveryRead:
         for reverse in (False, True, False):
             end = wanted[-1:] if reverse else wanted[:1]
             assert list(bucket.items(**given, reverse=reverse, limit=1)) == shape("items", end)
-            assert next(bucket.keys(**given, reverse=reverse), None) == (
-                end[0][0] if end else None
-            )
+            assert next(bucket.keys(**given, reverse=reverse), None) == (end[0][0] if end else None)
 
     def pages(self) -> None:
         tag, name, bucket, rows = self.chosen()

@@ -99,8 +99,7 @@ def small_sizes(rng: random.Random) -> Iterator[dict[str, int]]:
                 holders = [
                     other
                     for known, other in list(sys.modules.items())
-                    if known.partition(".")[0] == "octavo"
-                    and vars(other).get(name) is old
+                    if known.partition(".")[0] == "octavo" and vars(other).get(name) is old
                 ]
             for holder in holders:
                 undo.append((holder, name, old))
