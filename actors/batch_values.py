@@ -47,7 +47,8 @@ class OpenJournal:
         was looked at is kept in mind."""
         known = self._sums.get(file)
         if known is None or known.mapped is not mapped:
-            known = self._sums[file] = RecordSums(mapped, file.seed)
+            whole = file not in self._growing
+            known = self._sums[file] = RecordSums(mapped, file.seed, whole=whole)
         return known
 
     def open(self, file: JournalFile) -> Opened:

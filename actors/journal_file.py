@@ -6,7 +6,6 @@ import logging
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from errno import ENOENT
 from mmap import mmap
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from octavo.actors.group_commit import GroupCommit
 from octavo.actors.growing_map import GrowingMap
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import standing
+from octavo.actors.room_ahead import RoomAhead
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.worker import JobRunner
@@ -37,9 +37,6 @@ log = logging.getLogger("octavo.journal")
 _NONE: array[int] = array("I")
 Reading = tuple[mmap | bytes | None, Sequence[int]]
 _SYNCED_OFTEN_BYTES = 64 << 10
-_FEW_BYTES = 16 << 10
-"""No more than so many a sync: their file is lengthened ahead."""
-_ZEROS = bytes(cdb.AHEAD_BYTES)
 _READ_BYTES = 1 << 30
 """A system call reads no more than 2 GiB."""
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
@@ -71,8 +68,7 @@ class JournalFile(TurnActor):
         self.growing = GrowingMap(self.map_now)
         self._name_durable = False
         self._expects = False
-        self._ahead = 0
-        self._looked = (0, 0, 0)
+        self._ahead = RoomAhead()
         self.entry: JournalEntry | None = None  # once sealed in this life
         self._unsealable: StorageFailed | None = None
         self._not_synced = StorageFailed(f"{name}: a sync failed; close the store and reopen it")
@@ -96,10 +92,11 @@ class JournalFile(TurnActor):
             raise storage_error(error, self.path) from error
         self._begin(array("I", (cdb.RECORDS_AT,)))
 
-    def resume(self, offsets: array[int]) -> None:
-        """Go on appending behind the records that a scan found whole."""
+    def resume(self, offsets: array[int], length: int) -> None:
+        """Go on appending behind the records that a scan found whole, in a file of this length."""
         self.state = after(self.state, "create", self.name)
-        self.file = self.disk.reopen(self.path, offsets[-1])
+        self.file = self.disk.reopen(self.path, length)
+        self._ahead.end = length
         self._begin(offsets)
 
     def expect(self, length: int) -> None:
@@ -111,27 +108,15 @@ class JournalFile(TurnActor):
                 self.disk.set_aside(self.path, length)
 
     def lengthen(self) -> int:
-        """In the Bookie's turn, every few hundred records at most. Where few bytes at a time were
-        synced since the last look, zeros are written behind the last record: a sync that finds its
-        length and blocks there already leaves out the file system's own journal, half of its time.
-        After how many records like those before the next look is due; 0: it does not matter."""
-        count, end, syncs = self._looked
-        self._looked = now = len(self.offsets), self.offsets[-1], self.commit.syncs
-        records, taken, synced = now[0] - count, now[1] - end, now[2] - syncs
-        end, file = now[1], self.file
+        """In the Bookie's turn: as RoomAhead.lengthen."""
+        file = self.file
         if file is None or self.failed is not None:
             return 0
-        if records <= 0 or not 0 < taken <= synced * _FEW_BYTES:
-            return 0
-        if self._ahead < end + cdb.AHEAD_BYTES // 2:
-            self._ahead = end + cdb.AHEAD_BYTES
-            with suppress(OSError):  # whoever writes the next record is told
-                file.pwrite(_ZEROS, end)
-        return max((self._ahead - end) * records // taken, 1)
+        return self._ahead.lengthen(file, len(self.offsets), self.offsets[-1], self.commit.syncs)
 
     def _begin(self, offsets: array[int]) -> None:
         self.offsets = offsets
-        self._looked = (len(offsets), offsets[-1], self.commit.syncs)
+        self._ahead.begin(len(offsets), offsets[-1], self.commit.syncs)
         self.reading = (None, offsets)
         self.commit.appended = offsets[-1]
 
@@ -177,8 +162,7 @@ class JournalFile(TurnActor):
                 if self.offsets[-1] < ends[-1]:
                     self.offsets.extend(standing(self.file, self.offsets[-1], data, ends, atomic))
                     self.commit.appended = self.offsets[-1]
-                self._ahead = 0
-                self.file.truncate(self.offsets[-1])
+                self._ahead.cut(self.file, self.offsets[-1], ends[-1])
         except OSError as worse:
             self.failed = StorageFailed(f"{self.path}: {worse}; close the store and reopen it")
         if isinstance(error, OSError):
@@ -223,10 +207,10 @@ class JournalFile(TurnActor):
         self.growing.forget()
         self._open_files.settle(self)
 
-    def recovered(self, offsets: array[int]) -> None:
+    def recovered(self, offsets: array[int], length: int) -> None:
         """A file that a stopped process left behind: whole as far as ``offsets`` goes."""
         self.state = after(self.state, "recover", self.name)
-        self.file = self.disk.reopen(self.path, offsets[-1])
+        self.file = self.disk.reopen(self.path, length)
         self._begin(offsets)
 
     @interruptible

@@ -304,10 +304,10 @@ class _Opening:
                 continue
             file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
             if resumes:
-                file.resume(tail.offsets)
+                file.resume(tail.offsets, tail.length)
                 inker.active = file
             else:
-                file.recovered(tail.offsets)
+                file.recovered(tail.offsets, tail.length)
                 inker.unsealed.append(file)
             files.append(file)
         files.sort(key=lambda file: file.base)

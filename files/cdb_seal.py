@@ -8,6 +8,7 @@ from octavo.files.arrays import np, npt
 from octavo.files.cdb import (
     HEADER_KEY,
     POINTERS_BYTES,
+    TRAILER_BYTES,
     Origin,
     Trailer,
     origin_bytes,
@@ -174,17 +175,19 @@ def sealing(
     first_ms: int,
     last_ms: int,
     windows: bytes = b"",
+    room: int = 0,
 ) -> tuple[bytes, bytes]:
     """(the 2048 bytes at the front, everything behind the records) that seal a journal file.
 
     ``offsets`` has count + 1 entries and ends where the records end; ``windows`` are the checksums
-    of theirs, or nothing. O(records), array kernels.
+    of theirs, or nothing. What comes behind the records has at least ``room`` bytes: zeros fill up
+    the tables. O(records), array kernels.
     """
     table = np.frombuffer(offsets, dtype=np.uint32)
     live = np.flatnonzero(table[1:] > table[:-1])
     return _sealing(
         live.astype(np.uint32), np.append(table[live], table[-1]), table, seed,
-        (first_ms, last_ms), windows,
+        (first_ms, last_ms), windows, room=room,
     )  # fmt: skip
 
 
@@ -216,10 +219,14 @@ def _sealing(
     *,
     count: int | None = None,
     origin: Origin | None = None,
+    room: int = 0,
 ) -> tuple[bytes, bytes]:
     records_end = int(starts[-1])
     pointers, tables = hash_tables(numbers.astype(np.uint64), starts[:-1], records_end)
     stored_offsets = table.astype("<u4").tobytes()
+    before = b"" if origin is None else origin_bytes(origin)
+    others = len(stored_offsets) + len(windows) + len(before) + TRAILER_BYTES
+    tables += bytes(max(room - len(tables) - others, 0))
     count = len(table) - 1 if count is None else count
     trailer = Trailer(
         count=count,
@@ -236,5 +243,4 @@ def _sealing(
         compacted=origin is not None,
         windows=bool(windows),
     )
-    before = b"" if origin is None else origin_bytes(origin)
     return pointers, b"".join((tables, stored_offsets, windows, before, trailer_bytes(trailer)))

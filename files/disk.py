@@ -113,12 +113,6 @@ class Disk(ABC):
         """
 
     @abstractmethod
-    def copy(self, path: str, start: int) -> mmap.mmap | bytes:
-        """A file as long as it is now, in memory of our own: what it has from ``start`` on, at its
-        own offsets, behind ``start`` zeros that take none. For a file that its writer may cut
-        meanwhile: what is gone then reads as zeros."""
-
-    @abstractmethod
     def read(self, path: str, limit_bytes: int) -> bytes:
         """The whole file. Raises Corruption where it has more than ``limit_bytes``."""
 
@@ -318,17 +312,6 @@ class RealDisk(Disk):
                 return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
             except OSError as error:  # no address space left: of which file, it does not say
                 raise OSError(error.errno, error.strerror, path) from error
-
-    def copy(self, path: str, start: int) -> mmap.mmap | bytes:
-        with _opened(path) as fd:
-            length = os.fstat(fd).st_size
-            if not length:
-                return b""
-            room = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            with memoryview(room) as view:
-                while start < length and (taken := os.preadv(fd, [view[start:]], start)):
-                    start += taken
-            return room
 
     def read(self, path: str, limit_bytes: int) -> bytes:
         with _opened(path) as fd:

@@ -67,7 +67,9 @@ def seal(
     records_end = int(table[-1])
     path, sealed = f"{directory}/{name}", f"{directory}/{sealed_name}"
     try:
-        file = disk.reopen(path, records_end)
+        # Zeros behind the records are written over: whoever has a map of them keeps all of it.
+        length = min(disk.size(path), records_end + cdb.AHEAD_BYTES)
+        file = disk.reopen(path, max(length, records_end))
     except FileNotFoundError:
         if not disk.exists(sealed):
             raise
@@ -76,8 +78,9 @@ def seal(
         return {"bytes": disk.size(sealed)}
     try:
         windows = _windows(disk.map(path), table, seed)
-        front, back = cdb_seal.sealing(table, seed, first_ms, last_ms, windows)
-        file.write_all(back)
+        room = length - records_end
+        front, back = cdb_seal.sealing(table, seed, first_ms, last_ms, windows, room)
+        file.pwrite_all(back, records_end)
         file.sync()
         file.pwrite_all(front + _missing_header(disk, path, name, seed, first_ms), 0)
         file.sync()

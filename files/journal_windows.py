@@ -8,6 +8,7 @@ not as it was the checksums of its records say which of them are.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from mmap import mmap
 from typing import TypeAlias
 
@@ -105,19 +106,22 @@ class RecordSums:
     """Says of records of a file whether they are as they were written. Each reader has its own, so
     that each looks for itself."""
 
-    def __init__(self, mapped: mmap | bytes, seed: int, file: str = "") -> None:
-        """Of a file that is mapped whole, or of the beginning of one that is being written."""
+    def __init__(
+        self, mapped: mmap | bytes, seed: int, file: str = "", *, whole: bool = True
+    ) -> None:
+        """Of a file that is mapped whole; not ``whole``: of one that is being written, of which
+        only records are looked at."""
         self.mapped = mapped
         self._seed = seed
         self._view = view = memoryview(mapped)
         self._end = 0
         self._sums: Sums | None = None
-        try:
-            trailer = read_trailer(bytes(view[-TRAILER_BYTES:]), len(view), file)
-            self._sums = read_windows(view, trailer, file)
-            self._end = trailer.tables_at
-        except (Corruption, UnsupportedFormat):
-            pass  # not sealed, or damaged where verify tells it: its records have their own
+        if whole:
+            # Not sealed, or damaged where verify tells it: its records have their own.
+            with suppress(Corruption, UnsupportedFormat):
+                trailer = read_trailer(bytes(view[-TRAILER_BYTES:]), len(view), file)
+                self._sums = read_windows(view, trailer, file)
+                self._end = trailer.tables_at
         count = 0 if self._sums is None else len(self._sums)
         self._state = np.zeros(count, dtype=np.uint8)
         self._bill = 0

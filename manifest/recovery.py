@@ -36,6 +36,9 @@ class Tail:
     offsets: array[int]
     changes: list[cdb.Scanned | PlainRun] = field(default_factory=list)
     """Records for replay, in order; their sqns are relative to the base."""
+    length: int = 0
+    """How long an unsealed file is to be: so long that its records fit, and zeros behind them that
+    are there. Others may have them in a map, so they are not cut off."""
 
     @property
     def last_sqn(self) -> int:
@@ -99,7 +102,7 @@ def find_tails(
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):
         path = f"{directory}/{name}"
-        tail = _tail(disk.map(path), path, name, base, seed, above, found)
+        tail = _tail(disk, path, name, base, seed, above, found)
         if tail.sealed and not all(older.sealed for older in found.tails):
             # What is older goes into memory, and the ledger takes nothing past that.
             again = _scanned(disk.map(path), path, name, base, seed, above, Found([], [], []))
@@ -108,9 +111,8 @@ def find_tails(
     return found
 
 
-def _tail(
-    buffer: bytes | mmap, path: str, name: str, base: int, seed: int, above: int, found: Found
-) -> Tail:
+def _tail(disk: Disk, path: str, name: str, base: int, seed: int, above: int, found: Found) -> Tail:
+    buffer = disk.map(path)
     view = memoryview(buffer)
     if name.endswith(SEALED):
         try:
@@ -121,7 +123,7 @@ def _tail(
     if len(view) < cdb.RECORDS_AT:
         how = "cut short in its header" if len(view) else "empty"
         found.notes.append(f"{path}: {how}; it held no record")
-        return Tail(name, base, seed, False, array("I", (cdb.RECORDS_AT,)))
+        return Tail(name, base, seed, False, array("I", (cdb.RECORDS_AT,)), length=cdb.RECORDS_AT)
     try:
         header = cdb.read_header(view[: cdb.RECORDS_AT], path)
         if (header.base_sqn, header.seed) != (base, seed):
@@ -138,9 +140,7 @@ def whole_records(disk: Disk, path: str, name: str) -> Tail:
     if who is None:
         raise Corruption(path, 0, "not the name of a journal file")
     found = Found([], [], [])
-    # Its owner cuts it as it is sealed; of one that is, the map would do.
-    buffer = disk.map(path) if name.endswith(SEALED) else disk.copy(path, 0)
-    tail = _tail(buffer, path, name, *who, 1 << 63, found)
+    tail = _tail(disk, path, name, *who, 1 << 63, found)
     harmless = ("torn tail", "a batch of", "held no record")
     wrong = [note for note in found.notes if not any(mark in note for mark in harmless)]
     if wrong:
@@ -169,7 +169,11 @@ def _scanned(
 ) -> Tail:
     most = len(buffer) // record.FIXED_BYTES  # a higher number than there can be records
     records = _records(buffer, path, base, seed, above, most, found)
-    return Tail(name, base, seed, False, records.plain_offsets(), records.changes)
+    offsets = records.plain_offsets()
+    ahead = len(buffer) - offsets[-1]
+    zeros = 0 < ahead <= cdb.AHEAD_BYTES and not buffer[offsets[-1] :].strip(b"\0")
+    length = offsets[-1] + ahead * zeros
+    return Tail(name, base, seed, False, offsets, records.changes, length)
 
 
 def _records(

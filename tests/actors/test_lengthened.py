@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from whole_store import killed, no_hang, opened, settle
 import octavo
 from octavo.actors.pace import LOOK_EVERY
 from octavo.files import cdb
-from octavo.files.disk import RealDisk
+from octavo.files.disk import AppendFile, RealDisk
 from octavo.pipeline.feed_files import JournalLook
 
 LARGE = {"roll_count": 1 << 19, "push_rows": 1 << 17, "push_bytes": 1 << 30, "sync": "always"}
@@ -72,7 +73,6 @@ def test_a_killed_store_is_found_without_a_note(tmp_path: Path) -> None:
     with opened(image, **LARGE) as again:
         assert list(again.keys()) == keys
         assert again.stats()["notes"] == []
-        assert ahead(again) == 0
         assert again.put(b"next", b"") > last
         assert again.verify().ok
 
@@ -112,15 +112,75 @@ def test_a_record_that_breaks_off_in_front_of_the_zeros_is_a_torn_tail(
         assert again.verify().ok
 
 
-def test_a_sealed_file_has_none_of_them(tmp_path: Path) -> None:
-    with no_hang(), lengthened(tmp_path / "s") as store:
+@pytest.mark.parametrize("how", ["rolled", "closed", "killed"])
+def test_no_file_gets_shorter_for_others_may_have_a_map_of_it(tmp_path: Path, how: str) -> None:
+    with no_hang():
+        store = lengthened(tmp_path / "s")
         end = store._inker.active.offsets[-1]  # type: ignore[union-attr]
-        path = active_file(store).with_suffix(".cdb")
+        path = active_file(store)
+        if how == "killed":
+            path = killed(store, tmp_path / "image") / "journal" / path.name
+        mapped = RealDisk().map(str(path))
+        if how != "rolled":
+            store.close()
+            store = opened(path.parent.parent, **LARGE)
+            assert (ahead(store) > 0) == (how == "closed")
         store._inker.roll()
         settle(store)
-        trailer, offsets = cdb.sealed_offsets(path.read_bytes(), str(path))
+        sealed = path.with_suffix(".cdb")
+        assert sealed.stat().st_size >= len(mapped)
+        trailer, offsets = cdb.sealed_offsets(sealed.read_bytes(), str(sealed))
         assert (trailer.tables_at, offsets[-1]) == (end, end)
+        assert mapped[-1:] == sealed.read_bytes()[len(mapped) - 1 : len(mapped)]
         assert store.verify().ok
+        store.close()
+
+
+def test_a_file_of_few_records_is_filled_up_as_it_is_sealed(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with no_hang(), opened(path, **LARGE) as store:
+        for n in range(20):
+            store.put(b"%d" % n, b"value")
+        assert ahead(store) > cdb.AHEAD_BYTES - 1000
+        length = active_file(store).stat().st_size
+        sealed = active_file(store).with_suffix(".cdb")
+        store._inker.roll()
+        settle(store)
+        assert sealed.stat().st_size == length
+        assert [store.get(b"%d" % n) for n in range(20)] == [b"value"] * 20
+        assert store.verify().ok
+        found = subprocess.run(["cdb", "-d", sealed], capture_output=True, check=False)
+        assert found.stdout.count(b"->") == 21
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_failed_put_left_in_them_is_zeros_again(tmp_path: Path, fails: bool) -> None:
+    class Failing(RealDisk):
+        def create(self, path: str) -> AppendFile:
+            file = super().create(path)
+            pwrite = file.pwrite
+
+            def some(data: bytes, at: int) -> int:
+                if nth and not nth.pop():
+                    pwrite(bytes(data)[: len(data) // 2], at)
+                    raise OSError(errno.EIO if fails else errno.ENOSPC, "no")
+                return pwrite(data, at)
+
+            file.pwrite = some
+            return file
+
+    nth: list[int] = []
+    with no_hang(), opened(tmp_path / "s", Failing(), **LARGE) as store:
+        for n in range(20):
+            store.put(b"%d" % n, b"value")
+        end, length = store._inker.active.offsets[-1], active_file(store).stat().st_size  # type: ignore[union-attr]
+        nth.append(0)
+        with pytest.raises(octavo.StorageFailed if fails else octavo.StorageFull):
+            store.put(b"fails", b"v" * 100)
+        content = active_file(store).read_bytes()
+        assert len(content) == length
+        assert not any(content[end:])
+        assert store.get(b"fails") is None
 
 
 def test_a_feed_is_told_what_is_written_into_them(tmp_path: Path) -> None:
@@ -136,18 +196,18 @@ def test_a_feed_is_told_what_is_written_into_them(tmp_path: Path) -> None:
 
 def test_a_feed_reads_no_more_than_it_must_where_nothing_came(tmp_path: Path) -> None:
     class Counting(RealDisk):
-        copies = 0
+        maps = 0
 
-        def copy(self, path: str, start: int) -> object:  # type: ignore[override]
-            self.copies += 1
-            return super().copy(path, start)
+        def map(self, path: str) -> object:  # type: ignore[override]
+            self.maps += 1
+            return super().map(path)
 
     with no_hang(), lengthened(tmp_path / "s") as store:
         disk = Counting()
         look = JournalLook(disk, store.path)
         for _ in range(5):
             assert look.newest() == store.last_sqn
-        assert disk.copies == 1
+        assert disk.maps == 1
 
 
 def test_a_reader_of_another_process_sees_the_records_and_no_more(tmp_path: Path) -> None:
@@ -157,7 +217,7 @@ def test_a_reader_of_another_process_sees_the_records_and_no_more(tmp_path: Path
         octavo.open(store.path, read_only=True) as reader,
     ):
         assert list(reader.items()) == list(store.items())
-        store._inker.roll()  # is cut, while it is mapped there
+        store._inker.roll()
         settle(store)
         assert reader.get(b"0") == b"value"
         assert list(reader.items()) == list(store.items())

@@ -479,21 +479,6 @@ def test_of_many_threads_one_gets_the_lock(place: Place) -> None:
     held[0].release()
 
 
-def test_a_copy_has_what_stands_behind_its_start_at_its_own_offsets(place: Place) -> None:
-    path = place.put("a", b"0123456789")
-    assert place.disk.copy(path, 4)[:] == bytes(4) + b"456789"
-    assert place.disk.copy(path, 0)[:] == b"0123456789"
-    assert place.disk.copy(path, 10)[:] == place.disk.copy(path, 99)[:] == bytes(10)
-    assert place.disk.copy(place.put("empty"), 0)[:] == b""
-
-
-def test_a_copy_stays_as_it_is_when_its_file_is_cut(place: Place) -> None:
-    path = place.put("a", b"x" * 100_000)
-    copied = place.disk.copy(path, 0)
-    place.disk.reopen(path, 10).close()
-    assert copied[:] == b"x" * 100_000
-
-
 def test_there_is_room(place: Place) -> None:
     assert place.disk.free_bytes(place.root) > 0
 

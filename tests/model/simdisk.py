@@ -279,12 +279,6 @@ class SimDisk(Faults, Disk):
             node = self._file(path)
             return bytes(node.content[: node.shown])
 
-    def copy(self, path: str, start: int) -> bytes:
-        with self._turn:
-            self._begin("copy", path)
-            found = bytes(self._file(path).content)
-        return bytes(min(start, len(found))) + found[start:]
-
     def read(self, path: str, limit_bytes: int) -> bytes:
         with self._turn:
             self._begin("read", path)

@@ -1,0 +1,59 @@
+"""Zeros behind the records of a journal file that is synced a few KB at a time.
+
+An fsync of what was appended waits twice: for the data, and for the file system's own journal,
+which has to say that the file is longer and has new blocks. Where it finds length and blocks there
+already it waits for the data alone: half of its time. Others may have a map of the file by then,
+in this process and elsewhere, and a map of what was cut off kills who reads it: so what was
+lengthened stays so long. What a failed write left is zeros again, and a file is sealed over them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from octavo.files import cdb
+from octavo.files.disk import AppendFile
+
+_FEW_BYTES = 16 << 10
+"""No more than so many a sync: zeros are written once more, so of larger pieces little is saved."""
+_LONG_BYTES = cdb.MAX_FILE_BYTES // 2
+_ZEROS = bytes(cdb.AHEAD_BYTES)
+
+
+class RoomAhead:
+    """How far one file was lengthened. All in the Bookie's turn."""
+
+    __slots__ = ("_count", "_syncs", "_taken", "end")
+
+    def __init__(self) -> None:
+        self.end = 0
+        """Zeros, or records, stand up to there; 0, or below the records' end: there are none."""
+        self._count = self._taken = self._syncs = 0
+
+    def begin(self, count: int, taken: int, syncs: int) -> None:
+        """The file has so many records, bytes and syncs."""
+        self._count, self._taken, self._syncs = count, taken, syncs
+
+    def lengthen(self, file: AppendFile, count: int, taken: int, syncs: int) -> int:
+        """Every few hundred records at most: write zeros if few bytes at a time were synced since
+        the last look. After how many records like those the next look is due; 0: it does not
+        matter. Never raises OSError: whoever writes the next record is told."""
+        records, size, synced = count - self._count, taken - self._taken, syncs - self._syncs
+        self.begin(count, taken, syncs)
+        if records <= 0 or not 0 < size <= synced * _FEW_BYTES or taken > _LONG_BYTES:
+            return 0
+        if self.end < taken + cdb.AHEAD_BYTES // 2:
+            self.end = taken + cdb.AHEAD_BYTES
+            with suppress(OSError):
+                file.pwrite(_ZEROS, taken)
+        return max((self.end - taken) * records // size, 1)
+
+    def cut(self, file: AppendFile, taken: int, reached: int) -> None:
+        """Take away what a failed write left behind the records, perhaps to ``reached``. Raises
+        OSError."""
+        if self.end > taken:
+            try:
+                file.pwrite_all(_ZEROS[: max(min(reached, self.end) - taken, 0)], taken)
+            except OSError:
+                self.end = 0  # it is cut, or what stands there would be in front of later records
+        file.truncate(max(taken, self.end))
