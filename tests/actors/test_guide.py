@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from one_thread import HeldPool
 from whole_store import flush, opened
 
 import octavo
@@ -16,23 +16,9 @@ KEYS = [b"key %d" % number for number in range(600)]
 ABSENT = [b"absent %d" % number for number in range(600)]
 
 
-class Held:
-    """Takes the pool's place: work is kept until the test has it done."""
-
-    def __init__(self) -> None:
-        self.work: list[Callable[[], None]] = []
-
-    def submit(self, work: Callable[[], None]) -> None:
-        self.work.append(work)
-
-    def do(self) -> None:
-        while self.work:
-            self.work.pop(0)()
-
-
 @pytest.fixture(autouse=True)
-def pool(monkeypatch: pytest.MonkeyPatch) -> Held:
-    held = Held()
+def pool(monkeypatch: pytest.MonkeyPatch) -> HeldPool:
+    held = HeldPool()
     monkeypatch.setattr(guide, "POOL", held)
     return held
 
@@ -44,13 +30,13 @@ def verified(store: octavo.Store) -> None:
             entry.file.reader().ensure_whole()
 
 
-def made(store: octavo.Store, pool: Held) -> guide.Guide:
+def made(store: octavo.Store, pool: HeldPool) -> guide.Guide:
     """The guide of the store's view, with its table."""
     verified(store)
-    pool.do()
+    pool.go_on()
     found = store._bookie.view.guide
     found.wanted()
-    pool.do()
+    pool.go_on()
     return found
 
 
@@ -72,7 +58,7 @@ def churned(path: Path, rounds: int, seed: int = 1) -> tuple[octavo.Store, dict[
 
 
 @pytest.mark.parametrize("rounds", [1, 4, 9, 15])
-def test_reads_with_a_table_are_those_without(rounds: int, tmp_path: Path, pool: Held) -> None:
+def test_reads_with_a_table_are_those_without(rounds: int, tmp_path: Path, pool: HeldPool) -> None:
     store, known = churned(tmp_path / "s", rounds)
     with store:
         way = store._bookie.view.guide.way
@@ -87,7 +73,7 @@ def test_reads_with_a_table_are_those_without(rounds: int, tmp_path: Path, pool:
 
 
 def test_an_absent_key_is_mostly_seen_to_be_absent_by_one_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: Held
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: HeldPool
 ) -> None:
     store, _ = churned(tmp_path / "s", 4)
     with store:
@@ -103,7 +89,7 @@ def test_an_absent_key_is_mostly_seen_to_be_absent_by_one_byte(
 
 
 def test_new_files_of_the_ledger_begin_with_a_table_of_their_own(
-    tmp_path: Path, pool: Held
+    tmp_path: Path, pool: HeldPool
 ) -> None:
     store, known = churned(tmp_path / "s", 3)
     with store:
@@ -119,7 +105,7 @@ def test_new_files_of_the_ledger_begin_with_a_table_of_their_own(
 
 
 def test_the_table_is_kept_while_only_memory_and_the_journal_change(
-    tmp_path: Path, pool: Held
+    tmp_path: Path, pool: HeldPool
 ) -> None:
     store, _ = churned(tmp_path / "s", 3)
     with store:
@@ -129,7 +115,7 @@ def test_the_table_is_kept_while_only_memory_and_the_journal_change(
 
 
 def test_no_table_is_made_of_files_that_lookups_have_not_verified(
-    tmp_path: Path, pool: Held
+    tmp_path: Path, pool: HeldPool
 ) -> None:
     store, known = churned(tmp_path / "s", 3)
     store.close()
@@ -141,14 +127,14 @@ def test_no_table_is_made_of_files_that_lookups_have_not_verified(
         found.wanted()
         found.wanted()  # it is being made
         assert len(pool.work) == 1
-        pool.do()
+        pool.go_on()
         found.wanted()  # it is made
         assert not pool.work
         assert again.get(KEYS[1]) == known.get(KEYS[1])
 
 
 def test_older_places_that_are_not_in_the_table_are_asked_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: Held
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: HeldPool
 ) -> None:
     store, known = churned(tmp_path / "s", 4)
     with store:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from one_thread import HeldPool
 from whole_store import flush, opened
 
 import octavo
@@ -22,23 +22,9 @@ ROOMY = {"push_rows": 1 << 16, "push_bytes": 64 << 20, "read_cache_bytes": 8 << 
 END = FRONT[:-1] + b"\x01"
 
 
-class Held:
-    """Takes the pool's place: work is kept until the test has it done."""
-
-    def __init__(self) -> None:
-        self.work: list[Callable[[], None]] = []
-
-    def submit(self, work: Callable[[], None]) -> None:
-        self.work.append(work)
-
-    def do(self) -> None:
-        while self.work:
-            self.work.pop(0)()
-
-
 @pytest.fixture(autouse=True)
-def pool(monkeypatch: pytest.MonkeyPatch) -> Held:
-    held = Held()
+def pool(monkeypatch: pytest.MonkeyPatch) -> HeldPool:
+    held = HeldPool()
     monkeypatch.setattr(kept_scans, "POOL", held)
     monkeypatch.setattr(kept_scans, "_LEAST_WINDOWS", 3)
     return held
@@ -78,7 +64,9 @@ def order_of(store: octavo.Store, kept_bytes: int = 1 << 20) -> LedgerOrder:
     return LedgerOrder(files, kept_bytes)
 
 
-def test_rows_are_put_in_order_once_many_windows_were_merged(tmp_path: Path, pool: Held) -> None:
+def test_rows_are_put_in_order_once_many_windows_were_merged(
+    tmp_path: Path, pool: HeldPool
+) -> None:
     with filled(tmp_path / "s", 2) as store:
         verified(store)
         for at in range(4):  # and a window for each 2,048 rows
@@ -86,7 +74,7 @@ def test_rows_are_put_in_order_once_many_windows_were_merged(tmp_path: Path, poo
             list(store.keys(KEYS[at * 200], limit=1))
         assert len(pool.work) == 1
         assert stretches(store)._starts
-        pool.do()
+        pool.go_on()
         found = stretches(store)
         assert found.order is not None
         assert not found._starts
@@ -97,14 +85,14 @@ def test_rows_are_put_in_order_once_many_windows_were_merged(tmp_path: Path, poo
         assert not found._starts
 
 
-def test_what_is_merged_already_is_not_put_in_order(tmp_path: Path, pool: Held) -> None:
+def test_what_is_merged_already_is_not_put_in_order(tmp_path: Path, pool: HeldPool) -> None:
     with filled(tmp_path / "s", 1) as store:
         verified(store)
         scan(store, 300)
         assert not pool.work
 
 
-def test_files_that_were_not_verified_are_left_alone(tmp_path: Path, pool: Held) -> None:
+def test_files_that_were_not_verified_are_left_alone(tmp_path: Path, pool: HeldPool) -> None:
     filled(tmp_path / "s", 2).close()
     with opened(tmp_path / "s", **ROOMY) as store:
         assert files_of(store._bookie.view.ledger, 1 << 30) is None
@@ -116,7 +104,7 @@ def test_files_that_were_not_verified_are_left_alone(tmp_path: Path, pool: Held)
 
 
 def test_rows_that_would_take_more_than_they_may_are_not_put_in_order(
-    tmp_path: Path, pool: Held
+    tmp_path: Path, pool: HeldPool
 ) -> None:
     with filled(tmp_path / "s", 2, read_cache_bytes=64 << 10) as store:
         verified(store)
@@ -125,7 +113,7 @@ def test_rows_that_would_take_more_than_they_may_are_not_put_in_order(
 
 
 def test_a_ledger_of_many_buckets_is_not_put_in_order(
-    tmp_path: Path, pool: Held, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pool: HeldPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_order, "_MOST_GROUPS", 5)
     with opened(tmp_path / "s", **ROOMY) as store:
@@ -136,11 +124,11 @@ def test_a_ledger_of_many_buckets_is_not_put_in_order(
         assert files_of(store._bookie.view.ledger, 1 << 30) is None
 
 
-def test_a_new_state_of_the_ledger_has_no_order_yet(tmp_path: Path, pool: Held) -> None:
+def test_a_new_state_of_the_ledger_has_no_order_yet(tmp_path: Path, pool: HeldPool) -> None:
     with filled(tmp_path / "s", 2) as store:
         verified(store)
         scan(store, 100)
-        pool.do()
+        pool.go_on()
         store.put(KEYS[1], b"new")
         store.delete(KEYS[2])
         flush(store)
@@ -149,19 +137,19 @@ def test_a_new_state_of_the_ledger_has_no_order_yet(tmp_path: Path, pool: Held) 
 
 
 def test_what_was_put_in_order_of_an_earlier_state_is_not_that_of_the_newest(
-    tmp_path: Path, pool: Held
+    tmp_path: Path, pool: HeldPool
 ) -> None:
     with filled(tmp_path / "s", 2) as store:
         verified(store)
         scan(store, 100)
         store.delete(KEYS[2])
         flush(store)
-        pool.do()
+        pool.go_on()
         assert stretches(store).order is None
         assert list(store.keys(limit=3)) == [KEYS[at] for at in (0, 1, 3)]
 
 
-def test_what_expires_is_in_order_until_then(tmp_path: Path, pool: Held) -> None:
+def test_what_expires_is_in_order_until_then(tmp_path: Path, pool: HeldPool) -> None:
     now = 1_700_000_000_000
     with opened(tmp_path / "s", clock_ms=lambda: now, **ROOMY) as store:
         for number in range(2):
@@ -173,7 +161,7 @@ def test_what_expires_is_in_order_until_then(tmp_path: Path, pool: Held) -> None
         assert list(store.keys(limit=9)) == KEYS[:9]
         for at in range(0, 600, 10):
             list(store.keys(KEYS[at], limit=1))
-        pool.do()
+        pool.go_on()
         assert stretches(store).order is not None
         assert list(store.keys()) == KEYS[:600]
         assert list(store.keys(reverse=True)) == KEYS[599::-1]
@@ -183,7 +171,7 @@ def test_what_expires_is_in_order_until_then(tmp_path: Path, pool: Held) -> None
 
 
 def test_where_all_has_expired_nothing_is_noted_for_a_clock_may_go_back(
-    tmp_path: Path, pool: Held
+    tmp_path: Path, pool: HeldPool
 ) -> None:
     now = 1_700_000_000_000
     with opened(tmp_path / "s", clock_ms=lambda: now, **ROOMY) as store:
@@ -198,7 +186,7 @@ def test_where_all_has_expired_nothing_is_noted_for_a_clock_may_go_back(
         assert list(store.keys()) == KEYS[:100]
 
 
-def test_rows_of_other_buckets_are_not_told(tmp_path: Path, pool: Held) -> None:
+def test_rows_of_other_buckets_are_not_told(tmp_path: Path, pool: HeldPool) -> None:
     with opened(tmp_path / "s", **ROOMY) as store:
         names = [b"%d" % number for number in range(20)]
         for part in range(2):
