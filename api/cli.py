@@ -68,6 +68,7 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
         except (OctavoError, OSError) as error:
             complain(told(error))
+            _flush_or_forget()
             ctx.exit(exit_code(error))
 
 
@@ -159,6 +160,16 @@ def _log_to_stderr() -> None:
     logger = logging.getLogger("octavo")
     logger.addHandler(lines)
     logger.propagate = False
+
+
+def _flush_or_forget() -> None:
+    """What was printed before an error goes out; where that is what fails it is forgotten, or the
+    interpreter would try again at its end and end with a code of its own."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        _forget_output()
 
 
 def _forget_output() -> None:

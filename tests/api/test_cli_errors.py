@@ -132,21 +132,25 @@ def test_a_reader_that_leaves_early_ends_it_quietly(store: Path) -> None:
     assert told == b""
 
 
-def test_an_output_without_room_ends_with_4(store: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_without_room_ends_with_4(store: Path, unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
         found = subprocess.run(
-            command("scan", store), stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS
-        )
+            command("scan", store), stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
     assert found.returncode == 4
     assert b"No space left" in found.stderr
     assert b"Traceback" not in found.stderr
 
 
-def test_a_page_of_help_without_room_ends_with_4() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_page_of_help_without_room_ends_with_4(unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
         found = subprocess.run(
-            command("--help"), stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS
-        )
+            command("--help"), stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
     assert found.returncode == 4
     assert b"No space left" in found.stderr
     assert b"bug" not in found.stderr
