@@ -169,11 +169,8 @@ def _scanned(
 ) -> Tail:
     most = len(buffer) // record.FIXED_BYTES  # a higher number than there can be records
     records = _records(buffer, path, base, seed, above, most, found)
-    offsets = records.plain_offsets()
-    ahead = len(buffer) - offsets[-1]
-    zeros = 0 < ahead <= cdb.AHEAD_BYTES and not buffer[offsets[-1] :].strip(b"\0")
-    length = offsets[-1] + ahead * zeros
-    return Tail(name, base, seed, False, offsets, records.changes, length)
+    length = len(buffer) if records.end == records.ahead else records.end
+    return Tail(name, base, seed, False, records.plain_offsets(), records.changes, length)
 
 
 def _records(
@@ -224,7 +221,8 @@ def _records(
             found.notes.append(
                 f"{path}: a batch of {of} is not whole ({len(group) - 1} are there): dropped"
             )
-    for damage in _without_what_is_ahead(damages, buffer):
+    damages, ahead = _without_what_is_ahead(damages, buffer)
+    for damage in damages:
         torn = damage.end >= length
         found.notes.append(
             f"{path} at offset {damage.start}: "
@@ -240,30 +238,36 @@ def _records(
         numbers, starts = (array("I", [column[at] for at in kept]) for column in (numbers, starts))
         changes = [row for row in changes if row.relative_sqn not in broken]
     end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT  # batches are in no run
-    return _Records(numbers, starts, end, changes)
+    return _Records(numbers, starts, end, ahead, changes)
 
 
-def _without_what_is_ahead(damages: list[cdb.Damage], buffer: bytes | mmap) -> list[cdb.Damage]:
-    """Zeros at the end are none: a file that is synced often is lengthened before it is written.
-    What breaks off before them does so at the end."""
+def _without_what_is_ahead(
+    damages: list[cdb.Damage], buffer: bytes | mmap
+) -> tuple[list[cdb.Damage], int]:
+    """(damages, where zeros at the end begin, or the end). Those are no damage: a file that is
+    synced often is lengthened before it is written. What breaks off before them does so at the
+    end."""
     length = len(buffer)
-    if damages and damages[-1].end >= length and length - damages[-1].start <= cdb.AHEAD_BYTES:
-        start = damages[-1].start
-        if not buffer[start:].strip(b"\0"):
-            damages = damages[:-1]
-            if damages and damages[-1].end == start:
-                damages[-1].end = length
-    return damages
+    if not damages or damages[-1].end < length or length - damages[-1].start > cdb.AHEAD_BYTES:
+        return damages, length
+    start = damages[-1].start
+    if buffer[start:].strip(b"\0"):
+        return damages, length
+    damages = damages[:-1]
+    if damages and damages[-1].end == start:
+        damages[-1].end = length
+    return damages, start
 
 
 @dataclass(slots=True)
 class _Records:
     """Whole records of a file: their relative numbers, ascending, where each begins and where the
-    last one ends; those for replay."""
+    last one ends; where zeros at the file's end begin, or that end; those for replay."""
 
     numbers: array[int]
     starts: array[int]
     end: int
+    ahead: int
     changes: list[cdb.Scanned | PlainRun]
 
     def plain_offsets(self) -> array[int]:
