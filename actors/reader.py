@@ -141,10 +141,15 @@ class Reader(PlainReads):
         return self._bookie.view is self.view
 
     def windows(
-        self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW, *, brief: bool = False
+        self,
+        bound: scan.Bounds,
+        first: int = scan.FIRST_WINDOW,
+        *,
+        brief: bool = False,
+        ahead: int = 1,
     ) -> Iterator[scan.Window]:
         """Windows of live rows: see scan.windows. ``brief``: they will be asked for keys and sqns
-        only."""
+        only; ``ahead`` as short_windows has it."""
         bookie, view = self._bookie, self.view
         found: Iterator[scan.Window]
         if brief:
@@ -155,8 +160,9 @@ class Reader(PlainReads):
             if newest and bound.prefix[:1] != _INDEX:  # of which no row is a delete
                 note = partial(bookie.stepped_over, view)
             found = short_windows(
-                view, self.sqn, self.now_ms, bound, bookie.slice, first, kept, bookie.emptied, note
-            )
+                view, self.sqn, self.now_ms, bound, bookie.slice, first, kept, bookie.emptied, note,
+                ahead,
+            )  # fmt: skip
         else:
             if bound.high is not None and bookie.emptied.lows:
                 low, high = bookie.emptied.left(bound.low, bound.high, self.sqn, bound.reverse)

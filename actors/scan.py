@@ -32,6 +32,8 @@ T = TypeVar("T")
 FIRST_WINDOW = 96
 MORE, LEAST = 1.25, 4
 """What a source gives of the first window beyond its share: the one that gives least bounds it."""
+_LITTLE = 4
+"""A source of whose chunk less than one in so many rows is left is asked for the next one."""
 _LAST = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8)
 
 
@@ -42,9 +44,11 @@ def windows(
     bound: Bounds,
     take: Slice,
     first: int = FIRST_WINDOW,
+    more: int = 1,
 ) -> Iterator[Window]:
     """Windows of the live rows of a range, in its direction; ``first`` rows or so at first, of
-    each source its share, and later more.
+    each source its share, in the next one ``more`` times as many, and later twice as many each
+    time.
 
     Raises Corruption. Memory: a few thousand rows a source, whatever the range.
     """
@@ -54,14 +58,15 @@ def windows(
     in_memory = sum([len(table.rows) for table in tables])
     runs = _runs(view.ledger, bound)
     in_files = sum([rows for _, rows in runs])
+    first = min(first, LARGEST_WINDOW)
     scale = MORE * first / max(in_memory + in_files, 1)
 
     def share(rows: int) -> int:
         return min(int(scale * rows) + LEAST, first)
 
-    sources = [memory_chunks(view, t, upper, bound, take, share(len(t.rows))) for t in tables]
-    sources += [file_chunks(run, bound, share(rows)) for run, rows in runs]
-    return _merged(sources, now_ms, reverse=bound.reverse)
+    sources = [memory_chunks(view, t, upper, bound, take, share(len(t.rows)), more) for t in tables]
+    sources += [file_chunks(run, bound, share(rows), more) for run, rows in runs]
+    return merged_windows(sources, now_ms, reverse=bound.reverse)
 
 
 def _runs(ledger: LedgerManifest, bound: Bounds) -> list[tuple[Sequence[LedgerEntry], int]]:
@@ -78,25 +83,30 @@ def _runs(ledger: LedgerManifest, bound: Bounds) -> list[tuple[Sequence[LedgerEn
     return runs
 
 
-def _merged(
+def merged_windows(
     sources: list[Iterator[Chunk]], now_ms: int, *, reverse: bool = False
 ) -> Iterator[Window]:
-    """Windows of all sources, newest source first. A source whose chunk is used up is asked for
-    the next one only when the next window is."""
+    """Windows of all sources, newest source first. A source of whose chunk little is left is asked
+    for the next one, but only when the next window is asked for."""
     live: list[Part] = []
-    dry: Iterable[int] = range(len(sources))
+    asked: Iterable[int] = range(len(sources))
+    going: set[int] = set(asked)
+    """Sources that may have more than what is live."""
     while True:
-        for number in dry:
+        for number in asked:
             for chunk in sources[number]:
                 live.append((number, chunk, chunk.dead(now_ms), 0, len(chunk.keys)))
                 break
+            else:
+                going.discard(number)
         if not live:
             return
         if len(live) == 1:  # all of it, as it is
-            taken, live, dry = live, [], [live[0][0]]
+            taken, live, asked = live, [], [live[0][0]]
         else:
             live.sort(key=_place)
-            taken, live, dry = _cut(live, reverse)
+            taken, live = _cut(live, going, reverse)
+            asked = _nearly_used_up(going, live)
         window = window_of(taken, reverse)
         if window.keys:
             yield window
@@ -105,15 +115,16 @@ def _merged(
 _place = itemgetter(0)
 
 
-def _cut(live: list[Part], reverse: bool) -> tuple[list[Part], list[Part], list[int]]:
-    """What all sources can give up to a common bound, what is left, and which have none left."""
+def _cut(live: list[Part], going: set[int], reverse: bool) -> tuple[list[Part], list[Part]]:
+    """What all sources can give up to a common bound, and what is left."""
     if reverse:
-        edge = max([part[1].keys[part[3]] for part in live])
+        ends = {number: chunk.keys[low] for number, chunk, _, low, _ in live}
+        edge = max([ends[number] for number in going], default=min(ends.values()))
     else:
-        edge = min([part[1].keys[part[4] - 1] for part in live])
+        ends = {number: chunk.keys[high - 1] for number, chunk, _, _, high in live}
+        edge = min([ends[number] for number in going], default=max(ends.values()))
     taken: list[Part] = []
     rest: list[Part] = []
-    dry: list[int] = []
     for number, chunk, dead, low, high in live:
         if reverse:
             cut = bisect_left(chunk.keys, edge, low, high)
@@ -121,16 +132,20 @@ def _cut(live: list[Part], reverse: bool) -> tuple[list[Part], list[Part], list[
                 taken.append((number, chunk, dead, cut, high))
             if low < cut:
                 rest.append((number, chunk, dead, low, cut))
-            else:
-                dry.append(number)
         else:
             cut = bisect_right(chunk.keys, edge, low, high)
             if low < cut:
                 taken.append((number, chunk, dead, low, cut))
             if cut < high:
                 rest.append((number, chunk, dead, cut, high))
-            else:
-                dry.append(number)
     if not taken:
         raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
-    return taken, rest, dry
+    return taken, rest
+
+
+def _nearly_used_up(going: set[int], left: list[Part]) -> list[int]:
+    """Sources of which so little is left that it would make for a small window."""
+    enough = {
+        number for number, chunk, _, low, high in left if (high - low) * _LITTLE > len(chunk.keys)
+    }
+    return [number for number in going if number not in enough]

@@ -169,12 +169,19 @@ class _FileChunk:
 
 
 def memory_chunks(
-    view: View, table: MemoryTable, upper: int, bounds: Bounds, take: Slice, window: int
+    view: View,
+    table: MemoryTable,
+    upper: int,
+    bounds: Bounds,
+    take: Slice,
+    window: int,
+    more: int = 1,
 ) -> Iterator[Chunk]:
+    """The rows of a table, ``window`` at first, ``more`` times as many in the next chunk."""
     low: bytes = bounds.low
     high = bounds.high
     cut = len(bounds.prefix)
-    following = window  # many a scan ends in the second window, too
+    following = min(window * more, LARGEST_WINDOW)
     while True:
         keys = take(table, low, high, window, bounds.reverse)
         if not keys:
@@ -192,9 +199,12 @@ def memory_chunks(
         window, following = following, min(following * 2, LARGEST_WINDOW)
 
 
-def file_chunks(entries: Sequence[LedgerEntry], bounds: Bounds, window: int) -> Iterator[Chunk]:
-    """The rows of files that follow one another, ``window`` at first."""
-    following = window
+def file_chunks(
+    entries: Sequence[LedgerEntry], bounds: Bounds, window: int, more: int = 1
+) -> Iterator[Chunk]:
+    """The rows of files that follow one another, ``window`` at first, ``more`` times as many in the
+    next chunk: as many where many a scan ends in the second window, too."""
+    following = min(window * more, LARGEST_WINDOW)
     for entry in reversed(entries) if bounds.reverse else entries:
         sst: Sst = entry.file.sst or entry.file.reader()
         low = sst.lower_bound(bounds.low)

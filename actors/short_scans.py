@@ -43,17 +43,19 @@ def short_windows(
     kept: Stretches | None = None,
     emptied: Emptied | None = None,
     note: Note | None = None,
+    ahead: int = 1,
 ) -> Iterator[Window]:
     """As scan.windows, of a range of one bucket; the windows tell of keys and sqns only. ``kept``:
     what is known of the view's ledger. ``emptied``: what need not be looked at; ``note`` is told
-    of more that need not, before the first key that is given. Raises Corruption."""
+    of more that need not, before the first key that is given. ``ahead``: how many rows the windows
+    behind the first ones have for each that was given. Raises Corruption."""
     prefix, low, high, reverse = bound
     memory = _Memory(view, upper, now_ms, take)
     known = _known_below if reverse else _known
     order = None if kept is None else kept.order
     passed = given = 0
     stepped = False
-    while high is not None and low < high and (passed < _LONG or not given):
+    while high is not None and low < high and (passed < _LONG // ahead or not given):
         if emptied is not None and emptied.lows:
             at = high if reverse else low
             low, high = emptied.left(low, high, upper, reverse)
@@ -95,7 +97,7 @@ def short_windows(
             yield Brief(keys, sqns)
     if high is None or low < high:
         bound = Bounds(prefix, low, high, reverse)
-        yield from windows(view, upper, now_ms, bound, take, max(first, passed))
+        yield from windows(view, upper, now_ms, bound, take, max(first, passed) * ahead, ahead)
 
 
 # ------------------------------------------------------------ the ledger

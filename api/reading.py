@@ -39,6 +39,8 @@ from octavo.scans import (
 D = TypeVar("D")
 _MOST_FIRST = 200
 """Rows to find at first, however many are wanted."""
+_AHEAD = 3
+"""Keys to find in a window, for one that was given: to find some costs little, a window does."""
 REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
@@ -338,7 +340,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
             windows = reader.long_windows(left, first, times=keep is not None)
         else:
             brief = keep is None and not isinstance(give, Heads)
-            windows = reader.windows(left, first, brief=brief)
+            windows = reader.windows(left, first, brief=brief, ahead=_AHEAD)
         return Scan.of(place, parts(reader, windows, place, keep, most, give), reader)
 
     def _object_part(self, key: object) -> bytes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from beside import seeded
 
+from octavo.actors.scan import merged_windows
 from octavo.actors.scan_windows import Part, window_of
 from octavo.actors.view import Found, Head
 
@@ -111,3 +113,46 @@ def test_what_a_window_leaves_out_stays_in_its_sources() -> None:
     window.cut(1)
     window.keep([False])
     assert (chunk.keys, chunk.sqns(0, 300)) == (keys, sqns)
+
+
+def in_chunks(whole: Rows, sizes: list[int], reverse: bool) -> Iterator[Rows]:
+    """A source's rows in the direction of a scan."""
+    edges = [0]
+    for size in sizes:
+        edges.append(min(edges[-1] + size, len(whole.keys)))
+    for begin, end in itertools.pairwise(edges):
+        low, high = (len(whole.keys) - end, len(whole.keys) - begin) if reverse else (begin, end)
+        if low < high:
+            gone = [at - low for at in whole.gone if low <= at < high]
+            yield Rows(whole.keys[low:high], whole.sqns(low, high)[0], gone)
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_windows_hold_each_live_row_once_and_in_order(reverse: bool) -> None:
+    rng = seeded(f"test_scan_windows merged {reverse}")
+    for _ in range(100):
+        parts = [some(rng, place, rng.randrange(400), dead=True) for place in range(4)]
+        whole = [(at, rows, gone, 0, len(rows.keys)) for at, rows, gone, _, _ in parts]
+        expected = live(whole)
+        sources = []
+        for _, rows, *_ in parts:
+            sizes = [rng.choice([1, 7, 40, 160]) for _ in rows.keys]
+            sources.append(in_chunks(rows, sizes, reverse))
+        keys: list[bytes] = []
+        sqns: list[int] = []
+        for window in merged_windows(sources, 0, reverse=reverse):
+            keys += window.keys
+            sqns += window.sqns()
+        assert keys == sorted(expected, reverse=reverse)
+        assert sqns == [expected[key] for key in keys]
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_what_little_is_left_of_a_chunk_makes_no_window_of_its_own(reverse: bool) -> None:
+    even = Rows([b"%04d" % at for at in range(0, 600, 2)], 1000, [])
+    odd = Rows([b"%04d" % at for at in range(1, 600, 2)], 1, [])
+    # The second one's chunks go a little further, but for the last.
+    sources = [in_chunks(even, [100] * 3, reverse), in_chunks(odd, [110, 110, 80], reverse)]
+    windows = [len(window.keys) for window in merged_windows(sources, 0, reverse=reverse)]
+    assert min(windows[:-1]) > 190
+    assert sum(windows) == 600
