@@ -30,7 +30,6 @@ from octavo.files.errors import (
     Busy,
     Corruption,
     Misuse,
-    OctavoError,
     StorageFailed,
     StorageFull,
     storage_error,
@@ -282,13 +281,15 @@ class _Taking:
                 if isinstance(error, OSError):
                     raise storage_error(error, self.where) from error
                 raise
+            edited = inker.manifest.edit(entries, commits=(commit,))
             try:
-                inker.commit(inker.manifest.edit(entries, commits=(commit,)))
-            except StorageFailed as failed:
+                inker.commit(edited)
+            except BaseException as error:
+                if isinstance(error, (StorageFull, Misuse)) and inker.manifest is not edited:
+                    self._unlink()  # it is not in the log
+                    raise
+                failed = error if isinstance(error, StorageFailed) else self._in_doubt(error)
                 inker.poison(failed)  # whether it is in the log, the next start finds out
-                raise
-            except OctavoError:
-                self._unlink()
                 raise
             if count:
                 self._show(entries, ledger, base, base + count - 1)
@@ -369,6 +370,9 @@ class _Taking:
             except OSError as error:
                 log.warning("%s stays until the next start: %s", path, error)
 
+    def _in_doubt(self, error: BaseException) -> StorageFailed:
+        return StorageFailed(f"{self.name} may be committed, but: {error!r}; reopen the store")
+
     def _show(
         self, entries: Sequence[JournalEntry], ledger: Sequence[LedgerEntry], base: int, last: int
     ) -> None:
@@ -393,7 +397,7 @@ class _Taking:
             manifest = self.penciller.actor_ref.call(Penciller.install_made, ledger, last)
         except BaseException as error:
             # The journal has it, memory and ledger do not: no write may come on top of that.
-            inker.poison(StorageFailed(f"{self.name} is committed, but: {error}; reopen the store"))
+            inker.poison(self._in_doubt(error))
             raise
         bookie.view.recent.frozen = True  # it is empty, and a snapshot may still look at it
         view = replace(

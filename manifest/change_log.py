@@ -244,13 +244,13 @@ class ChangeLog:
             raise
 
     def snapshot_if_due(self, encoded: Callable[[], bytes]) -> None:
-        """Write the whole value if that is worth it. Where there is no room it is put off; other
-        errors as ``snapshot``."""
+        """Write the whole value if that is worth it. Where there is no room, on the disk or in
+        memory, it is put off, for the change before it is in; other errors as ``snapshot``."""
         if self.snapshot_due:
             try:
                 self.snapshot(encoded())
-            except StorageFull as full:
-                log.warning("%s; the log goes on without a new snapshot", full)
+            except (StorageFull, MemoryError) as full:
+                log.warning("%r; the log goes on without a new snapshot", full)
 
     def close(self) -> None:
         """Sync what is not durable and let go of the file. Idempotent. Raises as ``append``."""

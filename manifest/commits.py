@@ -17,7 +17,7 @@ KEPT = 4096
 
 MAX_NAME_BYTES = 512
 _COLUMNS = ("number", "first_sqn", "last_sqn", "time_ms")
-_age = attrgetter("time_ms", "last_sqn", "name")
+_age = attrgetter("last_sqn", "time_ms", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ def found(commits: Iterable[Commit], name: str, number: int) -> Commit | None:
 
 
 def merged(commits: Iterable[Commit], newer: Iterable[Commit]) -> tuple[Commit, ...]:
-    """With the newer ones in the place of those of their names, oldest first."""
+    """With the newer ones in the place of those of their names, oldest first by their numbers, for
+    the clock may go back."""
     there = {commit.name: commit for commit in commits} | {commit.name: commit for commit in newer}
     return tuple(sorted(there.values(), key=_age)[-KEPT:])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -380,6 +380,32 @@ def test_a_snapshot_that_never_succeeds_leaves_the_log_as_it_was(
     value.add(2)
     for mode in ("nothing", "all"):
         assert value_of(recover(sim.after_crash(mode), HERE)) == [1, 2]
+
+
+def test_a_snapshot_for_which_there_is_no_memory_is_put_off(sim: SimDisk) -> None:
+    limits = Limits(snapshot_changes=1, snapshot_bytes=1)
+    for number in range(1, 100):
+        sim = SimDisk()
+        log = ChangeLog.begin(sim, HERE, 1, b"s", limits=limits)
+        log.append(b"change")
+        calls = iter(range(1, 100))
+
+        def at_call(name: str, number: int = number, calls: Iterator[int] = calls) -> None:
+            if next(calls) == number:
+                raise MemoryError(name)
+
+        sim.at_call = at_call
+        log.snapshot_if_due(lambda: b"s, change")
+        sim.at_call = None
+        log.append(b"next")
+        found = recover(sim.after_crash("nothing"), HERE)
+        assert not found.damaged
+        assert found.changes[-1] == b"next"
+        assert [found.snapshot, *found.changes[:-1]] in ([b"s", b"change"], [b"s, change"])
+        if next(calls) <= number:
+            assert number > 4
+            return
+    raise AssertionError("more calls than there can be")
 
 
 def test_a_snapshot_counts_only_when_it_reads_back_equal(

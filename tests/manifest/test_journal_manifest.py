@@ -12,6 +12,7 @@ from simdisk import SimDisk
 
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
 from octavo.manifest.change_log import ChangeLog, recover
+from octavo.manifest.commits import KEPT, Commit, found, merged
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
 
@@ -264,3 +265,14 @@ def test_a_count_of_billions_takes_no_memory() -> None:
             JournalManifest.decode(b"OJM1\x01\x00" + bytes(16) + tail)
         with pytest.raises(Corruption):
             GOOD.apply(b"OJC1\x01\x00" + bytes(8) + b"\x01" + bytes(7) + tail)
+
+
+def test_a_commit_is_remembered_though_the_clock_was_set_back() -> None:
+    before = [Commit(f"job {n}", 0, n + 1, n + 1, 9_000_000) for n in range(KEPT)]
+    late = Commit("job late", 0, KEPT + 1, KEPT + 1, 5)
+    empty = Commit("stream s", 7, KEPT + 2, KEPT + 1, 4)
+    there = merged(merged(before, [late]), [empty])
+    assert len(there) == KEPT
+    assert found(there, "job late", 0) == late
+    assert found(there, "stream s", 7) == empty
+    assert found(there, "job 1", 0) is None

@@ -1,0 +1,128 @@
+"""A fault at every call of the disk within a bulk load's commit: the job comes whole or not at all,
+and once; whether the store goes on, or is found as it was left."""
+
+from __future__ import annotations
+
+import errno
+from functools import partial
+
+import pytest
+from look import NOW_MS, clock_ms, read_all
+from one_thread import forget, one_thread, opened
+from simdisk import SimDisk
+
+import octavo
+from octavo.actors.bookie import Bookie
+from octavo.actors.ingest import Ingested, ingest
+from octavo.files.staged_writer import StagedWriter
+from octavo.manifest import change_log
+from octavo.manifest.change_log import Limits
+
+JOB = {b"k%d" % n: b"job" for n in range(5)}
+BEFORE = {b"k%d" % n: b"old" for n in range(3, 8)}
+LATER = {b"k9": b"later"}
+FAULTS = {"MemoryError": 0, "EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
+
+
+@pytest.fixture(autouse=True)
+def snapshots_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the commit's change brings a snapshot of the manifest."""
+    monkeypatch.setattr(change_log, "Limits", partial(Limits, 16 << 20, 1, 1))
+
+
+def staged_disk() -> SimDisk:
+    """A closed store with keys in its ledger and in its journal's end, and a job's files."""
+    disk = SimDisk()
+    with one_thread("setup") as pool:
+        store = opened(disk, clock_ms=clock_ms, sync="always")
+        store.put_many(BEFORE.items())
+        pool.go_on()
+        store.close()
+    for part, keys in enumerate((list(JOB)[:3], list(JOB)[3:])):
+        writer = StagedWriter(disk, "/store", "j", f"a{part}", now_ms=NOW_MS, file_records=2)
+        writer.put_many(b"", keys, [JOB[key] for key in keys])
+        writer.finish()
+    return disk
+
+
+def commit(store: octavo.Store) -> Ingested:
+    return ingest(store._running, "j", ["a0", "a1"], stream="q", batch=3)
+
+
+def contents(store: octavo.Store) -> dict[bytes, bytes]:
+    return {key: value for (_, key), value in read_all(store).state.items()}
+
+
+class Fault:
+    """The call of this number goes wrong, whichever it is."""
+
+    def __init__(self, kind: str, number: int) -> None:
+        self.kind, self.number = kind, number
+        self.calls = 0
+        self.met = ""
+
+    def __call__(self, operation: str) -> tuple[int, None] | None:
+        if operation in ("exists", "size", "links"):
+            return None
+        self.calls += 1
+        if self.calls != self.number:
+            return None
+        self.met = operation
+        if self.kind == "MemoryError":
+            raise MemoryError
+        return FAULTS[self.kind], None
+
+
+def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
+    """Commit with the fault, and where the store goes on put and save memory, behind a second
+    commit or without one; what must be in the store then, with the job or without it."""
+    with one_thread("commit") as pool:
+        store = opened(disk, clock_ms=clock_ms, sync="always")
+        disk.at_call = fault
+        raised = False
+        try:
+            commit(store)
+        except (octavo.OctavoError, OSError, MemoryError):
+            raised = True
+        disk.at_call = None
+        expected = dict(BEFORE)
+        assert contents(store) in (expected, expected | JOB)
+        if store._inker.failed is None:
+            whole = contents(store) == expected | JOB
+            assert raised or whole
+            if again:
+                assert commit(store).repeated == whole
+            store.put_many(LATER.items())
+            expected |= LATER | (JOB if whole or again else {})
+            store._running.bookie.call(Bookie.push)
+            pool.go_on()
+            assert contents(store) == expected
+        forget(store)
+    return expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "again"),
+    [("MemoryError", False), ("MemoryError", True), ("EIO", True), ("ENOSPC", True)],
+)
+def test_a_job_comes_whole_and_once_whatever_call_of_its_commit_fails(
+    kind: str, again: bool
+) -> None:
+    staged = staged_disk()
+    for number in range(1, 300):
+        disk, fault = staged.after_crash("all"), Fault(kind, number)
+        expected = taken_on(disk, fault, again)
+        if not fault.met:
+            assert number > 30
+            return
+        where = f"{kind} at call {number} ({fault.met})"
+        with one_thread("again"):
+            store = opened(disk.after_kill(), clock_ms=clock_ms, sync="always")
+            found = contents(store)
+            assert found in (expected, expected | JOB), where
+            assert commit(store).repeated == (found == expected | JOB), where
+            assert contents(store) == expected | JOB, where
+            report = store.verify()
+            assert report.ok, (where, report.problems)
+            forget(store)
+    raise AssertionError("more calls than there can be")
