@@ -58,7 +58,8 @@ class _Nobody:
 
 
 class PublishedReader(Reader):
-    """Reads a published snapshot, renews its lease as it goes, and removes it at the end.
+    """Reads a published snapshot, renews its lease as it goes, and removes it at the end; not in
+    a forked child, which may read its parent's while that has it.
 
     Its files' actors are not started: nothing is ever sent to them.
     """
@@ -73,6 +74,7 @@ class PublishedReader(Reader):
         self._renewing = True
         self._closed = False
         self._let_go = NOTHING
+        self._inherited = False
         self.cache = ReadCache(0)
         self._open_files = OpenFiles(max_open_files)
         self.number = 0
@@ -119,6 +121,8 @@ class PublishedReader(Reader):
         """Raise Closed or SnapshotExpired. Once half of the lease is gone, it begins anew."""
         if self._closed:
             raise Closed("the store was closed")
+        if self._inherited:  # its owner renews it, or removes it
+            self._found = published.read(self._disk, self._found.path)
         now_ms = self._clock_ms()
         if now_ms >= self._found.expires_at:
             self._found.check(now_ms)
@@ -144,9 +148,14 @@ class PublishedReader(Reader):
     def close(self) -> None:
         """A scan ends: the store stays open."""
 
+    def forked(self) -> None:
+        """This process is a forked child: the files are its parent's, to be removed by that."""
+        self._inherited = True
+
     def really_close(self) -> None:
         """Let go of the files. Idempotent."""
         if not self._closed:
             self._closed = True
             self._open_files.closed = True
-            published.remove(self._disk, self._found.path)
+            if not self._inherited:
+                published.remove(self._disk, self._found.path)

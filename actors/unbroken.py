@@ -46,21 +46,26 @@ class Unbroken(ContextDecorator):
         self._handlers: dict[int, Any] = {}
         """Those that were put off last: they stand again, unless that was broken off."""
         self._came: dict[int, FrameType | None] = {}
+        self._deaf = 0
+        """Ident of a main thread by ``threading`` alone, in which no handler ever runs."""
 
     def __enter__(self) -> None:
-        if _get_ident() != threading.main_thread().ident:
+        if not self._hears():
             return
         self._depth += 1
         if self._depth == 1:
             try:
                 self._put_off()
-            except BaseException:
+            except BaseException as error:
                 self._depth = 0
+                if isinstance(error, ValueError) and self._none_may_be_set():
+                    self._deaf = _get_ident()
+                    return
                 self._restore()
                 raise
 
     def __exit__(self, *raised: object) -> None:
-        if _get_ident() != threading.main_thread().ident:
+        if not self._hears():
             return
         self._depth -= 1
         if self._depth == 0:
@@ -70,6 +75,22 @@ class Unbroken(ContextDecorator):
             finally:
                 for number, frame in came.items():
                     handlers[number](number, frame)
+
+    def _hears(self) -> bool:
+        me = _get_ident()
+        return me == threading.main_thread().ident and me != self._deaf
+
+    def _none_may_be_set(self) -> bool:
+        """Whether this thread is refused what sets a handler: in an interpreter beside the first
+        one, or where a program that embeds Python had another thread import ``threading`` first."""
+        for number, handler in self._handlers.items():
+            try:
+                signal.signal(number, handler)
+            except ValueError:
+                continue
+            return False
+        self._handlers.clear()
+        return True
 
     def _put_off(self) -> None:
         self._came = {}

@@ -123,8 +123,8 @@ class JobRunner:
 
     def forked(self) -> None:
         """In a forked child: give up its copies of the pipes, or the worker would not see that
-        the store's process is gone. Takes no lock; the numbers stay taken, so that a late
-        flush or close of the copies goes nowhere."""
+        the store's process is gone. Takes no lock; the numbers stay taken, so that a call under
+        way in a frame that forked goes nowhere."""
         process, self._process = self._process, None
         self._closed = True
         self._threads = set()
@@ -133,7 +133,9 @@ class JobRunner:
         process.returncode = 0  # it is no child of this process: never waited for
         for pipe in (process.stdin, process.stdout):
             if pipe is not None and not pipe.closed:
-                lead_nowhere(pipe.fileno())
+                number = pipe.fileno()
+                pipe.close()  # or Python warns of it
+                lead_nowhere(number)
 
     def _started(self) -> subprocess.Popen[bytes] | None:
         if self._process is not None and self._process.poll() is None:
@@ -144,6 +146,7 @@ class JobRunner:
                 [sys.executable, "-m", "octavo.files.worker", str(self._niceness)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                bufsize=0,  # WorkerPipe's are the only reads and writes: see forked
                 cwd="/",
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": _import_path()},
                 pass_fds=() if self._lock_for_workers is None else (self._lock_for_workers,),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from octavo import changes as feed
@@ -76,7 +78,8 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
         now_ms = wall_clock_ms()
         self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms)
-        reader: Any = PublishedReader(disk, found, wall_clock_ms, max_open_files)
+        self._pinned = PublishedReader(disk, found, wall_clock_ms, max_open_files)
+        reader: Any = self._pinned
         SnapshotBucket.__init__(self, reader, identity, b"")
         _open.add(self)
 
@@ -177,8 +180,16 @@ def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStor
 
 
 def _close_all() -> None:
+    with ExitStack() as closing:  # all, whatever one of them raises
+        for store in list(_open):
+            closing.callback(store.close)
+
+
+def _forked() -> None:
+    """In a forked child: what its parent pinned is for the parent to let go of."""
     for store in list(_open):
-        store.close()
+        store._pinned.forked()
 
 
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_forked)

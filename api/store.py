@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -53,7 +53,8 @@ _MOST_MADE = 1024
 """Buckets that are kept for who asks for them again: with what a put of theirs needs, 4 KB each."""
 _LONGEST_KEPT = 256
 """Bytes of the name of one that is."""
-_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_open_stores: set[Store] = set()
+"""Until they are closed: a bucket may be all that a program keeps of one."""
 
 
 @overload
@@ -425,8 +426,9 @@ def _buckets(reader: Reader, tag: int) -> Iterator[bytes]:
 
 def _close_all() -> None:
     """At interpreter exit: what was acknowledged is in the journal; make it durable, too."""
-    for store in list(_open_stores):
-        store.close()
+    with ExitStack() as closing:  # all, whatever one of them raises
+        for store in list(_open_stores):
+            closing.callback(store.close)
 
 
 def _forked() -> None:

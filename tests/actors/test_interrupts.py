@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from counting_actor import WAIT, Counter
 from ctrl_c import CtrlC
-from pykka import ActorDeadError
+from pykka import ActorDeadError, ActorRegistry
 from pykka.messages import ProxyCall
 
 from octavo.actors.group_commit import GroupCommit
@@ -134,6 +134,32 @@ def test_a_forked_child_has_a_pool_of_its_own(ref: Ref[Counter]) -> None:
         return served.wait(WAIT) and mine.call(Counter.add) == 1
 
     assert forked(body) == 0
+
+
+def test_a_forked_child_waits_for_no_thread_that_began_an_actor() -> None:
+    taken, go = threading.Event(), threading.Event()
+
+    def begin() -> None:
+        with ActorRegistry._actor_refs_lock:
+            taken.set()
+            go.wait(WAIT)
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    assert taken.wait(WAIT)
+
+    def body() -> bool:
+        lock = ActorRegistry._actor_refs_lock
+        if not lock.acquire(blocking=False):
+            return False
+        lock.release()
+        return Counter.start().call(Counter.add) == 1
+
+    try:
+        assert forked(body) == 0
+    finally:
+        go.set()
+        thread.join(WAIT)
 
 
 def test_a_forked_childs_copies_of_actors_refuse_at_once(ref: Ref[Counter]) -> None:

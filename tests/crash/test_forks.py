@@ -91,11 +91,56 @@ if not os.fork():
 signal.pause()
 """
 
+READING = """
+import os, sys
+import octavo
+octavo.open(sys.argv[1]).close()
+with octavo.open(sys.argv[1], push_rows=64, worker=False) as store:
+    store.put_many((str(n), "v") for n in range(300))
+reader = octavo.open(sys.argv[1], read_only=True, max_open_files=8)
+hear, tell = os.pipe()
+if not os.fork():
+    os.close(tell)
+    if sys.argv[2] != "outlive":
+        assert len(reader) == 300
+    if sys.argv[2] == "close":
+        reader.close()
+    elif sys.argv[2] == "outlive":
+        os.read(hear, 1)
+        try:
+            dict(reader.items())
+        except octavo.SnapshotExpired:
+            pass
+        else:
+            os._exit(1)
+    sys.exit()
+if sys.argv[2] == "outlive":
+    reader.close()
+    os.close(tell)
+assert os.wait()[1] == 0
+if sys.argv[2] != "outlive":
+    assert reader["1"] == b"v" and len(dict(reader.items())) == 300
+    reader.close()
+assert not os.listdir(sys.argv[1] + "/snapshots")
+"""
+WARNED = """
+import os, sys
+import octavo
+with octavo.open(sys.argv[1]) as store:
+    store.put("k", "v")
+    assert store._running.runner._started() is not None
+    if not os.fork():
+        sys.exit()
+    assert os.wait()[1] == 0
+"""
 
-def run_to_its_end(words: list[str]) -> None:
+
+def run_to_its_end(words: list[str]) -> str:
+    """What it says on standard error."""
     told = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(MODEL), *sys.path]))}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=told)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -107,6 +152,16 @@ def test_a_store_does_not_go_along_to_another_process(tmp_path: Path, method: st
 
 def test_what_is_asked_of_a_store_no_child_of_its_owner_answers(tmp_path: Path) -> None:
     run_to_its_end([sys.executable, "-c", WATCHING, str(tmp_path)])
+
+
+@pytest.mark.parametrize("child", ["exit", "close", "outlive"])
+def test_what_a_process_reads_is_not_removed_by_its_child(tmp_path: Path, child: str) -> None:
+    run_to_its_end([sys.executable, "-c", READING, str(tmp_path / "s"), child])
+
+
+def test_a_child_warns_of_no_pipes_of_the_worker(tmp_path: Path) -> None:
+    told = run_to_its_end([sys.executable, "-X", "dev", "-c", WARNED, str(tmp_path / "s")])
+    assert "ResourceWarning" not in told
 
 
 def test_an_open_store_cannot_be_copied(tmp_path: Path) -> None:
