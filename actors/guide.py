@@ -9,7 +9,8 @@ a place that it names is asked like any other, and so is every older one.
 Where it covers a whole ledger, of up to 2 M rows, two more tables say at once where the newest row
 is, by the upper bits of a hash: one its sqn, for gets, one its number, for heads. They are hints,
 too: of the rows that share a slot one is there, and who reads compares the key. Where that is
-another the place is asked. For heads, an empty slot says that the ledger has no such key.
+another the place is asked. For heads, an empty slot says that the ledger has no such key. Heads of
+a small ledger are kept once they were read, for while the manifest is the same so are they.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from octavo.actors.pool import POOL
 from octavo.files.arrays import npt
+from octavo.files.head import Head
 from octavo.files.ledger_key import HEAD_ONLY, INDEX
 from octavo.files.live_batches import KeptMerge
 from octavo.files.sst import Sst
@@ -47,6 +49,8 @@ MOST_DIRECT_ROWS = 1 << 21
 """Of ledgers of more rows no sqns and no row numbers are kept: 16 MiB each."""
 _DIRECT_SLOTS_A_ROW = 4
 _DIRECT_BITS = 22
+_MOST_HEADS = 1 << 16
+_HEAD_BYTES = 350
 ROW_BITS = 22
 ROW_MASK = (1 << ROW_BITS) - 1
 _MOST_GROUPS = 64
@@ -62,7 +66,7 @@ class Guide:
     """Of one manifest of the ledger. Any thread reads its tables, each replaced as a whole."""
 
     __slots__ = (
-        "_making", "_places", "_places_of_rows", "ledger", "merge", "rows", "sqns", "way"
+        "_making", "_places", "_places_of_rows", "heads", "ledger", "merge", "rows", "sqns", "way"
     )  # fmt: skip
 
     def __init__(self, ledger: LedgerManifest) -> None:
@@ -74,12 +78,14 @@ class Guide:
         self.rows: tuple[memoryview, int, tuple[Part, ...]] = _NO_ROWS
         """Rows of plain puts: a part's number, and in the lower bits that of a row of its file. Of
         part 0 where nothing is said; 0 where there is no row of any kind."""
+        self.heads: dict[bytes, Head] | None = None
+        """Of a small ledger, once heads are read: those that were, of plain puts, by ledger key."""
         self._places = self._places_of_rows = 0
         self._making = False
 
-    def wanted(self, heads: bool = False) -> None:
+    def wanted(self, heads: bool = False, room: int = 0) -> None:
         """A read among many, of a head or of a value: have the tables made if they would help and
-        cost no reading.
+        cost no reading. ``room``: bytes that heads may be kept in.
 
         That is once the files have been verified, by lookups. 1 us a file; the tables are made on
         a thread of the pool, by array kernels: some 20 ms a million rows each.
@@ -88,7 +94,7 @@ class Guide:
             places = self._known()
             if len(places) > (self._places_of_rows if heads else self._places):
                 self._making = True
-                POOL.submit(partial(self._make, places, heads))
+                POOL.submit(partial(self._make, places, heads, room))
 
     def _known(self) -> list[list[Sst]]:
         """The open files of the newest places, as far as all of them are known to be whole."""
@@ -104,7 +110,7 @@ class Guide:
             places.append(ssts)
         return places
 
-    def _make(self, places: list[list[Sst]], heads: bool) -> None:
+    def _make(self, places: list[list[Sst]], heads: bool, room: int) -> None:
         steps = _steps(self.ledger)
         try:
             rows = sum(sst.rows for ssts in places for sst in ssts)
@@ -114,6 +120,8 @@ class Guide:
             if heads:
                 if direct:
                     self.rows = _rows(steps, places, rows)
+                    if rows <= _MOST_HEADS and _bytes_of_heads(places, rows) <= room:
+                        self.heads = {}
                 self._places_of_rows = len(places)
             else:
                 if direct:
@@ -121,6 +129,12 @@ class Guide:
                 self._places = len(places)
         finally:
             self._making = False
+
+
+def _bytes_of_heads(places: list[list[Sst]], rows: int) -> int:
+    """What the heads of so many rows take, kept by their keys."""
+    keys = sum(sst.layout.sections[Section.KEYS][1] for ssts in places for sst in ssts)
+    return keys + rows * _HEAD_BYTES
 
 
 def _table(steps: tuple[Step, ...], places: list[list[Sst]]) -> Way:

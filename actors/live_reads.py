@@ -23,6 +23,8 @@ from octavo.files.short_head import head_of
 T = TypeVar("T")
 _LOW_32 = 0xFFFFFFFF
 _made = tuple.__new__
+_FOR_HEADS = 3
+"""Heads that are kept of the ledger may take an eighth of what the read cache may, beside it."""
 
 
 class LiveReads(PlainReads):
@@ -109,14 +111,34 @@ class LiveReads(PlainReads):
                 if expiry_ms is None or expiry_ms <= (now_ms := self._moment_ms(view)):
                     return None  # a delete, or expired
             return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain, now_ms)
-        h32 = xxh3(ledger_key) & _LOW_32
-        slots, mask, tails = view.guide.way
+        guide = view.guide
+        if (heads := guide.heads) and (found := heads.get(ledger_key)) is not None:
+            return found
         cut = end_of_prefix(ledger_key)
         front, key = ledger_key[:cut], ledger_key[cut:]
-        steps = tails[slots[h32 & mask]]
-        return self.head_from_ledger(view, steps, h32, ledger_key, front, key)
+        h32 = xxh3(ledger_key) & _LOW_32
+        slots, shift, parts = guide.rows
+        if not (slot := slots[h32 >> shift]):
+            return None
+        part = parts[slot >> ROW_BITS]
+        if (
+            part is not None
+            and (sst := part[1].sst) is not None
+            and (columns := sst.head_columns) is not None
+        ):
+            buffer, at, ends, sqns, sizes, times, time_base = columns
+            row = slot & ROW_MASK
+            if buffer[at + ends[row] : at + ends[row + 1]] == key and part[0] == front:
+                told = sqns[row] + part[2], sizes[row], b"", times[row] + time_base, None
+                found = _made(Head, told)
+                if heads is not None:
+                    heads[ledger_key] = found
+                return found
+        places, mask, tails = guide.way
+        steps = tails[places[h32 & mask]]
+        return self.head_by_steps(view, steps, h32, ledger_key, front, key) if steps else None
 
-    def head_from_ledger(
+    def head_by_steps(
         self,
         view: View,
         steps: tuple[Step, ...],
@@ -125,21 +147,10 @@ class LiveReads(PlainReads):
         front: bytes,
         key: bytes,
     ) -> Head | None:
-        """Head of a key that is not in the view's memory but may be in these steps of its guide.
-        ``h32`` as get_from_ledger has it; ``front`` and ``key``: the ledger key's prefix, and what
-        follows it. ``Sst.find`` is written out."""
+        """Head of a key that is not in the view's memory but may be in these steps of its guide,
+        whose table of rows did not tell. ``h32`` as get_from_ledger has it; ``front`` and ``key``:
+        the ledger key's prefix, and what follows it. ``Sst.find`` is written out."""
         try:
-            slots, shift, parts = view.guide.rows
-            if (slot := slots[h32 >> shift]) and (part := parts[slot >> ROW_BITS]) is not None:
-                prefix, file, base = part
-                sst = file.sst
-                if sst is not None and (columns := sst.head_columns) is not None:
-                    buffer, keys_at, ends, sqns, sizes, times, time_base = columns
-                    row = slot & ROW_MASK
-                    start = keys_at + ends[row]
-                    if buffer[start : keys_at + ends[row + 1]] == key and prefix == front:
-                        told = sqns[row] + base, sizes[row], b"", times[row] + time_base, None
-                        return _made(Head, told)
             for firsts, file, base, entries in steps:
                 if firsts is not None:
                     place = entries[bisect_right(firsts, ledger_key) - 1]
@@ -168,11 +179,18 @@ class LiveReads(PlainReads):
                             if flags is not None and flags[row]:
                                 return self._head_with_care(ledger_key)
                             told = sqns[row] + base, sizes[row], b"", times[row] + time_base, None
-                            return _made(Head, told)
+                            found = _made(Head, told)
+                            if (heads := view.guide.heads) is not None:
+                                heads[ledger_key] = found
+                            return found
                     at += 1
         except (FileNotFoundError, Corruption):
             return self._head_with_care(ledger_key)
         return None
+
+    def wants_heads(self) -> None:
+        """A head among many is read: see Guide.wanted."""
+        self.view.guide.wanted(heads=True, room=self.cache.limit >> _FOR_HEADS)
 
     def _head_from_memory(
         self,

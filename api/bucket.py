@@ -91,8 +91,7 @@ class Bucket(Mutable[Out, Told]):
 
     @property
     def _put_one(self) -> PlainPut:
-        """The shortest way of a put. Made when it is first needed, for that costs as much as a
-        put does."""
+        """The shortest way of a put. Made when it is needed: that costs as much as a put does."""
         if self._plain_put is None:
             self._plain_put = self._bookie.plain_put(self._tag, self._name)
         return self._plain_put
@@ -267,8 +266,7 @@ class Bucket(Mutable[Out, Told]):
         return last
 
     def _put_checked(self, group: list[Any]) -> int:
-        """Write pairs that have to be converted, or are large, or are wrong: all before the first
-        that is wrong."""
+        """Write pairs that have to be converted, or are large: all before one that is wrong."""
         last = held = 0
         ready: list[tuple[bytes, bytes]] = []
         wrong: Misuse | None = None
@@ -398,18 +396,18 @@ class Bucket(Mutable[Out, Told]):
         if left <= 0 or self._kind is not None or bookie.closed:
             return super().head(key)
         meter.left = left - 1
-        prefix = self._prefix
-        ledger_key = prefix + key
+        ledger_key = (prefix := self._prefix) + key
         view = bookie.view
         found: Any = None
         if view.frozen or ledger_key in view.recent.rows:
             found = bookie.head(ledger_key, self._name + key, self._plain)
-        else:
+        else:  # as in LiveReads.head: most heads cost no other call
             guide = view.guide
+            if (heads := guide.heads) and (found := heads.get(ledger_key)) is not None:
+                return found  # type: ignore[return-value]
             slots, shift, parts = guide.rows
             h32 = xxh3(ledger_key) & LOW_32
             if slot := slots[h32 >> shift]:
-                # From here on as LiveReads.head_from_ledger: most heads cost no other call.
                 part = parts[slot >> ROW_BITS]
                 if (
                     part is not None
@@ -420,10 +418,13 @@ class Bucket(Mutable[Out, Told]):
                     row = slot & ROW_MASK
                     if buffer[at + ends[row] : at + ends[row + 1]] == key and part[0] == prefix:
                         told = sqns[row] + part[2], sizes[row], b"", times[row] + time_base, None
-                        return _made(Head, told)  # type: ignore[return-value]
+                        found = _made(Head, told)
+                        if heads is not None:
+                            heads[ledger_key] = found
+                        return found  # type: ignore[no-any-return]
                 places, mask, tails = guide.way
-                steps = tails[places[h32 & mask]]
-                found = bookie.head_from_ledger(view, steps, h32, ledger_key, prefix, key)
+                if steps := tails[places[h32 & mask]]:
+                    found = bookie.head_by_steps(view, steps, h32, ledger_key, prefix, key)
         if found is None and not 0 < len(key) < self._key_limit:
             self._whole(key)  # found nowhere, and says why
         return found  # type: ignore[no-any-return]
@@ -432,7 +433,7 @@ class Bucket(Mutable[Out, Told]):
         meter = self._head_meter
         left = meter.left
         if left <= 0 and not (left := meter.skip()):
-            self._bookie.view.guide.wanted(heads=True)
+            self._bookie.wants_heads()
             return meter.timed(self._head, key)
         meter.left = left - 1
         if self._bookie.closed:
