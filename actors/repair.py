@@ -21,7 +21,7 @@ from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
 from octavo.files.sst import Sst
-from octavo.manifest import change_log, recovery
+from octavo.manifest import adoption, change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -60,11 +60,22 @@ class Repaired:
     moved: list[str] = field(default_factory=list)
     """Where the damaged originals are now."""
     notes: list[str] = field(default_factory=list)
+    earlier_manifest: bool = False
+    """What the journal's manifest says is an earlier state: see ``repair_files``."""
 
     @property
     def nothing(self) -> bool:
         """There was nothing to repair."""
         return not (self.rewritten or self.ledger or self.moved or self.notes)
+
+    def and_then(self, later: Repaired) -> None:
+        """What a second repair did, too."""
+        for mine, more in (
+            (self.rewritten, later.rewritten), (self.ledger, later.ledger),
+            (self.moved, later.moved), (self.notes, later.notes),
+        ):  # fmt: skip
+            mine += more
+        self.lost += later.lost
 
 
 def repair_files(
@@ -72,14 +83,18 @@ def repair_files(
 ) -> Repaired:
     """Repair the files of a closed store; the lock is the caller's. What can be told only from
     all of them together, the next opening does. ``accept_missing``: journal files that are gone
-    are forgotten. O(bytes). Raises StorageFull, OSError."""
+    are forgotten. O(bytes). Raises StorageFull, OSError.
+
+    Where something was lost of the journal's manifest, it is left alone: written anew, it would be
+    believed, and files that it does not list taken for left-overs. The next opening makes it up
+    from the files, and then this is to be done again (``earlier_manifest``)."""
     done = Repaired()
     journal = f"{path}/journal"
     refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
     names = [n for n in disk.listdir(journal) if n.endswith(recovery.SEALED)]
     names = [name for name in names if recovery.identity(name)]
     identity = _identity(disk, path, names, done)
-    manifest, epoch = _journal_manifest(disk, path, done)
+    manifest, epoch, whole = _journal_manifest(disk, path, done)
     entries = {entry.name: entry for entry in manifest.entries}
     for number, name in enumerate(names):
         if progress is not None:
@@ -88,10 +103,11 @@ def repair_files(
         if made is not None:
             entries[name] = made
     changed = manifest
-    if tuple(entries.values()) != manifest.entries:
+    done.earlier_manifest = not whole
+    if whole and tuple(entries.values()) != manifest.entries:
         done.notes.append(f"{journal}/manifest: says now what the files are that were written anew")
         changed = manifest.edit(entries.values())
-    if accept_missing:
+    if whole and accept_missing:
         changed = _without_missing(disk, journal, changed, done)
     if changed is not manifest:
         ChangeLog.begin(disk, f"{journal}/manifest", epoch + 1, changed.encode()).close()
@@ -143,20 +159,27 @@ def _is_head_only(disk: Disk, path: str, name: str) -> bool:
     return first is not None and first.tag == ledger_key.HEAD_ONLY
 
 
-def _journal_manifest(disk: Disk, path: str, done: Repaired) -> tuple[JournalManifest, int]:
-    """(the manifest as far as it can be read, its epoch). One that cannot be is put aside: the
-    next opening makes it up from the files."""
+def _journal_manifest(
+    disk: Disk, path: str, done: Repaired
+) -> tuple[JournalManifest, int, bool]:  # fmt: skip
+    """(the manifest as far as it can be read, its epoch, whether nothing of it was lost). One that
+    cannot be read is put aside: the next opening makes it up from the files."""
     folder = "journal/manifest"
     try:
         found = change_log.recover(disk, f"{path}/{folder}")
-        return JournalManifest.replayed(found.snapshot, found.changes), found.epoch
+        manifest = JournalManifest.replayed(found.snapshot, found.changes)
     except Corruption as wrong:
         for name in disk.listdir(f"{path}/{folder}"):
             _put_aside(disk, path, f"{folder}/{name}", done)
             disk.unlink(f"{path}/{folder}/{name}")
         disk.sync_dir(f"{path}/{folder}")
         done.notes.append(f"{path}/{folder}: {wrong}; it is made up from the files")
-        return JournalManifest.empty(), 0
+        return JournalManifest.empty(), 0, False
+    unlisted = set(disk.listdir(f"{path}/journal")) - {entry.name for entry in manifest.entries}
+    lost = found.damaged or adoption.is_earlier(
+        disk, f"{path}/journal", unlisted, found.state_epoch
+    )
+    return manifest, found.epoch, not lost
 
 
 def _ledger(

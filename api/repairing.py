@@ -74,11 +74,11 @@ def repair_on(
     """As ``repair``, on a given disk."""
     if not disk.exists(f"{path}/journal"):  # before a lock is left where no store is
         raise Misuse(f"path={path!r} holds no store")
-    lock = locked(disk, f"{path}/LOCK")
-    try:
-        files = repair_files(disk, path, progress, accept_missing)
-    finally:
-        lock.release()
+    files = _mended(disk, path, progress, accept_missing)
+    if files.earlier_manifest:
+        refuse_free_threads()
+        shutdown.stop(startup.start(path, Options(create=False), disk))
+        files.and_then(_mended(disk, path, progress, accept_missing))
     done, unrecorded = _opened(disk, path, files, progress)
     if not unrecorded:
         return done
@@ -88,6 +88,16 @@ def repair_on(
     finally:
         lock.release()
     return _opened(disk, path, files, progress)[0]
+
+
+def _mended(
+    disk: Disk, path: str, progress: Progress | None, accept_missing: bool
+) -> Repaired:  # fmt: skip
+    lock = locked(disk, f"{path}/LOCK")
+    try:
+        return repair_files(disk, path, progress, accept_missing)
+    finally:
+        lock.release()
 
 
 def _opened(

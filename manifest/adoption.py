@@ -115,9 +115,7 @@ def _adopted(
             disk.unlink(f"{directory}/{name}")
         names -= left
     else:
-        damaged = damaged or any(
-            _epoch(disk, directory, name) > state_epoch for name in sorted(names - known)
-        )
+        damaged = damaged or is_earlier(disk, directory, names - known, state_epoch)
     if not damaged and known <= names and (manifest.entries or manifest.ceiling > 1):
         _remove_uncommitted(disk, directory, names - known)
         names = set(disk.listdir(directory))
@@ -155,9 +153,14 @@ def _sealed_again(disk: Disk, directory: str, missing: set[str], names: set[str]
             names.add(name)
 
 
+def is_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int) -> bool:
+    """Whether a journal file that the manifest does not list is of a newer epoch: which shows that
+    a newer manifest was lost, whose file comes before all others."""
+    return any(_epoch(disk, directory, name) > state_epoch for name in sorted(unlisted))
+
+
 def _epoch(disk: Disk, directory: str, name: str) -> int:
-    """The epoch in which a journal file was made; 0: it is none. One that is newer than the
-    manifest's shows that a newer manifest was lost: its file comes before all others."""
+    """The epoch in which a journal file was made; 0: it is none."""
     if recovery.identity(name) is None:
         return 0
     try:

@@ -13,12 +13,14 @@ from simdisk import SimDisk
 from simfaults import SimCrash
 
 import octavo
-from octavo.actors import shutdown, startup
+from octavo.actors import compaction, shutdown, startup
 from octavo.actors.bookie import Bookie
 from octavo.actors.options import Options
 from octavo.actors.repair import DAMAGED
 from octavo.files import cdb
+from octavo.files.disk import RealDisk
 from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.staged_writer import StagedWriter
 from octavo.repairing import repair_on
 from octavo.store import Store
 
@@ -401,3 +403,50 @@ def test_a_compacted_file_without_its_trailer_is_read_whole_however_far_its_numb
         assert dict(store.items()) == wanted
         assert {key: store.get(key) for key in wanted} == wanted
     assert octavo.repair(tmp_path / "s").files.lost == []
+
+
+def loaded(path: Path) -> dict[bytes, bytes]:
+    """A store with a file that was damaged, and one that a bulk load brought at the next opening;
+    what is whole in it."""
+    with octavo.open(path) as store:
+        store.put_many([(b"%03d" % n, b"value %d" % n) for n in range(300)])
+        store._inker.roll()
+        compaction.seal_waiting(store._running.inker_clerk.actor)
+    victim = sealed(path)
+    flip(victim, victim.read_bytes().index(b"value 7") + 2)
+    with octavo.open(path) as store:
+        writer = StagedWriter(RealDisk(), store.path, "j", "a", now_ms=1)
+        writer.put_many(b"", [b"loaded"], [b"whole"])
+        writer.finish()
+        store.ingest("j", ["a"])
+        store.put(b"later", b"whole")
+    wanted = {b"%03d" % n: b"value %d" % n for n in range(300)}
+    return wanted | {b"loaded": b"whole", b"later": b"whole"}
+
+
+def damage_the_last_change(log: Path) -> None:
+    flip(log, log.read_bytes().index(b"job j"))
+
+
+@pytest.mark.parametrize("how", [damage_the_last_change, Path.unlink])
+def test_an_earlier_manifest_is_made_up_before_it_is_written_anew(
+    tmp_path: Path, how: Callable[[Path], None]
+) -> None:
+    """Or files that it does not list would be removed as left-overs."""
+    wanted = loaded(tmp_path / "s")
+    how(sorted((tmp_path / "s" / "journal" / "manifest").iterdir())[-1])
+    done = octavo.repair(tmp_path / "s")
+    assert [lost.key for lost in done.files.lost] == [b"007"]
+    assert done.verified.ok, done.verified.problems
+    holds_all_but(tmp_path / "s", wanted, {b"007"})
+    again = octavo.repair(tmp_path / "s")
+    assert again.files.nothing, again.files
+
+
+def test_what_is_gone_for_good_is_given_up_of_an_earlier_manifest_too(tmp_path: Path) -> None:
+    wanted = loaded(tmp_path / "s")
+    damage_the_last_change(sorted((tmp_path / "s" / "journal" / "manifest").iterdir())[-1])
+    sealed(tmp_path / "s").unlink()
+    done = octavo.repair(tmp_path / "s", accept_missing=True)
+    assert done.verified.ok, done.verified.problems
+    holds_all_but(tmp_path / "s", wanted, set(wanted) - {b"loaded", b"later"})
