@@ -39,7 +39,7 @@ log = logging.getLogger("octavo.bookie")
 _FOR_SCANS = 3
 """What scans keep of the ledger may take an eighth of what the read cache may, beside it,"""
 _MOST_IN_ORDER = 32 << 20
-"""and all its rows in order a half, and so much at the most."""
+"""all its rows in order a half, and so much at the most, and items that they gave a quarter."""
 
 _MOST_ENTRIES = 4096
 """In memory, of a range that is to be noted."""
@@ -67,7 +67,7 @@ class Bookie(LiveReads, TurnActor):
         self.cache = cache
         cache.reads = self
         self.kept_scans = KeptScans(
-            cache.limit >> _FOR_SCANS, min(cache.limit >> 1, _MOST_IN_ORDER)
+            cache.limit >> _FOR_SCANS, min(cache.limit >> 1, _MOST_IN_ORDER), cache.limit >> 2
         )
         self.emptied = Emptied()
         self.owed = Owed()

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
+from octavo.actors.kept_items import KeptItems
 from octavo.actors.ledger_order import LedgerOrder, files_of
 from octavo.actors.pool import POOL
 from octavo.files.locks import new_rlock
@@ -62,6 +63,10 @@ class Stretches:
         """Ledger keys from which on each stretch tells of all rows, ascending."""
         self._stretches: dict[bytes, Stretch] = {}
         self._queue: deque[tuple[bytes, int]] = deque()
+        self._often: set[bytes] = set()
+        """Where those begin that were asked for again."""
+        self.news = 0
+        """Grows with each stretch that was not asked for twice before."""
         self._lock = new_rlock()
         self._tries = map(self._lock.acquire, repeat(False))
 
@@ -76,6 +81,7 @@ class Stretches:
         known = self._stretches.get(start[0])
         if known is None or known.end <= low:
             return None
+        self._asked_for(start[0])
         keys, sqns, end = known
         inside = bisect_left(keys, low[len(prefix) :])
         return Stretch(keys[inside:], sqns[inside:], end)
@@ -90,9 +96,15 @@ class Stretches:
         known = self._stretches.get(start[0])
         if known is None or known.end < high:
             return None
+        self._asked_for(start[0])
         keys, sqns, _ = known
         inside = bisect_left(keys, high[len(prefix) :]) if high.startswith(prefix) else len(keys)
         return start[0], keys[:inside], sqns[:inside]
+
+    def _asked_for(self, start: bytes) -> None:
+        if start not in self._often:
+            self.news += 1
+            self._often.add(start)
 
     def keep(self, low: bytes, keys: list[bytes], sqns: list[int], end: bytes) -> None:
         """From ``low`` to ``end``, exclusive, keys of its bucket, there is nothing but these rows.
@@ -138,6 +150,7 @@ class Stretches:
         while self._queue and self.bytes > self._limit:
             old, size = self._queue.popleft()
             self._stretches.pop(old, None)
+            self._often.discard(old)
             self.bytes -= size
             place = bisect_left(self._starts, old)
             if self._starts[place : place + 1] == [old]:
@@ -145,10 +158,12 @@ class Stretches:
 
 
 class KeptScans:
-    """The stretches of the newest state of the ledger, or the order of all its rows."""
+    """The stretches of the newest state of the ledger, or the order of all its rows; and items, of
+    whatever state."""
 
-    def __init__(self, limit_bytes: int, order_bytes: int = 0) -> None:
-        """``order_bytes``: what that order may take."""
+    def __init__(self, limit_bytes: int, order_bytes: int = 0, item_bytes: int = 0) -> None:
+        """``order_bytes``: what that order may take; ``item_bytes``: the items."""
+        self.items = KeptItems(item_bytes)
         self._limits = limit_bytes, order_bytes
         self._newest = Stretches(None, *self._limits)
 

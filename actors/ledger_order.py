@@ -45,8 +45,8 @@ class LedgerOrder:
     blocks are kept, in steps of which each is whole."""
 
     __slots__ = (
-        "_blob", "_blocks", "_expiries", "_fences", "_groups", "_lengths", "_most", "_queue",
-        "_sqns", "_starts",
+        "_blob", "_blocks", "_expiries", "_fences", "_groups", "_lengths", "_most", "_often",
+        "_queue", "_sqns", "_starts", "news",
     )  # fmt: skip
 
     def __init__(self, files: Sequence[tuple[Sst, int]], kept_bytes: int) -> None:
@@ -83,6 +83,10 @@ class LedgerOrder:
         self._blocks: dict[int, _Block] = {}
         self._queue: deque[int] = deque()
         """Those that are kept, the newest last."""
+        self._often: set[int] = set()
+        """Those that were asked for again."""
+        self.news = 0
+        """Grows with each block that was not asked for twice before."""
         largest = int(lengths_of(starts).max(initial=0))
         self._most = kept_bytes // (largest + _BLOCK * _LISTED_BYTES)
 
@@ -170,6 +174,7 @@ class LedgerOrder:
         """Keys and sqns of all its rows, not to be changed."""
         found = self._blocks.get(number)
         if found is None:
+            self.news += 1
             at = number * _BLOCK
             blob = BytesIO(self._blob[self._starts[number] : self._starts[number + 1]])
             keys = list(map(blob.read, self._lengths[at : at + _BLOCK].tolist()))
@@ -177,7 +182,12 @@ class LedgerOrder:
             self._queue.append(number)
             self._blocks[number] = found
             if len(self._queue) > self._most:
-                self._blocks.pop(self._queue.popleft(), None)
+                old = self._queue.popleft()
+                self._often.discard(old)
+                self._blocks.pop(old, None)
+        elif number not in self._often:
+            self.news += 1
+            self._often.add(number)
         return found
 
     def _alive(

@@ -12,7 +12,9 @@ from typing import Protocol
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.kept_items import ItemsOfBucket
 from octavo.actors.reader import Reader
+from octavo.actors.view import JournalView
 from octavo.files import ledger_key, record
 from octavo.files.errors import Corruption, OctavoError
 
@@ -23,6 +25,9 @@ _MOST_FILES = 16
 """So many are kept in mind, and so their maps alive, however many are read from."""
 Opened = tuple[mmap | bytes, Sequence[int]]
 """A file's map and the offsets of its records."""
+_Way = tuple[int, int, mmap | bytes, int, Sequence[int], int]
+"""Its first sqn, and the next file's; its map and how far that goes, of a file that is being
+written; the offsets; the file's seed."""
 
 
 class Noted(Protocol):
@@ -67,26 +72,32 @@ def each_item(
     tag: int,
     place: Noted | None,
     opened: Callable[[JournalFile], Opened] | None = None,
+    kept: ItemsOfBucket | None = None,
 ) -> Iterator[tuple[bytes, bytes]]:
     """Some rows of a bucket with their values, in their order, checksums verified; each is read
     when it is asked for, and told to ``place`` as it is given. Some 1.2 us each, and their bytes.
-    ``opened`` maps a file that is being written, for those who read much of it.
+    ``opened`` maps a file that is being written, for those who read much of it; ``kept`` has
+    items that need not be read, and takes those that were.
 
     Raises Corruption, SnapshotExpired, Closed.
     """
     if place is None:
         place = _Nobody()
-    bases, files = reader.view.journal
+    bases = reader.view.journal.bases
     plain = record.plain_fields(tag, bucket)
     packed = record.packed_fields(tag, bucket)
     value_from = record.FIXED_BYTES + record.SUMS_BYTES + len(bucket)
     cached, rows = reader.cached(), reader.view.recent.rows
     prefix = ledger_key.prefix(tag, bucket)
     low = high = size = 0
-    mapped: mmap | bytes
-    ways: dict[int, tuple[int, int, mmap | bytes, int, Sequence[int], int]] = {}
-    """What stands below, of files that were read from before."""
+    ways: dict[int, _Way] = {}
     for key, sqn in zip(keys, sqns, strict=True):
+        if kept is not None:
+            item = kept.newer.get(sqn) or kept.older.get(sqn)
+            if item is not None and item[0] == key:
+                place.last = key
+                yield item
+                continue
         if cached:
             value = cached.get(name := prefix + key)
             # It is the newest, and was before these looks at whether that is what the scan found.
@@ -97,28 +108,17 @@ def each_item(
         try:
             if not low <= sqn < high:
                 number = bisect_right(bases, sqn)
-                if number in ways:
-                    low, high, mapped, size, offsets, seed = ways[number]
-                else:
-                    file = files[number - 1]
-                    low = bases[number - 1] if number else sqn + 1  # below all: file_of says so
-                    high = bases[number] if number < len(bases) else 1 << 64
-                    whole, offsets = file.reading
-                    if whole is None and opened is not None:
-                        whole, offsets = opened(file)
-                    mapped = file.growing.mapped if whole is None else whole
-                    size = len(mapped)  # as far as it goes, of a file that is being written
-                    seed = file.seed
-                    if size and len(ways) < _MOST_FILES:  # each map holds a descriptor
-                        ways[number] = low, high, mapped, size, offsets, seed
+                way = ways.get(number) or _way(reader.view.journal, number, sqn, opened)
+                low, high, mapped, size, offsets, seed = way
+                if size and len(ways) < _MOST_FILES:  # each map holds a descriptor
+                    ways[number] = way
             if not size or sqn < low:
                 value = _read(reader, bucket, key, sqn, plain)
                 high = 0  # it may be open now
             else:
                 # PlainReads.get_from_ledger has the same lines: no call from here to the file.
-                relative = sqn - low
-                at = offsets[relative]
-                end = offsets[relative + 1]
+                at = offsets[sqn - low]
+                end = offsets[sqn - low + 1]
                 value_at = at + value_from + len(key)
                 key_at = _KEY_AT
                 head = mapped[at : value_at - 8]
@@ -142,8 +142,28 @@ def each_item(
             # Told as it is meant: an expired lease lets files go, and the short way names nothing.
             with reader.reading():
                 value = _read(reader, bucket, key, sqn, plain)
+        item = key, value
+        if kept is not None:
+            kept = kept.keep(sqn, item)
         place.last = key
-        yield key, value
+        yield item
+
+
+def _way(
+    journal: JournalView,
+    number: int,
+    sqn: int,
+    opened: Callable[[JournalFile], Opened] | None,
+) -> _Way:
+    """How to read from the file before the one of this number, in which ``sqn`` is."""
+    bases, file = journal.bases, journal.files[number - 1]
+    low = bases[number - 1] if number else sqn + 1  # below all: file_of says so
+    high = bases[number] if number < len(bases) else 1 << 64
+    whole, offsets = file.reading
+    if whole is None and opened is not None:
+        whole, offsets = opened(file)
+    mapped = file.growing.mapped if whole is None else whole
+    return low, high, mapped, len(mapped), offsets, file.seed
 
 
 def _read(reader: Reader, bucket: bytes, key: bytes, sqn: int, plain: bytes) -> bytes:

@@ -13,8 +13,10 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors import bucket_names, scan
 from octavo.actors.batches import BatchWindow, batches
 from octavo.actors.bookie import Bookie
+from octavo.actors.kept_items import ItemsOfBucket
 from octavo.actors.penciller import Penciller
 from octavo.actors.plain_reads import PlainReads
+from octavo.actors.scan_windows import Brief
 from octavo.actors.short_scans import short_windows
 from octavo.actors.view import Head, View
 from octavo.files import ledger_key
@@ -135,6 +137,12 @@ class Reader(PlainReads):
         """Newest values by ledger key, of some keys; not by ledger key alone those of this reader:
         see ``is_newest``. Empty where it is known to be of no use."""
         return self._bookie.cache.entries if self.is_newest() else {}
+
+    def kept_items(self, window: scan.Window, prefix: bytes) -> ItemsOfBucket | None:
+        """What is kept of the items of a bucket, if two others were where this window is."""
+        if isinstance(window, Brief) and window.again:
+            return self._bookie.kept_scans.items.of(prefix)
+        return None
 
     def is_newest(self) -> bool:
         """Whether what was written since the snapshot, if anything, is in its own memory table."""

@@ -99,9 +99,11 @@ class _OneSource:
 class Brief:
     """A window of which nothing but keys and sqns will be asked. The lists become its own."""
 
-    def __init__(self, keys: list[bytes], sqns: list[int]) -> None:
+    def __init__(self, keys: list[bytes], sqns: list[int], again: bool = False) -> None:
+        """``again``: whether what is in files here was found for two scans before."""
         self.keys = keys
         self._sqns = sqns
+        self.again = again
 
     def sqns(self) -> list[int]:
         return self._sqns

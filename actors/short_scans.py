@@ -64,13 +64,18 @@ def short_windows(
                 continue
         wanted = min(max(passed, first), LARGEST_WINDOW)
         lasting = True
+        again = False
         found = None
         if order is not None:
-            find = order.below if reverse else order.above
+            news, find = order.news, order.below if reverse else order.above
             found, lasting = find(prefix, low, high, wanted, now_ms), order.lasting
+            again = order.news == news
             passed += wanted
-        elif kept is not None and (found := known(kept, prefix, low, high)) is not None:
-            passed += len(found[0])
+        elif kept is not None:
+            news = kept.news
+            if (found := known(kept, prefix, low, high)) is not None:
+                again = kept.news == news
+                passed += len(found[0])
         if found is None:
             bound = Bounds(prefix, low, high, reverse)
             found, lasting = _in_files(view.ledger, bound, wanted, now_ms, kept)
@@ -94,7 +99,7 @@ def short_windows(
             low = end
         if keys:
             given += len(keys)
-            yield Brief(keys, sqns)
+            yield Brief(keys, sqns, again)
     if high is None or low < high:
         bound = Bounds(prefix, low, high, reverse)
         yield from windows(view, upper, now_ms, bound, take, max(first, passed) * ahead, ahead)

@@ -340,7 +340,7 @@ class Items:
         low = 0
         if self._given < _SHORT:
             low = min(_SHORT - self._given, len(keys))
-            yield self._one_by_one(reader, keys[:low], sqns[:low], place)
+            yield self._one_by_one(reader, keys[:low], sqns[:low], place, window)
         while low < len(keys):
             high = low + max(min(_STRETCH_BYTES // self._mean, STEP, self._given // _AHEAD), 1)
             stretch = keys[low:high]
@@ -353,12 +353,15 @@ class Items:
             yield self._together(reader, stretch, values, place)
 
     def _one_by_one(
-        self, reader: Reader, keys: list[bytes], sqns: list[int], place: Place
+        self, reader: Reader, keys: list[bytes], sqns: list[int], place: Place, of: Window
     ) -> Iterator[Any]:
-        """What is given of these; each is read when it is asked for."""
+        """What is given of these; each is read when it is asked for, unless it is kept."""
         self._given += len(keys)
         noted = place if self._text is None else None
-        items: Iterator[Any] = each_item(reader, self._name, keys, sqns, self._tag, noted)
+        kept = reader.kept_items(of, place.bound.prefix)
+        items: Iterator[Any] = each_item(
+            reader, self._name, keys, sqns, self._tag, noted, kept=kept
+        )
         if self._text is not None:
             items = self._decoded(items, place)
         elif not self._with_keys:

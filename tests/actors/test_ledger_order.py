@@ -85,6 +85,18 @@ def test_rows_are_put_in_order_once_many_windows_were_merged(
         assert not found._starts
 
 
+def test_a_block_is_no_news_once_it_was_asked_for_twice(tmp_path: Path) -> None:
+    with filled(tmp_path / "s", 2) as store:
+        order = order_of(store)
+        end = FRONT + b"\xff"
+        news = []
+        for _ in range(4):
+            before = order.news
+            order.above(FRONT, FRONT + KEYS[70], end, 20, 0)
+            news.append(order.news - before)
+        assert news == [1, 1, 0, 0]
+
+
 def test_what_is_merged_already_is_not_put_in_order(tmp_path: Path, pool: HeldPool) -> None:
     with filled(tmp_path / "s", 1) as store:
         verified(store)
