@@ -10,6 +10,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.guide import ROW_BITS, ROW_MASK, Step
 from octavo.actors.measures import CACHE, MEMORY, REST
+from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
 from octavo.actors.plain_reads import PlainReads
 from octavo.actors.read_cache import ReadCache
@@ -22,6 +23,7 @@ from octavo.files.short_head import head_of
 
 T = TypeVar("T")
 _LOW_32 = 0xFFFFFFFF
+_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _made = tuple.__new__
 _FOR_HEADS = 3
 """Heads that are kept of the ledger may take an eighth of what the read cache may, beside it."""
@@ -49,27 +51,66 @@ class LiveReads(PlainReads):
         if cached is not None:
             return cached
         view = self.view
+        if ledger_key in view.recent.rows:
+            return self.get_recent(view, ledger_key, bucket_and_key, plain)
+        for table in view.frozen:
+            if entry := table.rows.get(ledger_key):
+                if entry > 0:
+                    return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
+                return self._get_if_live(view, table, -entry, ledger_key, bucket_and_key, plain)
+        h = xxh3(ledger_key)
+        slots, mask, tails = view.guide.way
+        steps = tails[slots[h & mask]]
+        if not steps:
+            return None
+        return self.get_from_ledger(view, steps, h & _LOW_32, ledger_key, bucket_and_key, plain)
+
+    def get_recent(
+        self, view: View, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
+    ) -> bytes | None:
+        """The value of a key that the view's recent table has, or None. JournalFile.value is
+        written out, for the file that is being written."""
         table = view.recent
-        entry = table.rows.get(ledger_key)
-        if entry is None:
-            for table in view.frozen:
-                entry = table.rows.get(ledger_key)
-                if entry is not None:
-                    break
-            else:
-                h = xxh3(ledger_key)
-                slots, mask, tails = view.guide.way
-                steps = tails[slots[h & mask]]
-                if not steps:
-                    return None
-                h32 = h & _LOW_32
-                return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
-        if entry > 0:
-            return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
-        expiry_ms = table.expiring.get(-entry)
+        entry = table.rows[ledger_key]
+        if entry < 0:
+            return self._get_if_live(view, table, -entry, ledger_key, bucket_and_key, plain)
+        bases, files = view.journal
+        if entry >= bases[-1]:
+            file = files[-1]
+            offsets = file.offsets
+            mapped = file.growing.mapped
+            relative = entry - file.base
+            if relative < len(offsets) - 1:
+                at = offsets[relative]
+                end = offsets[relative + 1]
+                value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+                head = mapped[at : value_at - 8]
+                if (
+                    head[34:] == bucket_and_key
+                    and head[19:24] == plain
+                    and value_at <= end <= len(mapped)
+                ):
+                    value = mapped[value_at:end]
+                    h = xxh3(head, file.seed ^ at)
+                    if xxh3(value, h) & _LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
+                        self.cache.fill(view, ledger_key, entry, value)
+                        return value
+        return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
+
+    def _get_if_live(
+        self,
+        view: View,
+        table: MemoryTable,
+        sqn: int,
+        ledger_key: bytes,
+        bucket_and_key: bytes,
+        plain: bytes,
+    ) -> bytes | None:
+        """The value of a put that expires; None where it has, or where ``sqn`` is a delete's."""
+        expiry_ms = table.expiring.get(sqn)
         if expiry_ms is None or expiry_ms <= self._moment_ms(view):
-            return None  # a delete, or expired
-        return self._get_expiring(view, -entry, ledger_key, bucket_and_key, plain)
+            return None
+        return self._get_expiring(view, sqn, ledger_key, bucket_and_key, plain)
 
     def _moment_ms(self, view: View) -> int:
         return view.ledger.now_ms(self.clock_ms())

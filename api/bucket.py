@@ -18,15 +18,7 @@ from octavo.actors.reserve import with_reserve
 from octavo.actors.startup import Running
 from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
-from octavo.arguments import (
-    Key,
-    Value,
-    to_condition,
-    to_keys,
-    to_put,
-    to_sync,
-    to_value,
-)
+from octavo.arguments import Key, Value, to_condition, to_keys, to_put, to_sync, to_value
 from octavo.coming_out import Out, Told
 from octavo.files.errors import Misuse
 from octavo.files.given import shown
@@ -334,7 +326,9 @@ class Bucket(Mutable[Out, Told]):
                 bookie.cache.marks.add(ledger_key)
         else:
             view = bookie.view
-            if view.frozen or ledger_key in view.recent.rows:
+            if ledger_key in view.recent.rows:
+                value = bookie.get_recent(view, ledger_key, self._name + key, self._plain)
+            elif view.frozen:
                 value = bookie.get(ledger_key, self._name + key, self._plain)
             else:
                 h = xxh3(ledger_key)
@@ -344,7 +338,7 @@ class Bucket(Mutable[Out, Told]):
                         view, steps, h & LOW_32, ledger_key, self._name + key, self._plain
                     )
         if value is None:
-            if not 0 < len(key) < self._key_limit:
+            if not key or len(key) >= self._key_limit:
                 self._whole(key)  # found nowhere, and says why
             return default
         return value if self._text is None else self._text.out(value)
@@ -425,7 +419,7 @@ class Bucket(Mutable[Out, Told]):
                 places, mask, tails = guide.way
                 if steps := tails[places[h32 & mask]]:
                     found = bookie.head_by_steps(view, steps, h32, ledger_key, prefix, key)
-        if found is None and not 0 < len(key) < self._key_limit:
+        if found is None and (not key or len(key) >= self._key_limit):
             self._whole(key)  # found nowhere, and says why
         return found  # type: ignore[no-any-return]
 
