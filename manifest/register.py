@@ -82,8 +82,13 @@ class SnapshotRegister:
             if not before:
                 heapq.heappush(self._versions, version)
             lease = _Lease(version, now, now + seconds)
-            self._leases[number] = lease
-            self._counts[version] = before + 1
+            try:
+                self._leases[number] = lease
+                self._counts[version] = before + 1
+            except BaseException:
+                if self._counts.get(version, 0) == before:  # one that is not counted never ends
+                    self._leases.pop(number, None)
+                raise
             self._prune()
             return number
 

@@ -22,6 +22,7 @@ CAMPAIGNS = {
     "kill": "kill",
     "full-disk": "full_disk_sizes",
     "interrupts": "interrupts",
+    "no-memory": "no_memory_campaign",
     "openers": "openers_campaign",
     "strace": "strace_faults",
     "threads": "threads",

@@ -117,6 +117,25 @@ def test_release_is_idempotent_and_knows_no_stranger(register: SnapshotRegister)
     assert len(register) == 1
 
 
+def test_a_lease_that_memory_had_no_count_for_is_none(register: SnapshotRegister) -> None:
+    class Full(dict[int, int]):
+        def __setitem__(self, version: int, count: int) -> None:
+            raise MemoryError
+
+    register._counts = Full()
+    number = next(register.numbers)
+    with pytest.raises(MemoryError):
+        register.register(5, 60, number)
+    register.check()
+    register._counts = {}
+    register.release(number)
+    later = register.register(5, 60)
+    register.release(number)
+    assert register.needed(6)
+    register.release(later)
+    register.check()
+
+
 def test_numbers_never_recur(register: SnapshotRegister) -> None:
     seen = set()
     for _ in range(100):

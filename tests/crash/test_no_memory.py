@@ -1,0 +1,36 @@
+"""Allocations that fail, in calls of every kind: a short form of the campaign ``no-memory``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("_testcapi")  # some distributions leave it out
+from no_memory import KINDS, starved
+
+SEED = "20261122"
+ONCE, A_WHILE = 1, 25
+GROUPS = {
+    "writes": ("put", "put_sync", "put_index", "delete", "batch", "put_many", "delete_many"),
+    "reads": ("get", "head", "items", "keys", "index", "merkle", "snapshot"),
+    "upkeep": ("publish", "backup", "compact", "save", "close", "open"),
+}
+STEPS = {"publish": 53, "backup": 53, "compact": 53, "close": 101, "open": 53, "save": 997}
+MOST = 30
+
+
+@pytest.mark.parametrize("fails", [ONCE, A_WHILE])
+@pytest.mark.parametrize("group", GROUPS)
+def test_without_memory_a_call_is_done_or_not_and_the_store_goes_on(
+    tmp_path: Path, group: str, fails: int
+) -> None:
+    print("seed", SEED)
+    works = [(kind, fails, 5, STEPS.get(kind, 13), MOST) for kind in GROUPS[group]]
+    done = starved(tmp_path, SEED, works)
+    print(done)
+    assert done["failures"] > 20 or "ends of the interpreter" in done
+
+
+def test_no_kind_of_call_is_left_out() -> None:
+    assert {kind for kinds in GROUPS.values() for kind in kinds} == set(KINDS)

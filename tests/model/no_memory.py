@@ -1,0 +1,390 @@
+"""A store whose allocations fail: after each call it was done or not, the store goes on, and holds
+what it must.
+
+In a process of its own, on one thread, with ``_testcapi``'s allocator that fails from the N-th
+allocation on, once or for a while. CPython and NumPy themselves end with a segmentation fault at
+some of them: that is a kill like any other, and what was answered before must be found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import octavo
+
+OPTIONS: dict[str, Any] = {
+    "push_rows": 64,
+    "push_bytes": 64 << 10,
+    "roll_count": 256,
+    "max_open_files": 16,
+    "read_cache_bytes": 64 << 10,
+}
+KEYS = 60
+LOOK_EVERY = 20
+QUIET = 3
+"""Calls without a failure after which there are no more allocations to fail."""
+SAVING = 20_000
+"""Allocations of a saving, or more."""
+DEADLINE_SECONDS = 900.0
+STORE_LOCKED = 3
+"""Exit code where the failures lasted so long that letting go of the lock failed, too."""
+Changes = dict[str, str | None]
+
+
+class Starved:
+    """One store in ``home``; ``calls`` does one kind of call again and again."""
+
+    def __init__(self, home: str, seed: str, pool: Any, told: Any) -> None:
+        self.home, self.pool, self.told = home, pool, told
+        self.rng = random.Random(f"no memory {seed}")
+        self.known: Changes = {}
+        self.number = self.cases = self.failures = self.backups = 0
+        self.now_ms = 1_700_000_000_000
+        self.at = self.window = 1
+        self.store = self.opened()
+        for _ in range(200):
+            self.write(lambda k, v: self.store.put(k, v, index={"f": len(v)}), *self.fresh())
+        pool.go_on()
+
+    def clock(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+    def opened(self) -> octavo.Store:
+        from one_thread import opened
+
+        from octavo.files.disk import RealDisk
+
+        return opened(RealDisk(), f"{self.home}/s", clock_ms=self.clock, **OPTIONS)
+
+    def fresh(self) -> tuple[str, str]:
+        self.number += 1
+        size = self.rng.choice((1, 40, 3000))
+        return f"{self.rng.randrange(KEYS)}", f"{self.number} ".ljust(size, ".")
+
+    # ------------------------------------------------------------ failing
+
+    def starve(self, call: Callable[[], object]) -> tuple[object, bool]:
+        """(what the call gives, whether it raised)."""
+        from _testcapi import remove_mem_hooks, set_nomemory
+
+        set_nomemory(self.at, self.at + self.window)
+        try:
+            answer = call()
+            remove_mem_hooks()
+        except BaseException:  # noqa: BLE001 (whatever it is: the call was not done)
+            remove_mem_hooks()
+            self.failures += 1
+            return None, True
+        return answer, False
+
+    def calls(self, name: str, window: int, first: int, step: int, most: int) -> None:
+        """One call after the other; allocation ``first`` fails, then ``first + step``, ..."""
+        call, self.window = KINDS[name], window
+        self.at, quiet = first, 0
+        for _ in range(most):
+            self.cases += 1
+            quiet = 0 if call(self) else quiet + 1
+            self.go_on()
+            self.at += step
+            if quiet == QUIET:
+                break
+        self.compare()
+        self.store.close()
+        self.reopen()
+        self.compare(verify=True)
+
+    def go_on(self) -> None:
+        """What the store must do after each call."""
+        try:
+            self.store.snapshot().close()  # the next look: what is owed enters
+            self.alive()
+            self.pool.go_on()
+        except octavo.StorageFailed:  # it says to close and reopen it
+            with contextlib.suppress(octavo.OctavoError):
+                self.store.close()
+            self.reopen()
+            self.compare(verify=True)
+            self.alive()
+        if self.cases % LOOK_EVERY == 0:
+            self.compare()
+
+    def alive(self) -> None:
+        self.number += 1
+        self.say({"alive": f"{self.number}"})
+        self.store.put("alive", f"{self.number}")
+        self.took({"alive": f"{self.number}"})
+        assert self.store["alive"] == b"%d" % self.number
+
+    def reopen(self) -> None:
+        try:
+            self.store = self.opened()
+        except octavo.StoreLocked:
+            if self.window == 1:
+                raise
+            os._exit(STORE_LOCKED)
+
+    # ------------------------------------------------------------ what must be
+
+    def say(self, changes: Changes) -> None:
+        """To whoever finds the store if this process ends: these may come."""
+        self.told.write(json.dumps(["may", changes]) + "\n")
+
+    def took(self, changes: Changes) -> None:
+        self.told.write(json.dumps(["is", changes]) + "\n")
+        self.known.update(changes)
+
+    def live(self) -> dict[bytes, bytes]:
+        return {k.encode(): v.encode() for k, v in self.known.items() if v is not None}
+
+    def compare(self, *, verify: bool = False) -> None:
+        live = self.live()
+        assert dict(self.store.items()) == live
+        assert [self.store.get(key) for key in live] == list(live.values())
+        if verify:
+            assert self.store.verify().problems == []
+
+    def write(self, call: Callable[..., object], key: str, value: str) -> None:
+        self.say({key: value})
+        call(key, value)
+        self.took({key: value})
+
+    def wrote(self, call: Callable[[], object], changes: Changes, *, whole: bool) -> bool:
+        """Do what makes these changes: all of them are there, or (it failed) none; of those that
+        need not be whole each by itself."""
+        self.say(changes)
+        _, failed = self.starve(call)
+        self.store.snapshot().close()
+        found: Changes = {}
+        for key in changes:
+            value = self.store.get(key)
+            found[key] = None if value is None else value.decode()
+        done = set()
+        for key, value in changes.items():
+            before = self.known.get(key)
+            assert found[key] in (before, value), (key, found[key], before, value)
+            if before != value:
+                done.add(found[key] == value)
+        self.took(found)
+        assert failed or False not in done, "it returned, and is not there"
+        assert not (whole and len(done) > 1), "a part of it is there"
+        return failed
+
+    def gave(self, call: Callable[[], object], right: object) -> bool:
+        answer, failed = self.starve(call)
+        assert failed or answer == right, (answer, right)
+        return failed
+
+    # ------------------------------------------------------------ the calls
+
+    def put(self, **more: Any) -> bool:
+        key, value = self.fresh()
+        return self.wrote(lambda: self.store.put(key, value, **more), {key: value}, whole=True)
+
+    def put_sync(self) -> bool:
+        return self.put(sync=True)
+
+    def put_index(self) -> bool:
+        return self.put(index={"f": self.number % 5}, metadata=b"m", ttl=1e9)
+
+    def delete(self) -> bool:
+        key, _ = self.fresh()
+        return self.wrote(lambda: self.store.delete(key), {key: None}, whole=True)
+
+    def batch(self) -> bool:
+        pairs = [self.fresh() for _ in range(5)]
+        changes: Changes = {key: value if len(value) > 5 else None for key, value in pairs}
+
+        def call() -> None:
+            with self.store.batch() as batch:
+                for key, value in changes.items():
+                    if value is None:
+                        batch.delete("", key)
+                    else:
+                        batch.put("", key, value)
+
+        return self.wrote(call, changes, whole=True)
+
+    def put_many(self) -> bool:
+        changes: Changes = dict(self.fresh() for _ in range(12))
+        return self.wrote(lambda: self.store.put_many(changes.items()), changes, whole=False)
+
+    def delete_many(self) -> bool:
+        changes: Changes = dict.fromkeys((self.fresh()[0] for _ in range(6)), None)
+        return self.wrote(lambda: self.store.delete_many(list(changes)), changes, whole=False)
+
+    def get(self) -> bool:
+        key = self.fresh()[0].encode()
+        return self.gave(lambda: self.store.get(key), self.live().get(key))
+
+    def head(self) -> bool:
+        key = self.fresh()[0].encode()
+        return self.gave(lambda: self.store.head(key) is None, key not in self.live())
+
+    def items(self) -> bool:
+        return self.gave(lambda: dict(self.store.items()), self.live())
+
+    def keys(self) -> bool:
+        some = sorted(self.live(), reverse=True)[:5]
+        return self.gave(lambda: list(self.store.keys(reverse=True, limit=5)), some)
+
+    def index(self) -> bool:
+        entries = self.store.bucket("").index("f")
+        return self.gave(lambda: list(entries.range(0, 4)), list(entries.range(0, 4)))
+
+    def merkle(self) -> bool:
+        def call() -> bytes:
+            with self.store.snapshot() as snapshot:
+                return snapshot.merkle(256).to_bytes()
+
+        return self.gave(call, call())
+
+    def snapshot(self) -> bool:
+        """Of the state before a put that fails."""
+        before = self.live()
+        with self.store.snapshot() as snapshot:
+            failed = self.put()
+            assert dict(snapshot.items()) == before
+        return failed
+
+    def publish(self) -> bool:
+        _, failed = self.starve(lambda: self.store.snapshot().publish(lease_seconds=60))
+        for each in self.store.published():
+            each.release()
+        return failed
+
+    def backup(self) -> bool:
+        self.backups += 1
+        path = f"{self.home}/b{self.backups // 20}"
+        before = self.live()
+        _, failed = self.starve(lambda: self.store.backup(path))
+        if not failed:
+            with octavo.open(path, read_only=True) as copy:
+                assert dict(copy.items()) == before
+        return failed
+
+    def compact(self) -> bool:
+        return self.starve(self.store.compact)[1]
+
+    def save(self) -> bool:
+        """What the pool does behind a full memory."""
+        for _ in range(70):
+            self.write(self.store.put, *self.fresh())
+        self.starve(self.pool.go_on)
+        return self.at < SAVING  # what fails there is logged, and tried again
+
+    def close(self) -> bool:
+        _, failed = self.starve(self.store.close)
+        self.store.close()
+        self.reopen()
+        return failed
+
+    def open(self) -> bool:
+        self.store.close()
+        store, failed = self.starve(self.opened)
+        if isinstance(store, octavo.Store):
+            self.store = store
+        else:
+            self.reopen()
+        return failed
+
+
+KINDS: dict[str, Callable[[Starved], bool]] = {
+    "put": Starved.put,
+    "put_sync": Starved.put_sync,
+    "put_index": Starved.put_index,
+    "delete": Starved.delete,
+    "batch": Starved.batch,
+    "put_many": Starved.put_many,
+    "delete_many": Starved.delete_many,
+    "get": Starved.get,
+    "head": Starved.head,
+    "items": Starved.items,
+    "keys": Starved.keys,
+    "index": Starved.index,
+    "merkle": Starved.merkle,
+    "snapshot": Starved.snapshot,
+    "publish": Starved.publish,
+    "backup": Starved.backup,
+    "compact": Starved.compact,
+    "save": Starved.save,
+    "close": Starved.close,
+    "open": Starved.open,
+}
+
+
+def starved(home: Path, seed: str, works: list[tuple[str, int, int, int, int]]) -> dict[str, int]:
+    """Do all that; how much it was. ``works``: what ``Starved.calls`` takes. Raises AssertionError
+    with what the process said."""
+    words = [sys.executable, __file__, str(home), seed, json.dumps(works)]
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONMALLOC": "malloc"},
+    )  # fmt: skip
+    ended = done.returncode < 0 or done.returncode == STORE_LOCKED
+    assert ended or done.returncode == 0, done.stdout + done.stderr[-4000:]
+    found_again(home)
+    if ended:
+        return {"failures": 0, "calls": 0, "ends of the interpreter": 1}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def found_again(home: Path) -> None:
+    """The store that was left holds what was answered."""
+    known: Changes = {}
+    may: Changes = {}
+    for line in (home / "told").read_text().splitlines():
+        kind, changes = json.loads(line)
+        if kind == "is":
+            known.update(changes)
+        may = changes if kind == "may" else {}
+    with octavo.open(home / "s", worker=False, compact_every_seconds=None) as store:
+        for key in known.keys() | may.keys():
+            value = store.get(key)
+            found = None if value is None else value.decode()
+            allowed = {known.get(key), may[key]} if key in may else {known.get(key)}
+            assert found in allowed, (key, found, allowed)
+        assert store.verify().problems == []
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No thread but this one, which failures would be for, too; and no log."""
+    from octavo.actors.pool import POOL
+    from octavo.store import WATCH
+
+    class Nobody:
+        def stop(self) -> None: ...
+
+    logging.disable(logging.CRITICAL)
+    POOL._max_threads = 0
+    WATCH.add = lambda _: Nobody()  # type: ignore[assignment, return-value]
+    yield
+
+
+def main(home: str, seed: str, works: str) -> None:
+    from one_thread import one_thread
+
+    os.makedirs(home, exist_ok=True)
+    with (
+        quiet(), one_thread(seed) as pool, open(f"{home}/told", "w", buffering=1) as told,
+    ):  # fmt: skip
+        run = Starved(home, seed, pool, told)
+        for work in json.loads(works):
+            run.calls(*work)
+        run.store.close()
+    print(json.dumps({"failures": run.failures, "calls": run.cases}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
