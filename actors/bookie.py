@@ -19,7 +19,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.kept_scans import KeptScans
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.operation import IndexEdit, Operation, resolved
+from octavo.actors.operation import Data, IndexEdit, Operation, resolved
 from octavo.actors.owed import Owed
 from octavo.actors.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
@@ -116,7 +116,7 @@ class Bookie(LiveReads, TurnActor):
         raise failed or active.failed or StorageFailed(f"{active.path} takes no more")
 
     def undo(
-        self, active: JournalFile, error: BaseException, sqn: int, written: bytes, end: int
+        self, active: JournalFile, error: BaseException, sqn: int, written: Data, end: int
     ) -> None:
         """A put was interrupted that would have had this sqn: take back what is not a record,
         and into memory what is. Raises what an OSError means."""
@@ -251,7 +251,9 @@ class Bookie(LiveReads, TurnActor):
 
     def attend(self) -> None:
         """In the turn, every few hundred puts: roll if the file is full, push if memory is; set
-        the pace."""
+        the pace. Also where a put came to the end of its file's room."""
+        if (active := self.active) is not None and active.widened(self.attention):
+            return
         self.inker.look()
         left, self._first = self._first - self.inker.last_sqn, 0
         if left > 0:

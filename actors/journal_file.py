@@ -15,8 +15,8 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.group_commit import GroupCommit
 from octavo.actors.growing_map import GrowingMap
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.operation import standing
-from octavo.actors.room_ahead import RoomAhead
+from octavo.actors.operation import Data, joined, standing
+from octavo.actors.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.worker import JobRunner
@@ -69,6 +69,8 @@ class JournalFile(TurnActor):
         self._name_durable = False
         self._expects = False
         self._ahead = RoomAhead()
+        self.full = cdb.MAX_FILE_BYTES  # at this size it is time to roll
+        self.bound = 0  # a put that ends there, or behind, is a moment for ``widened``
         self.entry: JournalEntry | None = None  # once sealed in this life
         self._unsealable: StorageFailed | None = None
         self._not_synced = StorageFailed(f"{name}: a sync failed; close the store and reopen it")
@@ -114,13 +116,23 @@ class JournalFile(TurnActor):
             return 0
         return self._ahead.lengthen(file, len(self.offsets), self.offsets[-1], self.commit.syncs)
 
+    def widened(self, attention: int) -> bool:
+        """In the Bookie's turn: as RoomAhead.widen, if a put ended at ``bound`` or behind. Whether
+        that was all: it is not full, and not at the sqn ``attention``."""
+        file, end, count = self.file, self.offsets[-1], len(self.offsets)
+        if end < self.bound or file is None or self.failed is not None:
+            return False
+        self.bound = min(self._ahead.widen(file, count, end, self.commit.syncs), self.full)
+        return end < self.full and self.base + count - 2 < attention
+
     def _begin(self, offsets: array[int]) -> None:
         self.offsets = offsets
         self._ahead.begin(len(offsets), offsets[-1], self.commit.syncs)
         self.reading = (None, offsets)
         self.commit.appended = offsets[-1]
+        self.bound = min(max(offsets[-1] + WIDE_STEP, WIDE_FROM_BYTES), self.full)
 
-    def append_encoded(self, data: bytes, ends: Sequence[int], atomic: bool = False) -> None:
+    def append_encoded(self, data: Data, ends: Sequence[int], atomic: bool = False) -> None:
         """Write records that were encoded for this place. ``ends``: their absolute ends.
 
         Where that fails or is interrupted some of them may be records all the same; ``atomic``: all
@@ -132,25 +144,28 @@ class JournalFile(TurnActor):
             if self.failed is not None:
                 raise self.failed
             # Not at the file's end: there may be what an append left whose undo was interrupted.
-            taken = self.file.pwrite(data, offsets[-1])  # type: ignore[union-attr]
-            if taken != len(data):
+            apart, file, size = type(data) is not bytes, self.file, ends[-1] - offsets[-1]
+            write = file.pwrite_parts if apart else file.pwrite  # type: ignore[union-attr]
+            if (taken := write(data, offsets[-1])) != size:  # type: ignore[arg-type]
                 self.write_rest(data, offsets[-1], taken)
             offsets.extend(ends)
         except BaseException as error:
             self.undo(error, data, ends, atomic)
             raise
         self.commit.appended = ends[-1]
+        if size > LARGE_BYTES:
+            self.bound = min(ends[-1] + WIDE_FROM_BYTES, self.full)
 
-    def write_rest(self, data: bytes, at: int, taken: int) -> None:
+    def write_rest(self, data: Data, at: int, taken: int) -> None:
         """Finish a write at ``at`` that the system cut short, or say why there can be none."""
         if self.failed is not None:
             raise self.failed
         if self.file is None:
             raise StorageFailed(f"{self.name} is no longer being written")
-        self.file.pwrite_all(memoryview(data)[taken:], at + taken)
+        self.file.pwrite_all(memoryview(joined(data))[taken:], at + taken)
 
     def undo(
-        self, error: BaseException, data: bytes, ends: Sequence[int], atomic: bool = False
+        self, error: BaseException, data: Data, ends: Sequence[int], atomic: bool = False
     ) -> None:
         """Take back what a failed or interrupted append left behind the last record. Records that
         stand there whole stay: another process may have been told of them, so that their numbers
@@ -160,7 +175,8 @@ class JournalFile(TurnActor):
         try:
             if self.file is not None:
                 if self.offsets[-1] < ends[-1]:
-                    self.offsets.extend(standing(self.file, self.offsets[-1], data, ends, atomic))
+                    found = standing(self.file, self.offsets[-1], joined(data), ends, atomic)
+                    self.offsets.extend(found)
                     self.commit.appended = self.offsets[-1]
                 self._ahead.cut(self.file, self.offsets[-1], ends[-1])
         except OSError as worse:

@@ -18,6 +18,7 @@ def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFi
     ref = JournalFile.start(inker.disk, inker.directory, name, base_sqn, seed, inker.open_files)
     file: JournalFile = ref.actor
     file.commit.latency = inker.measures.fsync
+    file.full = inker.roll_size
     return file
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _WRITE_BYTES = 256 << 10
 """Of many puts so much goes into one system call: more would leave the processor's caches."""
+APART_BYTES = 8 << 10
+"""From here on a value is not copied into one buffer with what stands before it."""
+Data = bytes | Sequence[bytes]
+"""Bytes, or what they are made of."""
 
 
 class Operation(NamedTuple):
@@ -148,7 +152,7 @@ def puts_encoded(
     time_ms: int,
     compress_from: int,
     packed_of: Callable[[bytes], bytes | None],
-) -> Iterator[tuple[bytes, list[int]]]:
+) -> Iterator[tuple[Data, list[int]]]:
     """What to write for puts without optional fields at a file's end, a piece at a time, and where
     each record of it ends. Values from ``compress_from`` bytes on as ``packed_of`` makes them."""
     at, seed = file.offsets[-1], file.seed
@@ -173,11 +177,17 @@ def puts_encoded(
         at += size + 16
         ends.append(at)
         if at >= full:
-            yield b"".join(parts), ends
+            large = len(ends) * APART_BYTES <= _WRITE_BYTES
+            yield parts if large else b"".join(parts), ends
             parts, ends = [], []
             full = at + _WRITE_BYTES
     if parts:
         yield b"".join(parts), ends
+
+
+def joined(data: Data) -> bytes:
+    """One buffer."""
+    return data if isinstance(data, bytes) else b"".join(data)
 
 
 def standing(

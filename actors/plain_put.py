@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.operation import APART_BYTES
 from octavo.files import ledger_key as keys_of
 from octavo.files import record
 from octavo.files.wall_clock import in_ns
@@ -46,8 +47,8 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
     puts = kind == record.PUT
     cache, cached, emptied = bookie.cache, bookie.cache.entries, bookie.emptied.lows
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
-    prefix, roll_size = keys_of.prefix(tag, bucket), bookie.inker.roll_size
-    pack, sums, join = record.PLAIN.pack, record.pack_sums, b"".join
+    prefix = keys_of.prefix(tag, bucket)
+    pack, sums = record.PLAIN.pack, record.pack_sums
     now_ns = in_ns(bookie.clock_ms)
     key_length, low_32, raw_size = record.CDB_KEY_LENGTH, record.LOW_32, record.pack_u32
     raw_middle = record.middle(kind, tag, 0, len(bucket))
@@ -64,10 +65,10 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
             bookie.holder = me
             if bookie.inbox:
                 bookie.catch_up()
-            active = bookie.active
+            active: Any = bookie.active
             if active is None or active.failed is not None:
                 bookie.refuse()
-            offsets = active.offsets
+            file, offsets = active.file, active.offsets
             at, relative = offsets[-1], len(offsets) - 1
             stored, middle, fields, size = value, raw_middle, bucket, rest
             if len(value) >= compress_from and (packed := packed_of(value)) is not None:
@@ -87,18 +88,18 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
                 len(key) - 1,
                 now_ns() // 1_000_000,
             )
-            head = head + fields + tail
-            h = xxh3(head, active.seed ^ at)
-            written = join((head, sums(h & low_32, xxh3(stored, h) & low_32), stored))
+            h = xxh3(head := head + fields + tail, active.seed ^ at)
+            head += sums(h & low_32, xxh3(stored, h) & low_32)
+            written = head + stored if len(stored) < APART_BYTES else (head, stored)
             table = bookie.view.recent
             if table.newest_pin >= 0 and told is None:  # else it enters
                 table.keep(ledger_key)
             if emptied and puts:
                 bookie.take_back(ledger_key, told)
-            end, sqn = at + len(written), active.base + relative
+            end, sqn = at + len(head) + len(stored), active.base + relative
             try:
-                write = active.file.pwrite  # type: ignore[union-attr]
-                if (taken := write(written, at)) != len(written):
+                write = file.pwrite if type(written) is bytes else file.pwrite_parts
+                if (taken := write(written, at)) != end - at:
                     active.write_rest(written, at, taken)
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
@@ -112,7 +113,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
             except BaseException as error:
                 bookie.undo(active, error, sqn, written, end)
                 raise
-            if sqn >= bookie.attention or end >= roll_size:
+            if sqn >= bookie.attention or end >= active.bound:
                 bookie.attend()
         finally:
             bookie.holder = 0
@@ -121,7 +122,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
                 bookie.schedule()
         if bookie.pause_seconds:
             bookie.wait_a_little()
-        return sqn
+        return sqn  # type: ignore[no-any-return]
 
     return put
 

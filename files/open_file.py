@@ -9,7 +9,7 @@ import stat
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NoReturn
@@ -80,6 +80,11 @@ class AppendFile(ABC):
         except OSError as error:
             error.filename = self.path
             raise
+
+    def pwrite_parts(self, parts: Sequence[bytes], offset: int) -> int:
+        """As ``pwrite`` of these behind one another, of which each is some KiB at least, or there
+        are few: where the system can, without a copy of them all."""
+        return self.pwrite(b"".join(parts), offset)
 
     def holds(self, data: memoryview, offset: int) -> bool:
         """Whether these bytes stand there. Reads a MiB at a time, up to the first that differs."""
@@ -234,6 +239,14 @@ class RealFile(AppendFile):
         self.write = partial(os.write, owned)
         self.pread = partial(os.pread, owned)
         self.pwrite = partial(os.pwrite, owned)
+
+    if hasattr(os, "pwritev"):
+
+        def pwrite_parts(self, parts: Sequence[bytes], offset: int) -> int:
+            fd = self.fd  # as in sync
+            if fd < 0:
+                _refuse(self.path)
+            return os.pwritev(fd, parts, offset)
 
     def sync(self) -> None:
         fd = self.fd  # keeps it open to the end of the call

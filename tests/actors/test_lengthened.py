@@ -14,6 +14,7 @@ from whole_store import killed, no_hang, opened, settle
 
 import octavo
 from octavo.actors.pace import LOOK_EVERY
+from octavo.actors.room_ahead import SYNCED_AHEAD_BYTES
 from octavo.files import cdb
 from octavo.files.disk import AppendFile, RealDisk
 from octavo.pipeline.feed_files import JournalLook
@@ -52,7 +53,7 @@ def test_of_many_synced_puts_few_change_the_files_length(tmp_path: Path) -> None
         for n in range(2000):
             store.put(b"%d" % n, bytes(40))
             lengths.add(active_file(store).stat().st_size)
-            assert 0 <= ahead(store) <= cdb.AHEAD_BYTES
+            assert 0 <= ahead(store) <= SYNCED_AHEAD_BYTES
         assert len(lengths) <= 10  # some 170 KB
 
 
@@ -141,7 +142,7 @@ def test_a_file_of_few_records_is_filled_up_as_it_is_sealed(tmp_path: Path) -> N
     with no_hang(), opened(path, **LARGE) as store:
         for n in range(20):
             store.put(b"%d" % n, b"value")
-        assert ahead(store) > cdb.AHEAD_BYTES - 1000
+        assert ahead(store) > SYNCED_AHEAD_BYTES - 1000
         length = active_file(store).stat().st_size
         sealed = active_file(store).with_suffix(".cdb")
         store._inker.roll()
@@ -230,7 +231,7 @@ def test_a_disk_without_room_for_them_takes_the_puts_all_the_same() -> None:
     pwrite = disk._pwrite
 
     def without_zeros(cursor: object, buf: bytes, offset: int) -> int:
-        if len(buf) == cdb.AHEAD_BYTES and not any(buf):
+        if len(buf) == SYNCED_AHEAD_BYTES and not any(buf):
             refused.append(offset)
             raise OSError(errno.ENOSPC, "full")
         return pwrite(cursor, buf, offset)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import octavo
 
 STEPS = 120
 WRITER = """
-import os, sys
+import os, random, sys
 import octavo
 path, steps, worker = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 def say(what):
@@ -32,6 +32,8 @@ for n in range(steps):
                     batch.put(b"", b"b%d-%d" % (n, part), b"%d" % n * 50)
         else:
             store.put_many([(b"m%d-%d" % (n, part), b"%d" % n) for part in range(8)])
+            if n % 10 == 5:
+                store.put(b"l%d" % n, random.Random(n).randbytes(20_000))
             store.put(b"k%d" % n, b"%d" % n * 50, sync=True)
         if failed:
             say(b"wrong: a write went well after StorageFailed")
@@ -56,13 +58,15 @@ CALLS = {
     "fdatasync": ("EIO", "ENOSPC", "SIGKILL"),
     "write": ("EIO", "ENOSPC", "EINTR", "SIGKILL"),
     "pwrite64": ("EIO", "ENOSPC", "EINTR", "SIGKILL"),
+    "pwritev2": ("EIO", "ENOSPC", "EINTR", "SIGKILL"),
     "openat": ("EMFILE", "EIO", "SIGKILL"),
     "link": ("EIO", "EMLINK", "SIGKILL"),
     "rename": ("EIO", "ENOSPC", "SIGKILL"),
     "unlink": ("EIO", "SIGKILL"),
     "mmap": ("ENOMEM", "SIGKILL"),
 }
-MOST = {"write": 150, "openat": 400, "mmap": 300, "fsync": 60, "fdatasync": 200, "pwrite64": 400}
+MOST = {"write": 150, "openat": 400, "mmap": 300, "fsync": 60, "fdatasync": 200, "pwrite64": 400,
+        "pwritev2": 12}  # fmt: skip
 
 
 class NoStraceError(Exception):
@@ -109,6 +113,8 @@ def injected(home: Path, seed: object) -> dict[str, int]:
                 else:
                     keys = {b"m%d-%d" % (n, part): b"%d" % n for part in range(8)}
                     keys[b"k%d" % n] = b"%d" % n * 50
+                    if n % 10 == 5:
+                        keys[b"l%d" % n] = random.Random(n).randbytes(20_000)
                 for key, value in keys.items():
                     assert store.get(key) == value, f"{fault}: {key!r} is lost; {done.stderr!r}"
             for n in range(9, STEPS, 10):
