@@ -54,16 +54,20 @@ def test_what_was_synced_survives_a_power_cut(kind: str, sync: str, nursery: Nur
 
 
 LONG_FILE = """
-import sys, octavo
+import random, sys, octavo
 store = octavo.open(sys.argv[1], roll_size_bytes=16 << 20, push_rows=1 << 16, worker=False)
 first = len(store)
 store.put_many((b"%07d" % n, b"%d" % n * 100) for n in range(first, first + 14_000))
 store.sync()
-print(len(store), flush=True)
+told = len(store)
+for n in range(1000):
+    store.put(b"later", random.Random(n).randbytes(3000))
+print(told, flush=True)
 while True:
     store.put(b"later", bytes(3000))
 """
-"""Files that grow for so long that room is set aside for them, behind their ends."""
+"""Files that grow for so long that room is set aside for them, behind their ends, and that have
+zeros behind what was not synced."""
 
 
 def taken_beyond_their_ends(store: Path) -> int:
