@@ -17,7 +17,7 @@ from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
-from octavo.manifest import change_log, recovery, update_mark
+from octavo.manifest import adoption, change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -79,8 +79,8 @@ def restore_on(
     who = identities.read(disk, backup)
     lock = locked(disk, f"{backup}/LOCK")
     try:
-        manifest, ledger = _manifests(disk, backup)
-        files, notes = _files(disk, backup, manifest)
+        manifest, ledger, epoch = _manifests(disk, backup)
+        files, notes = _files(disk, backup, manifest, epoch)
         newest = max((file.last for file in files), default=ledger.persisted_sqn)
         upto = newest if sqn is None else min(sqn, newest)
         told: list[str] = []
@@ -181,7 +181,8 @@ def _made(
     return done
 
 
-def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest]:
+def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest, int]:
+    """(the journal's, the ledger's, the epoch that wrote the journal's)."""
     found = change_log.recover(disk, f"{backup}/journal/manifest")
     if found.damaged:
         raise Corruption(
@@ -197,11 +198,11 @@ def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest
     names = set(disk.listdir(f"{backup}/ledger")) if disk.exists(f"{backup}/ledger") else set()
     if there.damaged or any(e.name not in names for level in ledger.levels for e in level):
         ledger = ledger.emptied()
-    return journal, ledger
+    return journal, ledger, found.state_epoch
 
 
 def _files(
-    disk: Disk, backup: str, manifest: JournalManifest
+    disk: Disk, backup: str, manifest: JournalManifest, epoch: int
 ) -> tuple[list[_File], list[str]]:  # fmt: skip
     """The journal's files in order, those that are not sealed scanned, and what was noted then."""
     directory = f"{backup}/journal"
@@ -220,7 +221,7 @@ def _files(
         trailer, offsets = cdb.sealed_offsets(view, path)
         origin = cdb.read_origin(view, trailer, path)
         files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry, origin))
-    but = names - update_mark.unlisted(disk, directory, names, manifest)
+    but = names - adoption.may_belong(disk, directory, names, manifest, epoch)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
     files += [_File(one.name, one.base_sqn, one.seed, one.offsets, None) for one in found.tails]
     return sorted(files, key=lambda file: file.base), found.notes

@@ -10,6 +10,7 @@ made of them in turn.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
@@ -170,19 +171,39 @@ def _epoch(disk: Disk, directory: str, name: str) -> int:
         return 0
 
 
-def _remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:
+def may_belong(
+    disk: Disk, directory: str, names: set[str], manifest: JournalManifest, state_epoch: int
+) -> set[str]:
+    """Of the names that a listing of the journal gave: those that its manifest, a whole one of
+    ``state_epoch``, does not list, and that are of its state all the same; for who only reads
+    there. Files of a commit that is not decided are not among them. Raises FileNotFoundError where
+    they go meanwhile."""
+    found = update_mark.unlisted(disk, directory, names, manifest)
+    if _is_lost(manifest) or is_earlier(disk, directory, found, state_epoch):
+        return found
+    return {name for name in found if not _made_elsewhere(disk, directory, name)}
+
+
+def _made_elsewhere(disk: Disk, directory: str, name: str) -> bool:
     """Sealed files with the base 0 were made elsewhere, and are part of the journal only if the
-    manifest says so: a commit that was cut short left them."""
+    manifest says so."""
+    who = recovery.identity(name)
+    if who is None or not name.endswith(recovery.SEALED):
+        return False
+    try:
+        header = cdb.read_header(disk.pread(f"{directory}/{name}", cdb.RECORDS_AT, 0), name)
+    except Corruption:
+        return False
+    return (header.base_sqn, header.seed) == (0, who[1])
+
+
+def _remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:
+    """A commit that was cut short left them."""
     for name in sorted(names):
-        who = recovery.identity(name)
-        if who is None or not name.endswith(recovery.SEALED):
-            continue
         path = f"{directory}/{name}"
-        try:
-            header = cdb.read_header(disk.pread(path, cdb.RECORDS_AT, 0), path)
-        except (Corruption, OSError):
-            continue
-        if (header.base_sqn, header.seed) == (0, who[1]):
+        with suppress(OSError):
+            if not _made_elsewhere(disk, directory, name):
+                continue
             log.info("%s is left over from a commit that was cut short: removed", path)
             disk.unlink(path)
 

@@ -17,7 +17,7 @@ from octavo.files import cdb, jobs, ledger_key
 from octavo.files.disk import Disk
 from octavo.files.errors import Busy, Corruption, Misuse
 from octavo.files.sparse_offsets import cut
-from octavo.manifest import change_log, recovery, store_identity, unsynced, update_mark
+from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -38,6 +38,8 @@ class Manifests:
     journal: JournalManifest
     mark: tuple[object, ...]
     """What changes with every change of either."""
+    journal_epoch: int
+    """That wrote the journal's."""
 
 
 def pin(disk: Disk, store: str, lease_ms: int, now_ms: int) -> Published:
@@ -72,7 +74,7 @@ def read_manifests(disk: Disk, store: str) -> Manifests:
     made = JournalManifest.replayed(journal.snapshot, journal.changes)
     kept = LedgerManifest.replayed(ledger.snapshot, ledger.changes)
     mark = (ledger.epoch, kept.version, journal.epoch, made.version)
-    return Manifests(kept, made, mark)
+    return Manifests(kept, made, mark, journal.state_epoch)
 
 
 def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]:
@@ -88,10 +90,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             for entry in before.journal.entries:
                 draft.link_journal(entry.name)
                 names.add(entry.name)
-            tails = [
-                draft.link_journal(name)
-                for name in _tails(disk, f"{store}/journal", before.journal)
-            ]
+            tails = [draft.link_journal(name) for name in _tails(disk, f"{store}/journal", before)]
             after = read_manifests(disk, store)
         except (FileNotFoundError, Corruption) as moved:
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
@@ -111,13 +110,16 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
     raise Busy(f"{store} changed {ATTEMPTS} times while it was being pinned; try again")
 
 
-def _tails(disk: Disk, directory: str, manifest: JournalManifest) -> list[str]:
+def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
     """Journal files above all that the manifest has, oldest first; of a file under two names the
     sealed one."""
+    manifest = found.journal
     last = max((entry.last_sqn for entry in manifest.entries), default=0)
     there = set(disk.listdir(directory))
     out = []
-    for name in sorted(update_mark.unlisted(disk, directory, there, manifest)):
+    for name in sorted(
+        adoption.may_belong(disk, directory, there, manifest, found.journal_epoch)
+    ):  # fmt: skip
         who = recovery.identity(name)
         if who is None or who[0] <= last:
             continue

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pykka import ActorRegistry
@@ -10,9 +12,15 @@ from simdisk import MODES, SimCrash, SimDisk
 
 import octavo
 from octavo.actors import startup
+from octavo.actors.identity import read as identity_of
 from octavo.actors.ingest import ingest
 from octavo.actors.options import Options
+from octavo.actors.published_reader import PublishedReader
+from octavo.actors.restoring import restore_on
 from octavo.files.staged_writer import StagedWriter
+from octavo.files.wall_clock import wall_clock_ms
+from octavo.manifest.pinning import pin
+from octavo.snapshot import SnapshotBucket
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 BEFORE = {b"a": b"old", b"b": b"old"}
@@ -85,3 +93,39 @@ def test_a_job_is_whole_or_absent_after_a_power_cut_and_comes_once(mode: str) ->
         assert again.get(b"after") == b"crash"
         assert again.get(b"d") == b"job"
         again.close()
+
+
+def read_beside(disk: SimDisk) -> dict[bytes, bytes]:
+    """What another process reads in a store that somebody else has open, or had."""
+    now_ms = wall_clock_ms()
+    there = pin(disk, "/store", 60_000, now_ms)
+    reader: Any = PublishedReader(disk, there, lambda: now_ms, 64)
+    bucket: Any = SnapshotBucket(reader, identity_of(disk, "/store"), b"")
+    return dict(bucket.items())
+
+
+def restored(disk: SimDisk) -> dict[bytes, bytes]:
+    restore_on(disk, "/store", "/restored", sqn=None, time_ms=None, copy=False)
+    store = octavo.Store(startup.start("/restored", Options(worker=False), disk))
+    found = dict(store.items())
+    store.close()
+    return found
+
+
+@pytest.mark.parametrize("look", [read_beside, restored])
+def test_a_commit_that_is_not_decided_is_not_seen_by_who_reads_beside_it(
+    look: Callable[[SimDisk], dict[bytes, bytes]],
+) -> None:
+    disk, images = SimDisk(), []
+    store = opened(disk)
+    for key, value in BEFORE.items():
+        store.put(key, value)
+    disk.before = lambda name: images.append(disk.after_crash("all"))
+    commit(store, disk, "0")
+    disk.before = None
+    seen = [look(image) for image in [*images, disk.after_crash("all")]]
+    decided = seen.index({**BEFORE, **JOB})
+    assert seen[:decided] == [BEFORE] * decided
+    assert seen[decided:] == [{**BEFORE, **JOB}] * (len(seen) - decided)
+    assert 0 < decided < len(seen) - 1
+    store.close()
