@@ -9,7 +9,7 @@ from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
 from octavo.agreement import Newest, Report, agreement, unequal
 from octavo.files import cdb
-from octavo.files.errors import OctavoError
+from octavo.files.errors import OUT_OF_MEANS, OctavoError
 from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.lifecycle import State
 from octavo.files.record_digests import check_values
@@ -51,6 +51,8 @@ def verify(running: Running, progress: Progress | None) -> Report:
                     report.problems += found.problems
                     reader.renew()
             except (OctavoError, OSError) as wrong:
+                if isinstance(wrong, OSError) and wrong.errno in OUT_OF_MEANS:
+                    raise
                 report.problems.append(str(wrong))
         if progress is not None:
             progress("done", len(steps), len(steps))

@@ -109,6 +109,8 @@ for _error in list(globals().values()):
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+OUT_OF_MEANS = (*OUT_OF_DESCRIPTORS, errno.ENOMEM)
+"""What is wrong is with this process, and not with a file."""
 
 
 def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -120,6 +121,26 @@ def test_a_manifest_that_says_other_things_of_a_ledger_file_is_told(
     levels[level] = (wrong, *levels[level][1:])
     bookie.view = replace(bookie.view, ledger=replace(ledger, levels=tuple(levels)))
     assert any("the ledger's manifest says" in problem for problem in store.verify().problems)
+
+
+@pytest.mark.parametrize("what", [errno.ENOMEM, errno.EMFILE])
+def test_what_its_own_process_is_short_of_is_no_damage(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, what: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(what, "short")
+
+    monkeypatch.setattr(JournalFile, "sqns", fail)
+    with pytest.raises(OSError, match="short"):
+        store.verify()
+
+
+def test_what_cannot_be_read_is_told(store: octavo.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "unreadable")
+
+    monkeypatch.setattr(JournalFile, "sqns", fail)
+    assert any("unreadable" in problem for problem in store.verify().problems)
 
 
 def test_progress_is_told_to_the_end(store: octavo.Store) -> None:
