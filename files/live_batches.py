@@ -31,7 +31,11 @@ WIDE_WINDOW_ROWS = 1 << 20
 """The same where those that are wanted are chosen, which leaves out most of them."""
 
 _MOST_KEPT_ROWS = 1 << 16
-"""Of a merge whose order is kept."""
+"""Of a merge whose order is kept,"""
+_MOST_KEPT_BYTES = 1 << 20
+"""and so many bytes of one of which the columns are, too."""
+_COLUMNS_BYTES = 80
+"""What they take of each row beside its key and metadata, at most."""
 
 WINDOW_BYTES = 8 << 20
 """Bytes of each source's keys, and of its metadata, in a window, or one row."""
@@ -286,21 +290,24 @@ def common_edge(sources: Sequence[Source], *, reverse: bool = False) -> bytes | 
 class KeptMerge:
     """In which order the rows of some ledger files come, as of the last window of them that was
     merged, where that was not large: small ledgers of several files are folded again and again, and
-    a third of that would be putting them in order. Of one manifest. Any thread; at most 0.5 MiB."""
+    a third of that would be putting them in order. A sixth is putting their columns together: of
+    the least those are kept, too. Of one manifest. Any thread; at most 1.5 MiB."""
 
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: tuple[list[Taken | None], Ints] | None = None
+        self._kept: tuple[list[Taken | None], Ints, Columns | None] | None = None
 
     def merged(self, parts: list[Columns], taken: list[Taken | None]) -> tuple[Columns, Ints]:
         """As ``merged``, of what sources gave and say that they gave."""
         kept = self._kept
         if kept is not None and kept[0] == taken:
-            return stacked(parts), kept[1]
+            return stacked(parts) if kept[2] is None else kept[2], kept[1]
         columns, rows = merged(parts)
         if len(parts) > 1 and None not in taken and len(columns) <= _MOST_KEPT_ROWS:
-            self._kept = taken, rows
+            size = len(columns) * _COLUMNS_BYTES + len(columns.keys.blob)
+            size += 0 if columns.metas is None else len(columns.metas.blob)
+            self._kept = taken, rows, columns if size <= _MOST_KEPT_BYTES else None
         return columns, rows
 
 

@@ -181,7 +181,11 @@ def test_batches_give_what_lives_whatever_the_windows(reverse: bool) -> None:
         assert found == sorted(wanted.items(), reverse=reverse)
 
 
-def test_what_is_merged_again_comes_in_the_order_that_was_kept_and_the_rest_in_its_own() -> None:
+@pytest.mark.parametrize("room", [0, 1 << 20], ids=["order", "columns"])
+def test_what_is_merged_again_comes_in_the_order_that_was_kept_and_the_rest_in_its_own(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_batches_module, "_MOST_KEPT_BYTES", room)
     rng = seeded("test_live_batches kept")
     for _ in range(30):
         disk = SimDisk()
@@ -201,7 +205,11 @@ def test_what_is_merged_again_comes_in_the_order_that_was_kept_and_the_rest_in_i
             assert found == sorted(wanted.items(), reverse=reverse)
 
 
-def test_the_order_of_a_merge_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room", [0, 1 << 20], ids=["order", "columns"])
+def test_the_order_of_a_merge_is_worked_out_once_and_its_columns_where_they_are_small(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_batches_module, "_MOST_KEPT_BYTES", room)
     disk, next_name, asked = SimDisk(), names(), []
     disk.mkdir(DIRECTORY)
     runs: list[LedgerRun] = []
@@ -217,11 +225,14 @@ def test_the_order_of_a_merge_is_worked_out_once(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(live_batches_module, "key_order", counted)
     wanted = [101 + at if at % 3 == 0 else 1 + at for at in range(90)]
+    found = []
     for _ in range(3):
         sources = [FileRows([run], Bounds(b"", b"", None, False)) for run in runs]
         (batch,) = live_batches(sources, 0, reverse=False, kept=kept)
         assert batch.columns.sqns[batch.rows].tolist() == wanted
+        found.append(batch.columns)
     assert asked == [120]
+    assert (found[0] is found[2]) == (room > 0)
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
