@@ -10,6 +10,8 @@ from __future__ import annotations
 
 _ITEM_BYTES = 300
 """What an item takes beside the bytes of its key and value: three objects and its place here."""
+_BUCKET_BYTES = 200
+"""What a bucket takes beside its name, though nothing of it is kept."""
 _LARGEST_BYTES = 16 << 10
 """Items that take more are not kept, for they are many bytes for what they save; nor those that
 take more than a sixty-fourth of the limit."""
@@ -62,6 +64,10 @@ class KeptItems:
         """Those of a bucket, by the prefix of its ledger keys; None where nothing is kept."""
         if not self.most:
             return None
+        if prefix not in self._newer:
+            self.bytes += len(prefix) + _BUCKET_BYTES  # or millions of buckets took any amount
+            if self.bytes > self.most:
+                self.turn_over()
         return ItemsOfBucket(self, self._newer.setdefault(prefix, {}), self._older.get(prefix, {}))
 
     def turn_over(self) -> None:

@@ -150,3 +150,10 @@ def test_large_items_are_not_kept(tmp_path: Path) -> None:
         for _ in range(4):
             assert scan(store) == [(b"a", b"small"), (b"b", bytes(4096))]
         assert list(kept(store).values()) == [(b"a", b"small")]
+
+
+def test_buckets_of_which_nothing_is_kept_count_too() -> None:
+    items = KeptItems(100_000)
+    for number in range(100_000):
+        items.of(prefix(STANDARD, b"%d" % number))
+    assert len(items._newer) + len(items._older) < 500
