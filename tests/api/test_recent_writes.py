@@ -105,3 +105,17 @@ def test_a_scan_over_recent_deletes_does_not_ask_the_journal(
             assert store.get(b"0000") is None
         store.put(b"0000", b"v", ttl=60)
         assert list(store.keys()) == [b"0000", b"0499"]
+
+
+def test_damage_of_a_record_that_memory_tells_of_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        for _ in range(3):
+            store.put(b"k", b"some value")
+        assert [store.get(b"k") for _ in range(99)] == [b"some value"] * 99  # by a map
+        (path,) = (tmp_path / "s" / "journal").glob("*.log")
+        at = path.read_bytes().rindex(b"some value")
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(b"other")
+        with pytest.raises(octavo.Corruption):
+            store.get(b"k")
