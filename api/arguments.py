@@ -75,6 +75,10 @@ def to_path(name: str, path: object) -> str:
     if not where or "\0" in where:
         raise Misuse(f"{name}={where!r} names no directory")
     try:
+        os.fsencode(where)
+    except UnicodeEncodeError as wrong:
+        raise Misuse(f"{name}={where!a} is no name in {wrong.encoding}") from None
+    try:
         return os.path.abspath(where)
     except FileNotFoundError:
         raise Misuse(f"{name}={where!r} is relative, and the working directory is gone") from None

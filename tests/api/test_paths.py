@@ -146,3 +146,8 @@ def test_a_store_is_one_by_whatever_path_and_stays_it_when_the_directory_changes
         store.backup("backup")
     with octavo.open("link") as store, octavo.open("backup", create=False) as backup:
         assert store["k"] == backup["k"] == b"w"
+
+
+def test_a_path_that_no_name_of_a_file_can_be_is_refused() -> None:
+    with pytest.raises(octavo.Misuse, match="is no name in"):
+        octavo.open("store \ud800")
