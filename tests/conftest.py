@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pykka import ActorRegistry
 
+from octavo import store as store_module
+
 sys.path.insert(0, str(Path(__file__).parent / "model"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background so; tests want a Ctrl-C to be one.
@@ -26,10 +28,11 @@ settings.load_profile("any machine")
 @pytest.fixture(autouse=True)
 def nothing_left_running() -> Iterator[None]:
     """A store whose simulated machine lost power in a test is gone with that test: whoever stops
-    all actors of the process later does not reach it."""
-    running = ActorRegistry.get_all()
+    all actors of the process later does not reach it, nor does the interpreter's end close it."""
+    running, open_before = ActorRegistry.get_all(), set(store_module._open_stores)
     kept = set(map(id, running))
     yield
+    store_module._open_stores &= open_before
     for ref in ActorRegistry.get_all():
         if id(ref) not in kept:
             ActorRegistry.unregister(ref)

@@ -18,6 +18,7 @@ import errno
 import os
 from collections.abc import Callable
 from functools import lru_cache, partial
+from mmap import mmap
 from posixpath import normpath
 
 from simfaults import CRASH_POINTS, READS, Faults, SimCrash
@@ -233,10 +234,6 @@ class SimDisk(Faults, Disk):
         if data:
             node = cursor.node
             node.change(offset, data)
-            if cursor.path.endswith(".log") and not data.strip(b"\0"):
-                node.shown = offset
-            elif node.shown is not None:
-                node.shown = max(node.shown, offset + len(data))
         return len(data)
 
     def _pread(self, cursor: _Cursor, length: int, offset: int) -> bytes:
@@ -273,11 +270,11 @@ class SimDisk(Faults, Disk):
 
     # ------------------------------------------------------------ reading
 
-    def map(self, path: str) -> bytes:
+    def map(self, path: str) -> mmap | bytes:
         with self._turn:
             self._begin("map", path)
             node = self._file(path)
-            return bytes(node.content[: node.shown])
+            return node.mapped() if path.endswith(".log") else bytes(node.content)
 
     def read(self, path: str, limit_bytes: int) -> bytes:
         with self._turn:

@@ -6,6 +6,9 @@ the changes not yet synced: of a file its writes and truncations, of a directory
 
 from __future__ import annotations
 
+from mmap import mmap
+from weakref import WeakSet
+
 
 def apply_bytes(image: bytearray, offset: int, data: bytes | None) -> None:
     """Write ``data`` at ``offset``, over zeros where there is nothing; None truncates there."""
@@ -18,7 +21,7 @@ def apply_bytes(image: bytearray, offset: int, data: bytes | None) -> None:
 
 
 class File:
-    __slots__ = ("content", "dropped", "durable", "links", "pending", "shown")
+    __slots__ = ("content", "dropped", "durable", "links", "maps", "pending")
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
@@ -27,13 +30,13 @@ class File:
         self.links = 0
         self.dropped: list[tuple[int, int]] = []
         """Where a failed sync dropped writes that nobody did again: (offset, end)."""
-        self.shown: int | None = None
-        """Zeros were written ahead from here on: a map, which is a copy, ends before them."""
+        self.maps: WeakSet[mmap] = WeakSet()
 
     def change(self, offset: int, data: bytes | None) -> None:
-        if data is None:
-            self.shown = None
         apply_bytes(self.content, offset, data)
+        for mapped in self.maps if data else ():
+            part = memoryview(data)[: max(len(mapped) - offset, 0)]
+            mapped[offset : offset + len(part)] = part
         self.pending.append((offset, data))
         if self.dropped:
             end = None if data is None else offset + len(data)
@@ -42,6 +45,15 @@ class File:
                 for first, last in self.dropped
                 if first < offset or (end is not None and last > end)
             ]
+
+    def mapped(self) -> mmap | bytes:
+        """A map, in which what is written later is seen."""
+        if not self.content:
+            return b""
+        mapped = mmap(-1, len(self.content))
+        mapped[:] = self.content
+        self.maps.add(mapped)
+        return mapped
 
     def drop(self) -> None:
         """A sync failed: what was not durable never will be, though it can be read."""

@@ -625,3 +625,16 @@ def test_with_everything_synced_every_image_is_what_was_seen(steps: list[tuple[A
     disk.sync_dir("/")
     for mode in MODES:
         assert disk.after_crash(mode, 1).files() == disk.files()
+
+
+def test_a_map_of_a_file_that_is_being_written_shows_what_is_written_later() -> None:
+    disk = SimDisk()
+    disk.mkdir("/d")
+    file = disk.create("/d/f.log")
+    file.pwrite(bytes(100), 0)
+    image = disk.after_kill()
+    file = image.reopen("/d/f.log", 100)
+    mapped = image.map("/d/f.log")
+    file.pwrite(b"written", 40)
+    file.pwrite(b"beyond", 97)
+    assert (mapped[40:47], mapped[95:], len(mapped)) == (b"written", b"\0\0bey", 100)
