@@ -370,7 +370,7 @@ class Inker(TurnActor):
     def why_not_sealed(self, path: str) -> OctavoError:
         """What to say of a file that had to be sealed and could not be."""
         why = self._not_sealed
-        told = storage_error(why, path) if isinstance(why, OSError) else why
+        told = storage_error(self.disk.reason(why), path) if isinstance(why, OSError) else why
         if isinstance(told, StorageFull):
             return told
         return self.failed or told or StorageFailed(f"{path} could not be sealed: see the log")

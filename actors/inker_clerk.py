@@ -397,7 +397,7 @@ class InkerClerk(TurnActor):
                 bookie.penciller.send(Penciller.reported, damage)
                 raise
             except OSError as error:
-                told = storage_error(error, inker.directory)
+                told = storage_error(inker.disk.reason(error), inker.directory)
                 raise told from error
         raise StorageFailed("no attempt to compact was made")
 

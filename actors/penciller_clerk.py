@@ -96,7 +96,8 @@ class PencillerClerk(TurnActor):
             self._poison(failed)
             raise
         except OSError as error:
-            told = storage_error(error, self.penciller.actor.directory)
+            penciller = self.penciller.actor
+            told = storage_error(penciller.disk.reason(error), penciller.directory)
             if isinstance(told, StorageFailed):
                 self._poison(told)
             raise told from error

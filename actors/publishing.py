@@ -52,9 +52,10 @@ def publish(
                 raise
         except OSError as error:
             reader.check()
-            told = storage_error(error, store)
+            why = disk.reason(error)
+            told = storage_error(why, store)
             # Nothing of the store is in doubt: only the snapshot was not made.
-            raise (told if isinstance(told, StorageFull) else StorageFailed(str(error))) from error
+            raise (told if isinstance(told, StorageFull) else StorageFailed(str(why))) from error
 
 
 def sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[JournalFile]:

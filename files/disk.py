@@ -112,6 +112,11 @@ class Disk(ABC):
         that are not cut any more: reading where a file no longer reaches kills the process.
         """
 
+    def reason(self, error: OSError) -> OSError:
+        """What to tell of a call that failed, here or in a worker: the error, or why there was
+        nothing by that name."""
+        return error
+
     @abstractmethod
     def read(self, path: str, limit_bytes: int) -> bytes:
         """The whole file. Raises Corruption where it has more than ``limit_bytes``."""

@@ -55,12 +55,19 @@ class OwnDisk(RealDisk):
         """As any disk's; a file that is missing because all of them are is not called damage."""
         try:
             return super().map(path)
-        except FileNotFoundError:
+        except FileNotFoundError as missing:
+            if (why := self.reason(missing)) is missing:
+                raise
+            raise storage_error(why, path) from why
+
+    def reason(self, error: OSError) -> OSError:
+        """Of a file that is missing: that all of them are, where that is so."""
+        if isinstance(error, FileNotFoundError):
             try:
                 self._lock.refuse_replaced()
             except OSError as elsewhere:
-                raise storage_error(elsewhere, path) from elsewhere
-            raise
+                return elsewhere
+        return error
 
     def sync_dir(self, path: str) -> None:
         self._lock.refuse_replaced()

@@ -3,15 +3,17 @@ old owner leaves that one alone, and says why."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from whole_store import SMALL
+from whole_store import SMALL, flush
 
 import octavo
+from octavo.actors.penciller_clerk import PencillerClerk
 
 KEYS = [b"%03d" % n for n in range(300)]
 TOLD = "moved, removed or replaced"
@@ -86,6 +88,23 @@ def test_what_an_owner_wrote_whose_store_was_moved_is_there(
     with octavo.open(tmp_path / "image", worker=False) as found:
         assert len(list(found.keys())) == len(KEYS) + 10
         assert found.verify().ok
+
+
+def test_a_merge_that_finds_no_file_in_a_store_that_was_moved_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:  # as a worker tells, which looks for it by its path
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(tmp_path / "s"))
+
+    store = octavo.open(tmp_path / "s", **{**SMALL, "worker": False})  # type: ignore[arg-type]
+    store.put(b"key", b"value")
+    monkeypatch.setattr(PencillerClerk, "_save", missing)
+    os.rename(tmp_path / "s", tmp_path / "moved")
+    flush(store)
+    with pytest.raises(octavo.StorageFailed, match=TOLD):
+        store.put(b"key", b"another")
+    with pytest.raises(octavo.StorageFailed, match=TOLD):
+        store.close()
 
 
 def test_a_store_behind_a_link_that_leads_elsewhere_now_is_not_the_owners(tmp_path: Path) -> None:
