@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from at_once import AtOnce
 from whole_store import flush, opened, settle
 
 import octavo
@@ -18,13 +18,6 @@ SEED = 20261122
 KEYS = [b"key-%03d" % number for number in range(300)]
 BUCKETS = (b"", b"b", b"docs")
 Values = dict[tuple[bytes, bytes], bytes]
-
-
-class AtOnce:
-    """Takes the pool's place: work is done as it is given."""
-
-    def submit(self, work: Callable[[], None]) -> None:
-        work()
 
 
 @pytest.fixture(autouse=True)

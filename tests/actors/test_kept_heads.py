@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from at_once import AtOnce
 from beside import seeded
 from whole_store import flush, opened
 
@@ -16,13 +16,6 @@ from octavo.actors import guide
 KEYS = [b"key-%03d" % number for number in range(200)]
 BUCKETS = (b"", b"docs")
 ROOM = 4 << 20
-
-
-class AtOnce:
-    """Takes the pool's place: work is done as it is given."""
-
-    def submit(self, work: Callable[[], None]) -> None:
-        work()
 
 
 @pytest.fixture(autouse=True)

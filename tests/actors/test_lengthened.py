@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from simdisk import SimDisk
-from whole_store import killed, no_hang, opened, settle
+from whole_store import active_file, ahead, killed, no_hang, opened, settle
 
 import octavo
 from octavo.actors.pace import LOOK_EVERY
@@ -20,19 +20,6 @@ from octavo.files.disk import AppendFile, RealDisk
 from octavo.pipeline.feed_files import JournalLook
 
 LARGE = {"roll_count": 1 << 19, "push_rows": 1 << 17, "push_bytes": 1 << 30, "sync": "always"}
-
-
-def active_file(store: octavo.Store) -> Path:
-    active = store._inker.active
-    assert active is not None
-    return Path(active.path)
-
-
-def ahead(store: octavo.Store) -> int:
-    """Bytes of the active file behind its last record."""
-    active = store._inker.active
-    assert active is not None
-    return Path(active.path).stat().st_size - active.offsets[-1]
 
 
 def lengthened(path: Path, **given: object) -> octavo.Store:

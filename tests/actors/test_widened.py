@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from whole_store import killed, no_hang, opened, settle
+from whole_store import active_file, ahead, killed, no_hang, opened, settle, taken
 
 import octavo
 from octavo.actors.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES
@@ -28,23 +28,6 @@ def value(n: int, size: int = 5000) -> bytes:
 
 def key(n: int) -> bytes:
     return b"%06d" % n
-
-
-def active_file(store: octavo.Store) -> Path:
-    active = store._inker.active
-    assert active is not None
-    return Path(active.path)
-
-
-def taken(store: octavo.Store) -> int:
-    active = store._inker.active
-    assert active is not None
-    return active.offsets[-1]
-
-
-def ahead(store: octavo.Store) -> int:
-    """Bytes of the active file behind its last record."""
-    return active_file(store).stat().st_size - taken(store)
 
 
 def widened(path: Path, disk: RealDisk | None = None) -> tuple[octavo.Store, int]:

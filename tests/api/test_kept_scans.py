@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from at_once import AtOnce
 from beside import seeded
 from whole_store import flush, opened
 
@@ -33,15 +34,8 @@ def kept_in(found: Stretches) -> int:
     return len(found._starts)
 
 
-class AtOnce:
-    """Takes the pool's place."""
-
-    def submit(self, work: Callable[[], None]) -> None:
-        work()
-
-
 class Never:
-    """The same, of one that is busy."""
+    """Takes the pool's place, as one that is busy."""
 
     def submit(self, work: Callable[[], None]) -> None:
         pass

@@ -15,7 +15,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -357,8 +357,7 @@ def found_again(home: Path) -> None:
         assert store.verify().problems == []
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def be_quiet() -> None:
     """No thread but this one, which failures would be for, too; and no log."""
     from octavo.actors.pool import POOL
     from octavo.store import WATCH
@@ -369,16 +368,14 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     POOL._max_threads = 0
     WATCH.add = lambda _: Nobody()  # type: ignore[assignment, return-value]
-    yield
 
 
 def main(home: str, seed: str, works: str) -> None:
     from one_thread import one_thread
 
     os.makedirs(home, exist_ok=True)
-    with (
-        quiet(), one_thread(seed) as pool, open(f"{home}/told", "w", buffering=1) as told,
-    ):  # fmt: skip
+    be_quiet()
+    with one_thread(seed) as pool, open(f"{home}/told", "w", buffering=1) as told:
         run = Starved(home, seed, pool, told)
         for work in json.loads(works):
             run.calls(*work)

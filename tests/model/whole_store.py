@@ -55,6 +55,25 @@ def opened(path: Path | str, disk: Disk | None = None, **given: object) -> octav
     return octavo.Store(startup.start(str(path), options, disk or RealDisk(), **clocks))
 
 
+def active_file(store: octavo.Store) -> Path:
+    """The journal file that is being written."""
+    active = store._inker.active
+    assert active is not None
+    return Path(active.path)
+
+
+def taken(store: octavo.Store) -> int:
+    """Where its last record ends."""
+    active = store._inker.active
+    assert active is not None
+    return active.offsets[-1]
+
+
+def ahead(store: octavo.Store) -> int:
+    """Its bytes behind that."""
+    return active_file(store).stat().st_size - taken(store)
+
+
 # ---------------------------------------------------------------- waiting
 
 
