@@ -46,11 +46,6 @@ def checked_term(field: object, term: object) -> Term:
     return number
 
 
-def term_part(field: object, term: object) -> bytes:
-    """The part of an entry, ``field 00 00 term 00 00``. Raises Misuse."""
-    return index_terms.field_part(field_bytes(field)) + _back(field, term)
-
-
 def _back(field: object, term: object) -> bytes:
     try:
         return index_terms.escaped_term(checked_term(field, term))

@@ -21,8 +21,6 @@ class Linked:
     copied: int = 0
     bytes_linked: int = 0
     bytes_copied: int = 0
-    present: int = 0
-    """Files that were there already."""
 
 
 def bring(
@@ -49,7 +47,6 @@ def bring(
                 path, 0, "the file is missing: bring it back, or repair the store"
             ) from None
         if name in there and _alike(disk, path, wanted, size):
-            done.present += 1
             continue
         temporary = wanted + TEMPORARY_SUFFIX
         if disk.exists(temporary):

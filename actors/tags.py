@@ -118,7 +118,7 @@ def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: obje
     """The types of a store that says ``persisted`` of them, opened with the functions ``given``
     and the strategies ``chosen``. New names get numbers. Raises Misuse."""
     numbers = _OURS | dict(persisted.get("tags", {}))
-    _checked(given, numbers)
+    _checked(given)
     for name in given:
         if name not in numbers:
             free = max((*numbers.values(), FIRST_TAG - 1)) + 1
@@ -141,7 +141,7 @@ def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: obje
     return Tags(numbers, strategies, dict(given))
 
 
-def _checked(given: object, numbers: Mapping[str, int]) -> None:
+def _checked(given: object) -> None:
     if not isinstance(given, Mapping):
         raise Misuse(f"tags={shown(given)}: allowed is a mapping of names to octavo.Tag")
     for name, tag in given.items():

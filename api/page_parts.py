@@ -11,7 +11,6 @@ from html import escape
 from itertools import count
 
 WIDTH = 1000.0
-HEIGHT = 100.0
 MOST_ROWS = 250
 """Rows of a table; the rest is counted."""
 

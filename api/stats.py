@@ -59,7 +59,7 @@ def stats(running: Running) -> Stats:
         "last_sqn": inker.last_sqn,
         "persisted_sqn": view.ledger.persisted_sqn,
         "journal": _journal(inker, bookie, clerk),
-        "ledger": _ledger(view.ledger, levels, penciller),
+        "ledger": _ledger(levels, penciller),
         "memory": {
             "recent_keys": len(view.recent.rows),
             "waiting_tables": waiting,
@@ -164,9 +164,7 @@ def _journal_file(
     }
 
 
-def _ledger(
-    manifest: LedgerManifest, levels: list[LevelStats], penciller: Penciller
-) -> LedgerStats:
+def _ledger(levels: list[LevelStats], penciller: Penciller) -> LedgerStats:
     return {
         "files": sum(level["files"] for level in levels),
         "bytes": sum(level["bytes"] for level in levels),

@@ -20,7 +20,7 @@ from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import as_list, lengths_of
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_of
-from octavo.files.rows import Rows, Strings
+from octavo.files.rows import Strings
 from octavo.files.sst_layout import Section
 from octavo.files.sst_lookup import Careful, Find, Probe, Swift, SwiftHead, Views, Windows
 from octavo.files.sst_writer import Columns
@@ -348,20 +348,6 @@ class Sst:
     def _strings(self, blob: Section, ends: memoryview, rows: slice) -> Strings:
         offsets = np.asarray(ends[rows.start : rows.stop + 1]).astype(np.int64)
         return Strings(np.asarray(self.column(blob, "B")), offsets[:-1], lengths_of(offsets))
-
-    def to_rows(self, sqn_base: int = 0) -> Rows:
-        """The file's rows with whole ledger keys, which are copied. Raises Corruption."""
-        found = self.columns(sqn_base)
-        return Rows(
-            keys=found.whole_keys(),
-            hashes=found.hashes,
-            sqns=found.sqns,
-            flags=found.flags,
-            sizes=found.sizes,
-            times=found.times,
-            expiries=found.expiries,
-            metas=found.metas,
-        )
 
     def verify(self) -> None:
         """Raise Corruption where the file is not what it must be; see sst_verify. 0.4 us a row."""

@@ -143,7 +143,6 @@ class ChangeLog:
         self._file: AppendFile | None = None  # None: the next record begins a new file
         self._seed = 0
         self._size = 0
-        self._unsettled: list[tuple[int, bytes]] = []  # changes that are not yet durable
         self._changes = 0  # since the last snapshot
         self._bytes = 0
         self._due_bytes = limits.snapshot_bytes
@@ -194,8 +193,8 @@ class ChangeLog:
         """Whether the changes since the last snapshot are worth a new one."""
         return self._changes >= self.limits.snapshot_changes and self._bytes > self._due_bytes
 
-    def append(self, payload: bytes, *, durable: bool = True) -> None:
-        """Add one change. With ``durable`` it and all before it are durable on return.
+    def append(self, payload: bytes) -> None:
+        """Add one change, which is durable on return.
 
         One write and one fdatasync; the first change after a failure or a full file also a new
         file and a directory sync. Raises Misuse, Closed, StorageFull, StorageFailed; the change
@@ -204,27 +203,14 @@ class ChangeLog:
         self._check(payload)
         try:
             if self._file is None or self._size >= self.limits.file_bytes:
-                self._go_on([payload])
+                self._adopt(self._new_file(CHANGE, self.sequence, payload))
+                self.sequence += 1
             else:
-                self._append(payload, durable)
+                self._append(self._file, payload)
         except OSError as error:
             _raise(error, f"{self.directory}: change {self.sequence + 1} cannot be logged")
         self._changes += 1
         self._bytes += RECORD_BYTES + len(payload)
-
-    def sync(self) -> None:
-        """Make every change durable that is not yet. Raises as ``append``."""
-        if self._closed:
-            raise Closed("the change log was closed")
-        if not self._unsettled:
-            return
-        try:
-            if self._file is None:
-                self._go_on([])
-            else:
-                self._settle(self._file)
-        except OSError as error:
-            _raise(error, f"{self.directory}: the log cannot be synced")
 
     def snapshot(self, payload: bytes) -> None:
         """Write the whole value, as it is after every change appended so far.
@@ -253,16 +239,11 @@ class ChangeLog:
                 log.warning("%r; the log goes on without a new snapshot", full)
 
     def close(self) -> None:
-        """Sync what is not durable and let go of the file. Idempotent. Raises as ``append``."""
-        if self._closed:
-            return
-        try:
-            self.sync()
-        finally:
-            self._closed = True
-            file, self._file = self._file, None
-            if file is not None:
-                file.close()
+        """Let go of the file. Idempotent."""
+        self._closed = True
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     # ------------------------------------------------------------ changes
 
@@ -272,57 +253,27 @@ class ChangeLog:
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise Misuse(f"payload of {len(payload)} bytes; allowed are {MAX_PAYLOAD_BYTES}")
 
-    def _append(self, payload: bytes, durable: bool) -> None:
+    def _append(self, file: AppendFile, payload: bytes) -> None:
         # Until the write is known to be good the log has no file: whatever interrupts it, be it
         # a KeyboardInterrupt, what follows goes to a new file that replaces this record.
-        file, self._file = self._file, None
-        if file is None:
-            raise StorageFailed(f"{self.directory}: the log has no file")
-        flags = 0 if self._unsettled else SETTLED
+        self._file = None
         number = self.sequence + 1
-        framed = record(self._seed, self._size, CHANGE, flags, self.epoch, number, payload)
+        framed = record(self._seed, self._size, CHANGE, SETTLED, self.epoch, number, payload)
         try:
             file.write_all(framed)
-            if durable:
-                file.sync()
+            file.sync()
         except OSError:
             self._abandon(file)
             raise
-        if durable:
-            self._unsettled = []
-        else:
-            self._unsettled.append((number, payload))
         self._size += len(framed)
         self.bytes_written += len(framed)
         self.sequence = number
         self._file = file
 
-    def _go_on(self, payloads: list[bytes]) -> None:
-        """Begin a file with these changes, and before them those that never became durable:
-        the old file may lack them."""
-        if self._file is not None and self._unsettled:
-            self._settle(self._file)
-        carried = [payload for number, payload in self._unsettled if number <= self.sequence]
-        follows = self.sequence - len(carried)
-        started = self._new_file(CHANGE, follows, [*carried, *payloads])
-        self._unsettled = []
-        self.sequence += len(payloads)
-        self._adopt(started)
-
     def _adopt(self, started: _Started) -> None:
         self._seed = started.who.seed
         self._size = len(started.content)
         self._file = started.file
-
-    def _settle(self, file: AppendFile) -> None:
-        self._file = None
-        try:
-            file.sync()
-        except OSError:
-            self._abandon(file)
-            raise
-        self._unsettled = []
-        self._file = file
 
     def _abandon(self, file: AppendFile) -> None:
         """Try to take the failed write back, so that a crash does not bring it to light."""
@@ -332,24 +283,17 @@ class ChangeLog:
 
     # ------------------------------------------------------------ files
 
-    def _new_file(self, begins: int, follows: int, payloads: Sequence[bytes]) -> _Started:
-        """Begin a file with these records, durably, name and all. Raises OSError and Fenced."""
+    def _new_file(self, begins: int, follows: int, payload: bytes) -> _Started:
+        """Begin a file with this record, durably, name and all. Raises OSError and Fenced."""
         old, self._file = self._file, None
         if old is not None:
             old.close()
         self._numbers += 1
         who = FileId(self.epoch, self._numbers)
         path = f"{self.directory}/{who.name}"
-        parts = [header(who, begins, follows, self._parent)]
-        size = HEADER_BYTES
-        flags = SETTLED
-        sequence = follows
-        for payload in payloads:
-            sequence += begins == CHANGE
-            parts.append(record(who.seed, size, begins, flags, self.epoch, sequence, payload))
-            size += len(parts[-1])
-            flags = 0  # what comes second is written together with what comes first
-        content = b"".join(parts)
+        sequence = follows + (begins == CHANGE)
+        content = header(who, begins, follows, self._parent)
+        content += record(who.seed, HEADER_BYTES, begins, SETTLED, self.epoch, sequence, payload)
         try:
             file = self._disk.create(path)
         except FileExistsError:
@@ -370,8 +314,6 @@ class ChangeLog:
 
     def _write_snapshot(self, payload: bytes) -> None:
         """A new generation, or none: raises OSError or OctavoError, and the old one stays."""
-        if self._file is not None and self._unsettled:
-            self._settle(self._file)  # the generation before must lead up to the snapshot
         older = self._current
         self._current = []
         try:
@@ -379,7 +321,6 @@ class ChangeLog:
         except BaseException:
             self._current = older + self._current
             raise
-        self._unsettled = []
         self._changes = 0
         self._bytes = 0
         self._due_bytes = max(self.limits.snapshot_bytes, len(payload))
@@ -394,7 +335,7 @@ class ChangeLog:
             left -= 1
             started: _Started | None = None
             try:
-                started = self._new_file(SNAPSHOT, self.sequence, [payload])
+                started = self._new_file(SNAPSHOT, self.sequence, payload)
                 if read_file(self._disk, started.path) == started.content:
                     return started
                 wrong: OSError | OctavoError = StorageFailed(

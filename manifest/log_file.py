@@ -59,7 +59,7 @@ RECORD_BYTES = HEAD_BYTES + CHECK.size
 SNAPSHOT = 1
 CHANGE = 2
 SETTLED = 1
-"""Flag: everything before this record was durable when it was written."""
+"""Flag: everything before this record was durable when it was written. All records have it."""
 
 MAX_EPOCH = 1 << 62
 """No store was opened so often: a name that says so is not of ours, and takes no epoch away."""
@@ -141,7 +141,6 @@ class Record(NamedTuple):
     offset: int
     kind: int
     sequence: int
-    settled: bool
     payload: bytes
 
 
@@ -189,8 +188,12 @@ class LogFile:
     def never_durable(self) -> bool:
         """Whether a power cut fell into the very beginning of the file: what may have come
         through of it was promised to nobody."""
-        torn = self.header_torn and self.beginning_lost and self.wounds[0].torn
-        return torn and not any(record.settled for record in self.records)
+        return (
+            self.header_torn
+            and self.beginning_lost
+            and self.wounds[0].torn
+            and not self.records  # or more was written behind the beginning once that was durable
+        )
 
     def last_snapshot(self) -> int | None:
         """Index of the newest whole snapshot among the records."""
@@ -288,7 +291,7 @@ def _records(who: FileId, path: str, view: memoryview, data: bytes) -> Iterator[
                     path, at, "a record of another epoch", expected=who.epoch, found=epoch
                 )
             payload = bytes(view[at + HEAD_BYTES : end - CHECK.size])
-            yield Record(at, kind, sequence, bool(flags & SETTLED), payload)
+            yield Record(at, kind, sequence, payload)
         at = end
 
 

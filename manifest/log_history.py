@@ -202,7 +202,7 @@ class _Epoch:
 
     def _take(self, file: LogFile, records: list[Record], behind: int, chain: _Chain) -> str:
         """Take over a file's changes as far as they have no gap. Says what was lost, if any."""
-        for number, record in enumerate(records):
+        for record in records:
             if record.sequence <= chain.reached:
                 self._note(
                     file.who,
@@ -211,7 +211,7 @@ class _Epoch:
             elif record.sequence == chain.reached + 1:
                 chain.changes.append(record.payload)
             else:
-                return self._gap(file, records[number:], behind, chain)
+                return self._gap(file, record, behind, chain)
             behind = record.offset
         for wound in file.wounds:
             # A lost snapshot that the changes before it replace takes nothing with it.
@@ -219,10 +219,8 @@ class _Epoch:
                 return f"{self._path(file.who)}: what stood at offset {wound.start} is lost"
         return ""
 
-    def _gap(self, file: LogFile, rest: list[Record], behind: int, chain: _Chain) -> str:
-        there = rest[0]
-        wounds = [w for w in file.wounds if behind < w.start < there.offset]
-        if not wounds:
+    def _gap(self, file: LogFile, there: Record, behind: int, chain: _Chain) -> str:
+        if not any(behind < wound.start < there.offset for wound in file.wounds):
             raise Corruption(
                 self._path(file.who),
                 there.offset,
@@ -230,13 +228,6 @@ class _Epoch:
                 expected=chain.reached + 1,
                 found=there.sequence,
             )
-        if all(w.torn for w in wounds) and not any(record.settled for record in rest):
-            # Without sync, what survives a power cut need not be a prefix.
-            self._note(
-                file.who,
-                f": changes from {there.sequence} on ignored; one before them never became durable",
-            )
-            return ""
         return (
             f"{self._path(file.who)}: changes {chain.reached + 1} to {there.sequence - 1} are lost"
         )

@@ -116,22 +116,18 @@ class SnapshotRegister:
         with self._lock:
             self._drop(number)
 
-    def is_live(self, number: int) -> bool:
-        """Whether the lease still runs. Once False, it stays False. O(1)."""
-        return self.left(number) > 0
-
     def left(self, number: int) -> float:
-        """Seconds until the lease ends; 0 or less once it is over. O(1)."""
+        """Seconds until the lease ends; 0 or less once it is over, and from then on. O(1)."""
         lease = self._leases.get(number)
         return 0.0 if lease is None else lease.ends - self._clock()
 
-    def expire(self, now: float | None = None) -> list[int]:
-        """Drop the leases that are over by ``now`` (None: by the clock); their numbers.
+    def expire(self) -> list[int]:
+        """Drop the leases that are over; their numbers.
 
         O(those that are over or were renewed since).
         """
         with self._lock:
-            over = self._over(self._clock() if now is None else now)
+            over = self._over(self._clock())
         if over:
             log.warning("the leases of %d snapshots ran out; what they held may go", len(over))
         return over

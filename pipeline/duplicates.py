@@ -22,7 +22,7 @@ def first_duplicate(
         if within and repeats:
             return b"", b""
         files.append((owner, sst))
-        columns.append(sst.to_rows().hashes)
+        columns.append(sst.hashes())
     if not columns:
         return None
     hashes = np.concatenate(columns)

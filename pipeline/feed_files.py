@@ -141,12 +141,12 @@ class JournalLook:
             if entry is not None:
                 newest = max(newest, entry.last_sqn)
                 continue
-            places = self._grown(base, seed, name)
+            places = self._grown(seed, name)
             if places:  # what compaction is about to put in may end below what is there
                 newest = max(newest, base + places[-1].relative)
         return newest
 
-    def _grown(self, base: int, seed: int, name: str) -> list[Place]:
+    def _grown(self, seed: int, name: str) -> list[Place]:
         """Records of a file, whole and durable. Only what came since the last look is read."""
         if name.endswith(recovery.SEALED):
             return self._sealed(name)
@@ -216,7 +216,7 @@ class JournalLook:
             if entry is not None and entry.last_sqn <= since:
                 continue
             group: list[Place] = []
-            for place in self._grown(base, seed, name):
+            for place in self._grown(seed, name):
                 if not since < base + place.relative <= upto:
                     continue
                 group.append(place)
@@ -241,7 +241,7 @@ class JournalLook:
             entry = self.manifest.find(base)
             if base > newest or (entry is not None and entry.last_sqn <= since):
                 continue
-            for place in self._grown(base, seed, name):
+            for place in self._grown(seed, name):
                 sqn = base + place.relative
                 if sqn <= since:
                     continue
@@ -280,7 +280,7 @@ class JournalLook:
         for base, seed, name in reversed(self._files):
             if base > sqn:
                 continue
-            places = self._grown(base, seed, name)
+            places = self._grown(seed, name)
             at = bisect_left(places, sqn - base, key=lambda place: place.relative)
             if at == len(places) or places[at].relative != sqn - base:
                 break

@@ -26,10 +26,10 @@ def plain(value: LoggedValue) -> None:
             value.snapshot()
 
 
-def not_durable(value: LoggedValue) -> None:
-    """Most changes are not synced at once."""
+def full_files(value: LoggedValue) -> None:
+    """Most changes begin a file."""
     for number in range(24):
-        value.add(number, durable=number % 6 == 5, padding=number * 131 % 600)
+        value.add(number, padding=number * 131 % 600)
         if number == 15:
             value.snapshot()
     value.log.close()
@@ -54,7 +54,7 @@ def failing(value: LoggedValue) -> None:
         for op_name in ("write", "sync", "sync_dir", "create")[: number % 5]:
             disk.fail(op_name, 1 + number % 3, errno.ENOSPC)
         try:
-            value.add(number, durable=number % 3 != 1, padding=number * 37 % 300)
+            value.add(number, padding=number * 37 % 300)
             if number % 5 == 4:
                 value.snapshot()
         except OctavoError:
@@ -64,7 +64,7 @@ def failing(value: LoggedValue) -> None:
 
 
 Workload = Callable[[LoggedValue], None]
-WORKLOADS: list[Workload] = [plain, not_durable, reopening, failing]
+WORKLOADS: list[Workload] = [plain, full_files, reopening, failing]
 
 
 def run(workload: Workload, crash_at: int) -> tuple[SimDisk, LoggedValue | None]:
@@ -131,18 +131,3 @@ def test_a_power_cut_while_the_log_is_begun_again_changes_nothing(mode: str) -> 
                 break
         if not disk.crashed:
             break
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_a_torn_file_of_several_changes_is_no_damage(seed: int) -> None:
-    disk = SimDisk()
-    value = LoggedValue(disk, HERE)
-    for number in range(6):
-        value.add(number, durable=False, padding=600)
-    disk.fail("sync", 1, errno.EIO)
-    with pytest.raises(OctavoError):
-        value.add(6)
-    disk.crash_at(disk.ops + 3)  # created, written, not yet synced
-    with pytest.raises(SimCrash):
-        value.add(7)
-    expect(disk.after_crash("torn", seed), value, f"seed {seed}")

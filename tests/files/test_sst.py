@@ -85,7 +85,7 @@ def test_every_row_reads_back(rows: list[Row]) -> None:
     sst = Sst(file_of(rows), "f")
     wanted = sorted(rows)
     assert read(sst) == wanted
-    assert plain(sst.to_rows()) == wanted
+    assert plain(sst.columns()) == wanted
     sst.verify()
     assert read(sst) == wanted
 
@@ -220,7 +220,7 @@ def everything(image: bytes, rows: list[Row]) -> list[object]:
             sst.tombstones, sst.expiring, sst.min_sqn, sst.max_sqn,
             [sst.find(k, hash_of(k)) for k in [row.key for row in rows] + absent],
             [sst.lower_bound(k) for k in [row.key for row in rows] + absent],
-            plain(sst.to_rows()),
+            plain(sst.columns()),
         ]  # fmt: skip
     return found
 

@@ -115,7 +115,7 @@ def test_a_new_epoch_begins_with_its_snapshot(sim: SimDisk) -> None:
 def test_a_log_that_was_not_closed_is_recovered(sim: SimDisk) -> None:
     value = LoggedValue(sim, HERE)
     value.add(1)
-    value.add(2, durable=False)
+    value.add(2)
     assert value_of(recover(sim.after_kill(), HERE)) == [1, 2]
 
 
@@ -136,18 +136,10 @@ def test_a_full_file_is_followed_by_another(sim: SimDisk) -> None:
     assert (value_of(found), found.notes) == (list(range(40)), [])
 
 
-def test_a_full_file_takes_no_changes_with_it_that_were_not_durable(sim: SimDisk) -> None:
-    value = LoggedValue(sim, HERE, Limits(file_bytes=300, snapshot_changes=1 << 30))
-    for number in range(40):
-        value.add(number, durable=False)
-    value.add(40)
-    assert value_of(recover(sim.after_crash("nothing"), HERE)) == list(range(41))
-
-
 def test_a_full_file_is_synced_and_not_written_again(sim: SimDisk) -> None:
     value = LoggedValue(sim, HERE, Limits(file_bytes=300, snapshot_changes=1 << 30))
     while len(sim.listdir(HERE)) == 1:
-        value.add(1, durable=False)
+        value.add(1)
     sizes = [sim.size(f"{HERE}/{name}") for name in sim.listdir(HERE)]
     assert sizes[1] == HEADER_BYTES + log_file.RECORD_BYTES + len(change(1))
     assert len(value_of(recover(sim.after_crash("nothing"), HERE))) == len(value.value)
@@ -155,7 +147,7 @@ def test_a_full_file_is_synced_and_not_written_again(sim: SimDisk) -> None:
 
 def test_the_generation_before_leads_up_to_the_snapshot(sim: SimDisk) -> None:
     value = LoggedValue(sim, HERE)
-    value.add(1, durable=False)
+    value.add(1)
     value.snapshot()
     left = sim.after_crash("nothing")
     left.unlink(f"{HERE}/{left.listdir(HERE)[-1]}")
@@ -286,38 +278,9 @@ def test_a_short_write_that_ends_in_an_error_is_cut(sim: SimDisk) -> None:
     assert value_of(recover(sim, HERE)) == [2]
 
 
-def test_changes_that_were_not_durable_survive_a_failed_sync(sim: SimDisk) -> None:
+def test_close_lets_go_of_the_file(sim: SimDisk) -> None:
     value = LoggedValue(sim, HERE)
-    for number in (1, 2, 3):
-        value.add(number, durable=False)
-    sim.fail("sync", 1, errno.EIO)
-    with pytest.raises(StorageFailed):
-        value.add(4)
-    value.add(5)
-    assert value_of(recover(sim.after_crash("nothing"), HERE)) == [1, 2, 3, 5]
-
-
-def test_sync_makes_durable_what_was_not(sim: SimDisk) -> None:
-    value = LoggedValue(sim, HERE)
-    value.add(1, durable=False)
-    assert value_of(recover(sim.after_crash("nothing"), HERE)) == []
-    value.log.sync()
-    assert value_of(recover(sim.after_crash("nothing"), HERE)) == [1]
-
-
-def test_sync_after_a_failed_sync_writes_the_changes_anew(sim: SimDisk) -> None:
-    value = LoggedValue(sim, HERE)
-    value.add(1, durable=False)
-    sim.fail("sync", 1, errno.EIO)
-    with pytest.raises(StorageFailed):
-        value.log.sync()
-    value.log.sync()
-    assert value_of(recover(sim.after_crash("nothing"), HERE)) == [1]
-
-
-def test_close_syncs(sim: SimDisk) -> None:
-    value = LoggedValue(sim, HERE)
-    value.add(1, durable=False)
+    value.add(1)
     value.log.close()
     assert value_of(recover(sim.after_crash("nothing"), HERE)) == [1]
     assert sim.open_files() == []
@@ -642,7 +605,6 @@ def test_a_closed_log_refuses_everything_but_close(sim: SimDisk) -> None:
     calls: list[Callable[[], None]] = [
         lambda: log.append(b""),
         lambda: log.snapshot(b""),
-        log.sync,
     ]
     for call in calls:
         with pytest.raises(Closed):

@@ -58,9 +58,9 @@ def test_the_oldest_of_many_snapshots_decides(register: SnapshotRegister) -> Non
 def test_a_lease_is_over_at_its_end(register: SnapshotRegister, clock: Clock) -> None:
     number = register.register(1, 60)
     clock.now += 59.999
-    assert register.is_live(number)
+    assert register.left(number) > 0
     clock.now = 1060.0
-    assert not register.is_live(number)
+    assert register.left(number) <= 0
 
 
 def test_a_lease_that_is_over_still_counts_until_it_is_dropped(
@@ -79,7 +79,7 @@ def test_a_lease_that_is_over_cannot_be_renewed(register: SnapshotRegister, cloc
     clock.now += 60
     with pytest.raises(SnapshotExpired):
         register.renew(number, 60)
-    assert not register.is_live(number)
+    assert register.left(number) <= 0
 
 
 def test_a_released_lease_cannot_be_renewed(register: SnapshotRegister) -> None:
@@ -95,7 +95,7 @@ def test_renewing_begins_the_lease_anew(register: SnapshotRegister, clock: Clock
     register.renew(number, 60)
     clock.now += 50
     assert register.expire() == []
-    assert register.is_live(number)
+    assert register.left(number) > 0
     clock.now += 10
     assert register.expire() == [number]
 
@@ -113,7 +113,7 @@ def test_release_is_idempotent_and_knows_no_stranger(register: SnapshotRegister)
     register.release(number)
     register.release(number)
     register.release(12345)
-    assert register.is_live(other)
+    assert register.left(other) > 0
     assert len(register) == 1
 
 
@@ -173,7 +173,7 @@ def test_short_snapshots_by_the_thousand_leave_nothing_behind(register: Snapshot
     assert len(register._ends) < 300
     assert len(register._versions) < 300
     register.check()
-    assert register.is_live(held)
+    assert register.left(held) > 0
 
 
 STEPS = st.one_of(
@@ -217,7 +217,7 @@ def test_any_sequence_agrees_with_a_dict(steps: list[tuple[str, int, int]]) -> N
         register.check()
         assert len(register) == len(there)
         for each in given_out:
-            assert register.is_live(each) == (each in there and there[each][1] > clock.now)
+            assert (register.left(each) > 0) == (each in there and there[each][1] > clock.now)
         for version in range(11):
             assert register.needed(version) == any(v < version for v, _ in there.values())
 
@@ -230,7 +230,7 @@ def test_many_threads_leave_it_whole(register: SnapshotRegister) -> None:
         begin.wait()
         for step in range(2000):
             number = register.register(seed + step, 60)
-            if not register.is_live(number) or not register.needed(seed + step + 1):
+            if register.left(number) <= 0 or not register.needed(seed + step + 1):
                 wrong.append((seed, step))
             register.release(number)
 

@@ -13,6 +13,7 @@ from octavo.files.disk import Disk
 from octavo.files.hashing import hash_column
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
 from octavo.files.sst import Sst
+from octavo.files.sst_writer import Columns
 
 DIRECTORY = "/ledger"
 
@@ -66,8 +67,8 @@ def columns(rows: Sequence[Row]) -> Rows:
     )
 
 
-def plain(rows: Rows) -> list[Row]:
-    """Columns as rows."""
+def plain(rows: Columns) -> list[Row]:
+    """A file's columns as rows."""
 
     def strings(of: Strings | None) -> list[bytes]:
         if of is None:
@@ -79,7 +80,7 @@ def plain(rows: Rows) -> list[Row]:
     return [
         Row(k, sqn, bool(flags & TOMBSTONE), expiry, meta, size, time)
         for k, sqn, flags, expiry, meta, size, time in zip(
-            strings(rows.keys.strings()), rows.sqns.tolist(), rows.flags.tolist(), expiries,
+            strings(rows.whole_keys().strings()), rows.sqns.tolist(), rows.flags.tolist(), expiries,
             strings(rows.metas), rows.sizes.tolist(), rows.times.tolist(), strict=True,
         )
     ]  # fmt: skip

@@ -37,12 +37,11 @@ class LoggedValue:
         """The whole list."""
         return json.dumps(self.value).encode()
 
-    def add(self, number: int, *, durable: bool = True, padding: int = 0) -> None:
+    def add(self, number: int, *, padding: int = 0) -> None:
         """One change; the value has it only if the log does."""
-        self.log.append(change(number, padding), durable=durable)
+        self.log.append(change(number, padding))
         self.value.append(number)
-        if durable:
-            self.durable = len(self.value)
+        self.durable = len(self.value)
 
     def snapshot(self) -> None:
         """The whole value into the log."""

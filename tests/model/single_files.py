@@ -122,7 +122,7 @@ def rows(at: Place) -> object:
     """All of a ledger file, checked at first."""
     sst = Sst(DISK.map(at.path), at.path)
     sst.verify()
-    return sst.ledger_keys(0, sst.rows), sst.to_rows().sqns.tolist(), list(sst.groups())
+    return sst.ledger_keys(0, sst.rows), sst.columns().sqns.tolist(), list(sst.groups())
 
 
 def rows_one_by_one(at: Place) -> object:
