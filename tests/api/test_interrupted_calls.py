@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from interrupted import Interrupted
@@ -17,6 +18,7 @@ from whole_store import SMALL
 
 import octavo
 from octavo.actors import shutdown
+from octavo.files import file_lock
 
 KEEPS_STILL = {**SMALL, "compact_every_seconds": None}
 
@@ -43,11 +45,17 @@ class Ringing:
         return answer
 
 
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [(fcntl, "flock"), (file_lock, "_without_workers")],
+    ids=["file", "directory"],
+)
 def test_an_interrupted_opening_leaves_no_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     octavo.open(tmp_path / "s", **KEEPS_STILL).close()  # a new one tries locks before
-    monkeypatch.setattr(fcntl, "flock", Ringing(fcntl.flock))
+    monkeypatch.setattr(file_lock, "_LONGEST_WAIT", 0)
+    monkeypatch.setattr(where, name, Ringing(getattr(where, name)))
     with pytest.raises(KeyboardInterrupt):
         octavo.open(tmp_path / "s", **KEEPS_STILL)
     with octavo.open(tmp_path / "s", **KEEPS_STILL) as store:

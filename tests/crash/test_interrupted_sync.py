@@ -26,6 +26,14 @@ def interrupted_and_failed(*_: object) -> None:
         raise failure
 
 
+def interrupted_and_failed_by_name(*_: object) -> None:
+    """As that in a call that closes what it opened: Python hears of the signal as it does so."""
+    try:
+        interrupted_and_failed()
+    finally:
+        os.getpid()
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[octavo.Store]:
     made = opened(tmp_path / "s")
@@ -36,11 +44,15 @@ def store(tmp_path: Path) -> Iterator[octavo.Store]:
 
 
 def nothing_is_believed_after(
-    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, where: object, call: str
+    store: octavo.Store,
+    monkeypatch: pytest.MonkeyPatch,
+    where: object,
+    call: str,
+    failing: Callable[..., None] = interrupted_and_failed,
 ) -> None:
     """Neither by who asks for a sync nor, from then on, by any other write."""
     with monkeypatch.context() as patched:
-        patched.setattr(where, call, interrupted_and_failed)
+        patched.setattr(where, call, failing)
         with pytest.raises(KeyboardInterrupt):
             store.sync()
     with pytest.raises(octavo.StorageFailed, match="a sync failed"):
@@ -61,7 +73,9 @@ def test_a_sync_of_a_file_that_fails_under_a_ctrl_c_is_known(
 def test_a_sync_of_a_files_name_that_fails_under_a_ctrl_c_is_known(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory")
+    nothing_is_believed_after(
+        store, monkeypatch, own_disk, "sync_directory", interrupted_and_failed_by_name
+    )
 
 
 def test_a_ctrl_c_that_follows_an_error_of_the_callers_own_fails_no_sync(
