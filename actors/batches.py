@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import compress
 from typing import TypeAlias
 
+from octavo.actors.kept_rows import ColumnRows
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.recent_headers import headers_by_file
 from octavo.actors.scan_sources import LARGEST_WINDOW, Slice, entries_of
@@ -27,7 +28,6 @@ from octavo.files.live_batches import (
     Chosen,
     FileRows,
     Source,
-    Taken,
     heads_of,
     keys_of,
     live_batches,
@@ -67,7 +67,6 @@ class _MemoryRows:
         self._hashes = hashes or chosen is not None
         self._keys: list[bytes] = []
         self.more = True
-        self.taken: Taken | None = None
 
     def edge(self) -> bytes | None:
         """As of a Source."""
@@ -196,6 +195,12 @@ def batches(
         for table in (view.recent, *view.frozen)
         if table.rows
     ]
+    kept = view.guide.kept
+    columns = kept.columns() if chosen is None else None
+    if columns is not None:
+        sources.append(ColumnRows(columns, bound, window_rows))
+        yield from live_batches(sources, now_ms, reverse=bound.reverse)
+        return
     last = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8) if bound.high is None else bound.high
     for level in range(len(view.ledger.levels)):
         touched = view.ledger.overlapping(level, bound.low, last)
@@ -204,7 +209,9 @@ def batches(
             FileRows([(e.file.reader, e.sqn_base) for e in entries], bound, chosen, window_rows)
             for entries in apart
         ]
-    yield from live_batches(sources, now_ms, reverse=bound.reverse, kept=view.guide.merge)
+    for batch in live_batches(sources, now_ms, reverse=bound.reverse):
+        kept.given += len(batch.rows)
+        yield batch
 
 
 class BatchWindow:

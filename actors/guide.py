@@ -20,11 +20,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from octavo.actors.kept_rows import KeptRows
 from octavo.actors.pool import POOL
 from octavo.files.arrays import npt
 from octavo.files.head import Head
 from octavo.files.ledger_key import HEAD_ONLY, INDEX
-from octavo.files.live_batches import KeptMerge
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -66,12 +66,12 @@ class Guide:
     """Of one manifest of the ledger. Any thread reads its tables, each replaced as a whole."""
 
     __slots__ = (
-        "_making", "_places", "_places_of_rows", "heads", "ledger", "merge", "rows", "sqns", "way"
+        "_making", "_places", "_places_of_rows", "heads", "kept", "ledger", "rows", "sqns", "way"
     )  # fmt: skip
 
     def __init__(self, ledger: LedgerManifest) -> None:
         self.ledger = ledger
-        self.merge = KeptMerge()
+        self.kept = KeptRows(ledger)
         self.way: Way = (b"\x00", 0, (_steps(ledger),))
         self.sqns: Direct = _UNKNOWN
         """Sqns of plain puts by the record's own key."""

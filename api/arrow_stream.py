@@ -10,10 +10,10 @@ from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.files import arrow
 from octavo.files.arrays import np
-from octavo.files.byte_strings import gather
+from octavo.files.byte_strings import Ints, gather
 from octavo.files.errors import Misuse
 from octavo.files.given import shown, to_whole
-from octavo.files.live_batches import Batch, names_of, parts_of, strings_of
+from octavo.files.live_batches import Batch, as_slice, end_to_end, names_of, parts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,32 +63,36 @@ def _batches(
         )  # fmt: skip
         for batch in parts:
             reader.step()
-            arrays = [_array(name, batch, whole, values) for name in columns]
+            rows = as_slice(batch.rows)
+            arrays = [_array(name, batch, rows, whole, values) for name in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(name: str, batch: Batch, whole: Batch, values: BatchValues) -> pa.Array:
+def _array(
+    name: str, batch: Batch, rows: Ints | slice, whole: Batch, values: BatchValues
+) -> pa.Array:
+    """A column of a batch. ``rows``: as_slice of its rows."""
     pa = arrow.pyarrow()
-    columns, rows = batch
+    columns, count = batch.columns, len(batch.rows)
     if name == "bucket":
         names = names_of(batch)
         return arrow.binary_array(gather(names.blob, names.starts, names.lengths))
     if name == "key":
-        return arrow.binary_array(strings_of(columns.keys, rows))
+        return arrow.binary_array(end_to_end(columns.keys, rows))
     if name == "sqn":
         return arrow.numbers(pa.uint64(), columns.sqns[rows].astype(np.uint64, copy=False))
     if name == "size":
         return arrow.numbers(pa.uint32(), columns.sizes[rows].astype(np.uint32, copy=False))
     if name == "metadata":
         if columns.metas is None:
-            return pa.nulls(len(rows), pa.binary())
-        return arrow.binary_array(strings_of(columns.metas, rows), empty_is_null=True)
+            return pa.nulls(count, pa.binary())
+        return arrow.binary_array(end_to_end(columns.metas, rows), empty_is_null=True)
     if name == "written_at":
-        return arrow.moments_array(columns.times[rows], len(rows), zero_is_null=False)
+        return arrow.moments_array(columns.times[rows], count, zero_is_null=False)
     if name == "expires_at":
         moments = None if columns.expiries is None else columns.expiries[rows]
-        return arrow.moments_array(moments, len(rows), zero_is_null=True)
-    return arrow.large_binary_of(values.locate(batch, of=whole).column(0, len(rows)))
+        return arrow.moments_array(moments, count, zero_is_null=True)
+    return arrow.large_binary_of(values.locate(batch, of=whole).column(0, count))
 
 
 def capsule(

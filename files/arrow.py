@@ -52,13 +52,12 @@ def binary_array(column: ByteColumn, *, empty_is_null: bool = False) -> pa.Array
     than such an array can hold."""
     pa = pyarrow()
     refuse_too_many(int(column.offsets[-1]))
-    lengths = column.offsets[1:] - column.offsets[:-1]
+    ends = column.offsets.astype(np.int32)
     validity = None
     if empty_is_null:
-        validity = pa.py_buffer(np.packbits(lengths > 0, bitorder="little"))
-    ends = column.offsets.astype(np.int32)
+        validity = pa.py_buffer(np.packbits(ends[1:] > ends[:-1], bitorder="little"))
     buffers = [validity, pa.py_buffer(ends), pa.py_buffer(column.blob)]
-    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
 
 
 def refuse_too_many(length: int) -> None:

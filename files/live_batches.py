@@ -30,13 +30,6 @@ WINDOW_ROWS = 1 << 16
 WIDE_WINDOW_ROWS = 1 << 20
 """The same where those that are wanted are chosen, which leaves out most of them."""
 
-_MOST_KEPT_ROWS = 1 << 16
-"""Of a merge whose order is kept,"""
-_MOST_KEPT_BYTES = 1 << 20
-"""and so many bytes of one of which the columns are, too."""
-_COLUMNS_BYTES = 80
-"""What they take of each row beside its key and metadata, at most."""
-
 WINDOW_BYTES = 8 << 20
 """Bytes of each source's keys, and of its metadata, in a window, or one row."""
 
@@ -46,17 +39,11 @@ LedgerRun = tuple[Callable[[], Sst], int]
 """What opens a ledger file, and the base of its sqns."""
 
 
-Taken = tuple[str, int, int]
-"""Rows [low, high) of the file of that name."""
-
-
 class Source(Protocol):
     """Rows by key, each key once, in the direction of a scan."""
 
     more: bool
     """Whether there are rows behind what ``edge`` gave last."""
-    taken: Taken | None
-    """What ``take`` gave last, if that was all of these rows of a ledger file; else None."""
 
     def edge(self) -> bytes | None:
         """The furthest ledger key that ``take`` could give next; None: there are no more."""
@@ -138,7 +125,6 @@ class FileRows:
         window_rows: int = WINDOW_ROWS,
     ) -> None:
         self.more = True
-        self.taken: Taken | None = None
         self._files = list(files if bound.reverse else reversed(files))  # those to come, last first
         self._bound = bound
         self._wanted = chosen
@@ -189,7 +175,6 @@ class FileRows:
             return None
         columns = sst.columns(self._sqn_base, low, high)
         if self._wanted is None:
-            self.taken = sst.name, low, high
             return rows_between(columns, 0, high - low)
         chosen = np.flatnonzero(self._wanted.rows(columns))
         return rows_at(columns, chosen) if len(chosen) else None
@@ -266,6 +251,26 @@ def rows_at(columns: Columns, rows: Ints) -> Columns:
     )
 
 
+def as_slice(rows: Ints) -> Ints | slice:
+    """The rows; as a slice where each is the next one, for what is taken by it is not copied."""
+    low, high = int(rows[0]), int(rows[-1]) + 1
+    if high - low == len(rows) and bool((rows[1:] > rows[:-1]).all()):
+        return slice(low, high)
+    return rows
+
+
+def end_to_end(strings: Strings, rows: Ints | slice) -> ByteColumn:
+    """Some of the strings, one at the least; not copied where they are a slice and stand so."""
+    starts, lengths = strings.starts[rows], strings.lengths[rows]
+    if isinstance(rows, slice):
+        offsets = np.empty(len(starts) + 1, np.int64)
+        offsets[0] = low = starts[0]
+        np.add(starts, lengths, out=offsets[1:])
+        if bool((offsets[:-1] == starts).all()):
+            return ByteColumn(strings.blob[low : offsets[-1]], offsets - low if low else offsets)
+    return gather(strings.blob, starts, lengths)
+
+
 def strings_of(strings: Strings, rows: Ints) -> ByteColumn:
     """Some of the strings, copied end to end."""
     return gather(strings.blob, strings.starts[rows], strings.lengths[rows])
@@ -287,49 +292,19 @@ def common_edge(sources: Sequence[Source], *, reverse: bool = False) -> bytes | 
     return (min if reverse else max)(ends, default=None)
 
 
-class KeptMerge:
-    """In which order the rows of some ledger files come, as of the last window of them that was
-    merged, where that was not large: small ledgers of several files are folded again and again, and
-    a third of that would be putting them in order. A sixth is putting their columns together: of
-    the least those are kept, too. Of one manifest. Any thread; at most 1.5 MiB."""
-
-    __slots__ = ("_kept",)
-
-    def __init__(self) -> None:
-        self._kept: tuple[list[Taken | None], Ints, Columns | None] | None = None
-
-    def merged(self, parts: list[Columns], taken: list[Taken | None]) -> tuple[Columns, Ints]:
-        """As ``merged``, of what sources gave and say that they gave."""
-        kept = self._kept
-        if kept is not None and kept[0] == taken:
-            return stacked(parts) if kept[2] is None else kept[2], kept[1]
-        columns, rows = merged(parts)
-        if len(parts) > 1 and None not in taken and len(columns) <= _MOST_KEPT_ROWS:
-            size = len(columns) * _COLUMNS_BYTES + len(columns.keys.blob)
-            size += 0 if columns.metas is None else len(columns.metas.blob)
-            self._kept = taken, rows, columns if size <= _MOST_KEPT_BYTES else None
-        return columns, rows
-
-
-def live_batches(
-    sources: Sequence[Source], now_ms: int, *, reverse: bool, kept: KeptMerge | None = None
-) -> Iterator[Batch]:
-    """The live rows of all sources, the newest version of each key, in their direction. ``kept``:
-    of the manifest whose files the sources read."""
+def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> Iterator[Batch]:
+    """The live rows of all sources, the newest version of each key, in their direction."""
     keep_freed()  # a window's arrays are dropped as the next one's are made
     before: bytes | None = None
     while (edge := common_edge(sources, reverse=reverse)) is not None:
         if edge == before:  # whose rows were all given: only in a file that lies about its order
             raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
         before = edge
-        given = [(part, source) for source in sources if (part := source.take(edge)) is not None]
-        if given:
-            parts = [part for part, _ in given]
-            if kept is None:
-                columns, rows = merged(parts)
-            else:
-                columns, rows = kept.merged(parts, [source.taken for _, source in given])
-            rows = rows[alive(columns, rows, now_ms)]
+        parts = [part for source in sources if (part := source.take(edge)) is not None]
+        if parts:
+            columns, rows = merged(parts)
+            if columns.flags.any():
+                rows = rows[alive(columns, rows, now_ms)]
             if len(rows):
                 yield Batch(columns, rows[::-1] if reverse else rows)
 
@@ -362,13 +337,17 @@ def parts_of(
     row; or of one row."""
     if not len(batch.rows):
         return
-    lengths = batch.columns.keys.lengths[batch.rows].astype(np.int64)
+    rows = as_slice(batch.rows)
+    lengths = batch.columns.keys.lengths[rows].astype(np.int64, copy=False)
     if by_buckets:
         lengths = lengths + names_of(batch).lengths
     if batch.columns.metas is not None:
-        lengths = lengths + batch.columns.metas.lengths[batch.rows]
+        lengths = lengths + batch.columns.metas.lengths[rows]
     if by_values:
-        lengths = lengths + batch.columns.sizes[batch.rows]
+        lengths = lengths + batch.columns.sizes[rows]
+    if len(batch.rows) <= most_rows and int(lengths.sum()) <= most_bytes:
+        yield batch
+        return
     filled = np.cumsum(lengths)
     low, before = 0, 0
     while low < len(batch.rows):

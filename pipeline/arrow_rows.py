@@ -15,10 +15,19 @@ import pyarrow as pa
 
 from octavo.files import ledger_key, record
 from octavo.files.arrow import binary_array
-from octavo.files.byte_strings import Ints, gather
+from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_values import places_of
-from octavo.files.live_batches import Batch, buckets_of, keys_of, names_of, parts_of, strings_of
+from octavo.files.live_batches import (
+    Batch,
+    as_slice,
+    buckets_of,
+    end_to_end,
+    keys_of,
+    names_of,
+    parts_of,
+    strings_of,
+)
 from octavo.files.rows import ByteColumn, Strings
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
@@ -69,7 +78,7 @@ def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) ->
         names = names_of(batch)
         return binary_array(gather(names.blob, names.starts, names.lengths))
     if name == "key":
-        return binary_array(_neighbours(columns.keys, rows) or strings_of(columns.keys, rows))
+        return binary_array(end_to_end(columns.keys, as_slice(rows)))
     if name == "sqn":
         return pa.array(columns.sqns[rows].view(np.int64))
     if name == "size":
@@ -77,27 +86,12 @@ def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) ->
     if name == "metadata":
         if columns.metas is None:
             return pa.nulls(len(rows), pa.binary())
-        metas = _neighbours(columns.metas, rows) or strings_of(columns.metas, rows)
-        return binary_array(metas, empty_is_null=True)
+        return binary_array(end_to_end(columns.metas, as_slice(rows)), empty_is_null=True)
     if name == "written_at":
         return moments(columns.times[rows], len(rows))
     if name == "expires_at":
         return moments(None if columns.expiries is None else columns.expiries[rows], len(rows))
     return _values(files, batch, checksums=checksums)
-
-
-def _neighbours(strings: Strings, rows: Ints) -> ByteColumn | None:
-    """Some of the strings as they stand in their file, where they are neighbours there; None where
-    they are not."""
-    first, count = int(rows[0]), len(rows)
-    if int(rows[-1]) - first != count - 1 or not bool((rows[1:] > rows[:-1]).all()):
-        return None
-    starts = strings.starts[first : first + count]
-    ends = starts + strings.lengths[first : first + count]
-    if not bool((starts[1:] == ends[:-1]).all()):
-        return None
-    low, high = int(starts[0]), int(ends[-1])
-    return ByteColumn(strings.blob[low:high], np.append(starts, high) - low)
 
 
 def _head_column(name: str, batch: Batch) -> pa.Array:

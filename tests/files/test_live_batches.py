@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import Any
 
 import pytest
 from beside import seeded
 from ledger_rows import DIRECTORY, Row, key, names, opened, write
 from simdisk import SimDisk
 
-from octavo.files import live_batches as live_batches_module
 from octavo.files.bounds import Bounds
 from octavo.files.byte_strings import as_list
 from octavo.files.errors import Corruption
@@ -20,7 +18,6 @@ from octavo.files.live_batches import (
     WINDOW_BYTES,
     WINDOW_ROWS,
     FileRows,
-    KeptMerge,
     LedgerRun,
     Prefixes,
     keys_of,
@@ -179,60 +176,6 @@ def test_batches_give_what_lives_whatever_the_windows(reverse: bool) -> None:
             found += zip(keys_of(batch), sqns, strict=True)
         wanted = {name: sqn for name, sqn in live.items() if placed(int(name)) >= bound.low}
         assert found == sorted(wanted.items(), reverse=reverse)
-
-
-@pytest.mark.parametrize("room", [0, 1 << 20], ids=["order", "columns"])
-def test_what_is_merged_again_comes_in_the_order_that_was_kept_and_the_rest_in_its_own(
-    room: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live_batches_module, "_MOST_KEPT_BYTES", room)
-    rng = seeded("test_live_batches kept")
-    for _ in range(30):
-        disk = SimDisk()
-        disk.mkdir(DIRECTORY)
-        runs, live = some_files(rng, disk)
-        kept = KeptMerge()
-        for _ in range(12):
-            reverse = rng.random() < 0.3
-            bound = Bounds(b"", placed(rng.choice([0, 0, 300])), None, reverse)
-            window_rows = rng.choice([1000, 1000, 30])
-            sources = [FileRows(files, bound, None, window_rows) for files in reversed(runs)]
-            found: list[tuple[bytes, int]] = []
-            for batch in live_batches(sources, 0, reverse=reverse, kept=kept):
-                sqns = batch.columns.sqns[batch.rows].tolist()
-                found += zip(keys_of(batch), sqns, strict=True)
-            wanted = {name: sqn for name, sqn in live.items() if placed(int(name)) >= bound.low}
-            assert found == sorted(wanted.items(), reverse=reverse)
-
-
-@pytest.mark.parametrize("room", [0, 1 << 20], ids=["order", "columns"])
-def test_the_order_of_a_merge_is_worked_out_once_and_its_columns_where_they_are_small(
-    room: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live_batches_module, "_MOST_KEPT_BYTES", room)
-    disk, next_name, asked = SimDisk(), names(), []
-    disk.mkdir(DIRECTORY)
-    runs: list[LedgerRun] = []
-    for first in (1, 101):
-        rows = [Row(placed(at), first + at) for at in range(0, 90, 1 if first == 1 else 3)]
-        (file,) = write(disk, rows, next_name)
-        runs.append((partial(opened, disk, file.name), 0))
-    kept, order = KeptMerge(), live_batches_module.key_order
-
-    def counted(*given: Any) -> Any:
-        asked.append(len(given[1]))
-        return order(*given)
-
-    monkeypatch.setattr(live_batches_module, "key_order", counted)
-    wanted = [101 + at if at % 3 == 0 else 1 + at for at in range(90)]
-    found = []
-    for _ in range(3):
-        sources = [FileRows([run], Bounds(b"", b"", None, False)) for run in runs]
-        (batch,) = live_batches(sources, 0, reverse=False, kept=kept)
-        assert batch.columns.sqns[batch.rows].tolist() == wanted
-        found.append(batch.columns)
-    assert asked == [120]
-    assert (found[0] is found[2]) == (room > 0)
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])

@@ -44,6 +44,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "actors.guide _DIRECT_BITS": (0, 4, 22),
     "actors.guide MOST_ROWS": (30, 1 << 22),
     "actors.guide MOST_DIRECT_ROWS": (30, 1 << 21),
+    "actors.kept_rows _MOST_ROWS": (0, 100, 1 << 16),
     "actors.read_cache _SPARE": (3, 64),
     "index BOUNDED": (1, 256),
     "scans LEAST_FIRST": (1, 16),
