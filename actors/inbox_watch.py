@@ -11,6 +11,8 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from octavo.actors.ingest import ingest
@@ -18,6 +20,7 @@ from octavo.files import inbox
 from octavo.files.errors import Closed, OctavoError
 from octavo.files.given import to_whole
 from octavo.files.locks import new_lock
+from octavo.files.staging import INBOX
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
 
@@ -39,7 +42,13 @@ def serve(running: Running, now_ms: int, stuck: set[str] | None = None) -> int:
             asked = inbox.read(running.disk, running.path, name)
             if asked is None:
                 continue
-            answer = _answer(running, asked)
+            held = bool(asked.get(inbox.HELD))  # not by a release that knew of no lock
+            if held and not running.disk.is_held(f"{running.path}/{INBOX}/{name}"):
+                inbox.forget(running.disk, running.path, name)
+                log.warning("%s/%s: nobody waits for it any more", running.path, name)
+                continue
+            take = partial(inbox.take, running.disk, running.path, name)
+            answer = _answer(running, asked, take if held else None)
         except Closed:
             return 0  # the next opener answers
         except (OctavoError, OSError, KeyError, TypeError, ValueError) as error:
@@ -51,7 +60,9 @@ def serve(running: Running, now_ms: int, stuck: set[str] | None = None) -> int:
     return len(names)
 
 
-def _answer(running: Running, asked: dict[str, Any]) -> dict[str, object]:
+def _answer(
+    running: Running, asked: dict[str, Any], wanted: Callable[[], bool] | None
+) -> dict[str, object]:
     if "consumer" in asked:
         return {"position": acknowledge(running, str(asked["consumer"]), int(asked["sqn"]))}
     done = ingest(
@@ -60,6 +71,7 @@ def _answer(running: Running, asked: dict[str, Any]) -> dict[str, object]:
         [str(attempt) for attempt in asked["attempts"]],
         stream=str(asked["stream"]),
         batch=int(asked["batch"]),
+        wanted=wanted,
     )
     return {"first_sqn": done.first_sqn, "last_sqn": done.last_sqn, "repeated": done.repeated}
 

@@ -10,7 +10,7 @@ the journal, as after any crash. Callers wait for a small save, not for the job'
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,8 +25,9 @@ from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import TurnActor
 from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
-from octavo.files import cdb, staging
+from octavo.files import staged_files, staging
 from octavo.files.errors import (
+    AskTimeout,
     Busy,
     Corruption,
     Misuse,
@@ -35,7 +36,6 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.given import shown, to_whole
-from octavo.files.sst import Sst
 from octavo.manifest import commits
 from octavo.manifest.commits import Commit
 from octavo.manifest.journal_manifest import JournalEntry
@@ -72,40 +72,73 @@ class Ingested:
 
 @or_closed
 def ingest(
-    running: Running, job: str, attempts: Sequence[str], *, stream: str = "", batch: int = 0
+    running: Running,
+    job: str,
+    attempts: Sequence[str],
+    *,
+    stream: str = "",
+    batch: int = 0,
+    wanted: Callable[[], bool] | None = None,
 ) -> Ingested:
     """Take in the finished attempts of a job that are named; what else is in its folder goes.
 
     Its records get sqns of their own and are newer than all that is there. A job, or a batch of
     ``stream`` with this number or a higher one, that was committed is answered as it was then.
-    Not in a turn. Raises Misuse, Corruption (nothing was taken in), Busy, StorageFull,
-    StorageFailed (reopen; a commit that is repeated then does the right thing), Closed.
+    ``wanted`` is asked at the last moment, in the turns; where it says no, nothing is taken in.
+    Not in a turn. Raises Misuse, Corruption (nothing was taken in), Busy, AskTimeout (it was not
+    wanted), StorageFull, StorageFailed (reopen; a commit that is repeated then does the right
+    thing), Closed.
     """
     staging.checked_name("job_id", job)
     _refuse_wrong(attempts, stream)
     batch = to_whole("batch", batch, f"are numbers from 0 to {_LAST_BATCH}", 0, _LAST_BATCH)
     name = f"stream {stream}" if stream else f"job {job}"
     disk, path = running.disk, running.path
-    done = commits.found(running.inker.actor.manifest.commits, name, batch)
+    again = done = _done(running.inker.actor, name, batch)
     if done is None:
-        if running.identity.head_only:
-            raise Misuse("a head-only store takes in no files: it keeps values in its ledger")
-        if len(set(attempts)) != len(attempts):
-            raise Misuse(f"attempts={list(attempts)!r}: one is named twice")
-        named = [staging.read_attempt(disk, path, job, attempt) for attempt in attempts]
-        where = staging.folder(path, job)
-        for attempt in named:
-            _verify(disk, where, attempt)
-        if batch and all(commit.name != name for commit in running.inker.actor.manifest.commits):
-            log.warning(
-                "%s: %s begins here with batch %d: those before went elsewhere", path, name, batch
-            )
-        done = _Taking(running, where, named, name, batch).run()
-        answer = Ingested(done.first_sqn, done.last_sqn, repeated=done.time_ms < 0)
-    else:
-        answer = Ingested(done.first_sqn, done.last_sqn, repeated=True)
+        try:
+            done = _taken_in(running, job, attempts, name, batch, wanted)
+        except (Misuse, Corruption):
+            again = done = _done(running.inker.actor, name, batch)
+            if done is None:
+                raise
+            # another thread took them in meanwhile, and away
+    answer = Ingested(done.first_sqn, done.last_sqn, again is not None or done.time_ms < 0)
     _tidy(disk, path, job, attempts if stream and answer.repeated else None)
     return answer
+
+
+def _taken_in(
+    running: Running,
+    job: str,
+    attempts: Sequence[str],
+    name: str,
+    batch: int,
+    wanted: Callable[[], bool] | None,
+) -> Commit:
+    """The commit, as ``_Taking.run`` says, of attempts that are seen to be whole before."""
+    disk, path = running.disk, running.path
+    if running.identity.head_only:
+        raise Misuse("a head-only store takes in no files: it keeps values in its ledger")
+    if len(set(attempts)) != len(attempts):
+        raise Misuse(f"attempts={list(attempts)!r}: one is named twice")
+    named = [staging.read_attempt(disk, path, job, attempt) for attempt in attempts]
+    where = staging.folder(path, job)
+    for attempt in named:
+        staged_files.check(disk, where, attempt)
+    if batch and all(commit.name != name for commit in running.inker.actor.manifest.commits):
+        log.warning(
+            "%s: %s begins here with batch %d: those before went elsewhere", path, name, batch
+        )
+    return _Taking(running, where, named, name, batch, wanted).run()
+
+
+def _done(inker: Inker, name: str, batch: int) -> Commit | None:
+    """The commit that did this. Raises what the journal failed with: it may know of a commit whose
+    records memory lacks, or whose change is not durable, and only a reopening tells."""
+    if inker.failed is not None:
+        raise inker.failed
+    return commits.found(inker.manifest.commits, name, batch)
 
 
 def _refuse_wrong(attempts: object, stream: object) -> None:
@@ -134,37 +167,6 @@ def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None) -> None:
         log.warning("left-overs of job %s stay in staging for now: %s", job, error)
 
 
-def _verify(disk: Disk, where: str, attempt: Attempt) -> None:
-    """That its files are there and are the ones it made. Raises Corruption."""
-    for journal in attempt.journals:
-        path = f"{where}/{journal.name}"
-        try:
-            size = disk.size(path)
-            header = cdb.read_header(disk.pread(path, cdb.RECORDS_AT, 0), path)
-            tail = disk.pread(path, cdb.TRAILER_BYTES, max(size - cdb.TRAILER_BYTES, 0))
-        except FileNotFoundError:
-            raise Corruption(path, 0, "the file is missing") from None
-        trailer = cdb.read_trailer(tail, size, path)
-        found = (size, trailer.count, trailer.seed, header.seed, header.base_sqn, tail[-8:])
-        expected = (
-            journal.bytes, journal.count, journal.seed, journal.seed, 0,
-            journal.digest.to_bytes(8, "little"),
-        )  # fmt: skip
-        if found != expected:
-            raise Corruption(
-                path, 0, "is another file than its attempt made", expected=expected, found=found
-            )
-        for ledger in journal.ledgers:
-            path = f"{where}/{ledger.name}"
-            try:
-                sst = Sst(disk.map(path), path)
-            except FileNotFoundError:
-                raise Corruption(path, 0, "the file is missing") from None
-            told = (ledger.rows, ledger.bytes, ledger.tombstones, ledger.min_sqn, ledger.max_sqn)
-            if told != (sst.rows, sst.bytes, sst.tombstones, sst.min_sqn, sst.max_sqn):
-                raise Corruption(path, 0, "is another file than its attempt made")
-
-
 @contextmanager
 def _turns(*actors: TurnActor) -> Iterator[None]:
     """Hold their turns, taken in this order."""
@@ -183,13 +185,20 @@ class _Taking:
     """One commit under way."""
 
     def __init__(
-        self, running: Running, where: str, attempts: Sequence[Attempt], name: str, batch: int
+        self,
+        running: Running,
+        where: str,
+        attempts: Sequence[Attempt],
+        name: str,
+        batch: int,
+        wanted: Callable[[], bool] | None,
     ) -> None:
         self.disk = running.disk
         self.where = where
         self.journals = [journal for attempt in attempts for journal in attempt.journals]
         self.name = name
         self.batch = batch
+        self.wanted = wanted
         self.inker_clerk = running.inker_clerk.actor
         self.clerk = running.clerk.actor
         self.bookie = running.bookie.actor
@@ -204,17 +213,17 @@ class _Taking:
             with unbroken, _turns(self.clerk, self.bookie):
                 if self.bookie.closed or self.inker.active is None:
                     raise self.bookie.stopped_error()
-                done = commits.found(self.inker.manifest.commits, self.name, self.batch)
+                done = _done(self.inker, self.name, self.batch)
                 if done is not None:
                     return replace(done, time_ms=-1)
-                if self.inker.failed is not None:
-                    raise self.inker.failed
                 if self.inker.unsealed and tried < _POLITE_TRIES:
                     continue  # a writer was quicker
                 self._seal_waiting()
                 if self.inker.unsealed:
                     continue
                 if self._save_memory():
+                    if self.wanted is not None and not self.wanted():
+                        raise AskTimeout(f"{self.name}: nobody waits for it any more")
                     commit = self._take_in()
                     break
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from octavo.actors import inbox_watch
 from octavo.actors.ingest import Ingested
+from octavo.actors.unbroken import unbroken
 from octavo.arguments import to_path, to_timeout
 from octavo.files import errors, inbox
-from octavo.files.disk import Disk, RealDisk
+from octavo.files.disk import RealDisk
 from octavo.files.errors import AskTimeout, OctavoError, StorageFailed, StoreLocked
-from octavo.files.staging import INBOX
 from octavo.files.wall_clock import wall_clock_ms
 
 if TYPE_CHECKING:
@@ -39,8 +38,9 @@ def commit(
     """As ``Store.ingest``, on the store at ``path``: opened for it with ``options``, or, where it
     is open in this or another process, by asking its owner.
 
-    A commit that was interrupted may be repeated: what was done is not done again. Raises as
-    ``octavo.open`` and ``Store.ingest``, but not StoreLocked; AskTimeout.
+    A commit that was interrupted, or raised, may be repeated: what was done is not done again.
+    Raises as ``octavo.open`` and ``Store.ingest``, but not StoreLocked; AskTimeout, which says
+    whether the owner may have done it, or may do it now; where not, it never will.
     """
     answer = _by_owner(
         path,
@@ -81,8 +81,7 @@ def _by_owner(
     from octavo.store import open as open_store
 
     where = to_path("path", path)
-    disk = RealDisk()
-    stem = f"{wall_clock_ms():012x}-{secrets.randbits(64):016x}"
+    request = inbox.Request(RealDisk(), where, asked, wall_clock_ms())
     deadline = time.monotonic() + to_timeout(timeout_seconds)
     try:
         while True:
@@ -91,25 +90,29 @@ def _by_owner(
                     return do(store)
             except StoreLocked:
                 pass
-            if not disk.exists(f"{where}/{INBOX}/{stem}{inbox.REQUEST}"):
-                inbox.write(disk, where, stem + inbox.REQUEST, asked)
-            answer = _awaited(disk, where, stem + inbox.ANSWER)
+            request.ask()
+            answer = _awaited(request)
             if answer is not None:
                 return _understood(answer)
             if time.monotonic() > deadline:
-                raise AskTimeout(
-                    f"{where} is open elsewhere, and its owner did not answer within "
-                    f"{timeout_seconds:g} s; try again when it does"
-                )
+                break
     finally:
-        inbox.remove(disk, where, stem + inbox.REQUEST, stem + inbox.ANSWER)
+        with unbroken:
+            begun = request.withdraw()
+    told = f"{where} is open elsewhere, and its owner did not answer within {timeout_seconds:g} s"
+    if begun:
+        raise AskTimeout(
+            f"{told}, but had begun: it may be done, or be done now; ask for it again to know, "
+            "for nothing is done twice"
+        )
+    raise AskTimeout(f"{told}: nothing was done; try again when it does")
 
 
-def _awaited(disk: Disk, where: str, name: str) -> dict[str, Any] | None:
+def _awaited(request: inbox.Request) -> dict[str, Any] | None:
     """The answer, if it comes before the store is worth another try to open it."""
     until = time.monotonic() + _OPEN_SECONDS
     while time.monotonic() < until:
-        answer = inbox.read(disk, where, name)
+        answer = request.answer()
         if answer is not None:
             return answer
         time.sleep(_LOOK_SECONDS)

@@ -29,7 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from octavo.files.errors import Corruption
-from octavo.files.file_lock import FileLock, lock_file
+from octavo.files.file_lock import FileLock, hold_file, is_held, lock_file
 from octavo.files.file_system import PROBE_PREFIX, finds_room_late, refuse_unsupported
 from octavo.files.open_file import (
     OPEN_FLAGS,
@@ -189,6 +189,15 @@ class Disk(ABC):
         Raises StoreLocked at once, naming the holder where it left its process id. Released by
         the system when the process ends, however it ends. A forked child does not hold it.
         """
+
+    def hold_file(self, path: str) -> FileLock:
+        """Lock a file that is there, so that ``is_held`` tells others that its holder lives: until
+        it is released, or the process ends, however it does. A forked child does not hold it."""
+        raise NotImplementedError  # not abstract: for what processes tell each other
+
+    def is_held(self, path: str) -> bool:
+        """Whether the file is there, and held by ``hold_file``. Opens and closes."""
+        return False
 
     @abstractmethod
     def free_bytes(self, path: str) -> int:
@@ -379,6 +388,12 @@ class RealDisk(Disk):
 
     def lock(self, path: str) -> FileLock:
         return lock_file(path)
+
+    def hold_file(self, path: str) -> FileLock:
+        return hold_file(path)
+
+    def is_held(self, path: str) -> bool:
+        return is_held(path)
 
     def free_bytes(self, path: str) -> int:
         found = os.statvfs(path)

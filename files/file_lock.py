@@ -1,5 +1,7 @@
 """One opener at a time: an exclusive flock on a file. Taken through disk.py only.
 
+Such a lock on a file that others only read tells them that whoever made it lives: ``hold_file``.
+
 flock and not lockf: a POSIX record lock lets a second opener of the same process in, and is lost
 when any descriptor of the file is closed.
 
@@ -35,9 +37,9 @@ _wait = time.sleep
 
 Steps: TypeAlias = "Iterator[Callable[[], object]]"
 
-# token -> descriptors (of the file, of its directory) of every lock of this process, and the steps
-# that let go of it
-_held: dict[object, tuple[int, int, Steps]] = {}
+# token -> descriptors (of the file, and for an opener of its directory) of every lock of this
+# process, and the steps that let go of it
+_held: dict[object, tuple[tuple[int, ...], Steps]] = {}
 _through: partial[object] = partial(deque, maxlen=0)
 
 
@@ -111,9 +113,41 @@ def lock_file(path: str) -> FileLock:
             except BaseException:
                 os.close(fd)
                 raise
-            return _keep(path, fd, directory)
+            lock = _keep(path, fd, directory)
+            # A hint for people; on a full disk the lock must work without it.
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+            return lock
         os.close(fd)  # somebody unlinked it before we had it: that lock keeps nobody out
     raise StoreLocked(f"{path} is replaced again and again by someone else")
+
+
+def hold_file(path: str) -> FileLock:
+    """Lock a file that is there and that nobody else locks: see ``is_held``. Raises OSError."""
+    fd = open_regular(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(fd)
+        raise
+    return _keep(path, fd)
+
+
+def is_held(path: str) -> bool:
+    """Whether the file is there and somebody who lives has it locked. Raises OSError, Corruption
+    (it is no file)."""
+    try:
+        fd = open_regular(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def _without_workers(path: str) -> int:
@@ -137,34 +171,32 @@ def _without_workers(path: str) -> int:
         raise
 
 
-def _keep(path: str, fd: int, directory: int) -> FileLock:
+def _keep(path: str, fd: int, *directory: int) -> FileLock:
     token: object = None
     try:
         token = object()
         steps: Steps = iter(
             (
                 partial(_held.pop, token, None),
-                partial(os.close, directory),  # a worker's copy keeps the next owner waiting
+                # A worker's copy keeps the next owner waiting.
+                *(partial(os.close, each) for each in directory),
                 # Not close alone: a child forked meanwhile may still have the descriptor.
                 partial(fcntl.flock, fd, fcntl.LOCK_UN),
                 partial(os.close, fd),
             )
         )
-        _held[token] = fd, directory, steps
-        # A hint for people; on a full disk the lock must work without it.
-        with contextlib.suppress(OSError):
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        _held[token] = (fd, *directory), steps
         stands = partial(_stands, os.path.dirname(path) or ".", token)
         # Such steps as are left, in one call: a Ctrl-C comes before all or behind them, and two
         # threads never take the same one.
-        return FileLock(path, partial(deque, map(call, steps), 0), directory, stands)
+        workers = directory[0] if directory else None
+        return FileLock(path, partial(deque, map(call, steps), 0), workers, stands)
     except BaseException:  # for want of memory: nobody is given the lock, so nobody has it
         if token in _held:
             _through(map(call, steps))
         else:
-            os.close(directory)
-            os.close(fd)
+            for each in (*directory, fd):
+                os.close(each)
         raise
 
 
@@ -172,7 +204,7 @@ def _stands(path: str, token: object) -> bool:
     """Whether ``path`` is still the directory that was locked; True once it is no more."""
     held = _held.get(token)
     try:
-        return held is None or os.path.samestat(os.stat(path), os.fstat(held[1]))
+        return held is None or os.path.samestat(os.stat(path), os.fstat(held[0][1]))
     except OSError:
         return token not in _held
 
@@ -197,9 +229,9 @@ def _holder(fd: int) -> str:
 def _forget_in_child() -> None:
     """A forked child drops its copies, or the lock would outlive the process that holds it."""
     while _held:
-        _, (*both, steps) = _held.popitem()
+        _, (descriptors, steps) = _held.popitem()
         _through(steps)  # none is left that would let go of the parent's
-        for fd in both:
+        for fd in descriptors:
             with contextlib.suppress(OSError):
                 os.close(fd)
 

@@ -1,10 +1,13 @@
 """Requests to a store's owner from other processes: ``inbox/`` in the store's directory.
 
-    <ms>-<id>.request   what is to be taken in: {"job", "attempts", "stream", "batch"}
+    <ms>-<id>.request   what is to be taken in: {"job", "attempts", "stream", "batch", "held"}
+    <ms>-<id>.taken     the request's second name: from now on its owner may have done it
     <ms>-<id>.answer    {"first_sqn", "last_sqn", "repeated"}, or {"error": class, "message"}
 
 JSON, its ``checksum`` xxh3-64 of the other fields with sorted keys; written atomically. Who asked
-removes both. ``ms``: the moment of asking, by which what nobody waits for any more is removed.
+has the request locked as long as it waits (``held``), and removes all three: so the owner does
+nothing for somebody who was killed or gave up, and who gave up knows whether it may have been done.
+``ms``: the moment of asking, by which what a killed one left is removed.
 """
 
 from __future__ import annotations
@@ -12,29 +15,98 @@ from __future__ import annotations
 import json
 import logging
 import re
+import secrets
+from contextlib import suppress
 from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.disk import Disk, refuse_links
-from octavo.files.errors import Corruption
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk, FileLock, refuse_links
+from octavo.files.errors import Corruption, OctavoError
 from octavo.files.staging import INBOX
 
 log = logging.getLogger("octavo.inbox")
 
 REQUEST = ".request"
+TAKEN = ".taken"
 ANSWER = ".answer"
+HELD = "held"
 KEPT_MS = 86_400_000
-_NAME = re.compile(r"([0-9a-f]{12})-[0-9a-f]{16}\.(request|answer)")
+_NAME = re.compile(r"([0-9a-f]{12})-[0-9a-f]{16}\.(request|taken|answer)(\.tmp)?")
 _MAX_BYTES = 16 << 20
+
+
+class Request:
+    """What one asks of a store's owner. Nothing is written before ``ask``."""
+
+    def __init__(self, disk: Disk, store: str, told: dict[str, Any], now_ms: int) -> None:
+        self._disk = disk
+        self._store = store
+        self._told = {**told, HELD: True}
+        self._stem = f"{now_ms:012x}-{secrets.randbits(64):016x}"
+        self._path = f"{store}/{INBOX}/{self._stem}"
+        self._lock: FileLock | None = None
+
+    def ask(self) -> None:
+        """Put it there, locked; but once. Not synced: behind a power cut nobody waits for it."""
+        if self._lock is not None:
+            return
+        disk, path = self._disk, self._path + REQUEST
+        refuse_links(disk, f"{self._store}/{INBOX}")
+        disk.mkdir(f"{self._store}/{INBOX}")
+        file = disk.create(path + TEMPORARY_SUFFIX)
+        try:
+            file.write_all(_encoded(self._told))
+        finally:
+            file.close()
+        lock = disk.hold_file(path + TEMPORARY_SUFFIX)  # before anybody looks whether it is
+        disk.rename(path + TEMPORARY_SUFFIX, path)
+        self._lock = lock
+
+    def answer(self) -> dict[str, Any] | None:
+        """What the owner said, if it did. Raises Corruption."""
+        return read(self._disk, self._store, self._stem + ANSWER)
+
+    def withdraw(self) -> bool:
+        """Wait no more, and leave nothing; whether the owner may have done it. Where not, it never
+        will. Idempotent."""
+        disk, store, stem = self._disk, self._store, self._stem
+        try:
+            remove(disk, store, stem + REQUEST, stem + REQUEST + TEMPORARY_SUFFIX)
+            taken = disk.exists(self._path + TAKEN)  # it can be no more, its first name being gone
+            remove(disk, store, stem + TAKEN, stem + ANSWER)
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+        return taken
+
+
+def take(disk: Disk, store: str, name: str) -> bool:
+    """To be asked by the owner before it does what it cannot undo: whether somebody waits for this
+    request. From then on who asked cannot know whether it was done but from the answer."""
+    path = f"{store}/{INBOX}/{name}"
+    if not disk.is_held(path):
+        return False
+    try:
+        disk.link(path, path.removesuffix(REQUEST) + TAKEN)
+    except FileExistsError:  # by an owner that was killed, or could not do it then
+        return True
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def forget(disk: Disk, store: str, name: str) -> None:
+    """Remove a request that nobody waits for, with all that belongs to it."""
+    stem = name.removesuffix(REQUEST)
+    remove(disk, store, name, stem + TAKEN, stem + ANSWER)
 
 
 def write(disk: Disk, store: str, name: str, told: dict[str, Any]) -> None:
     """Put a request or an answer there, durably."""
     refuse_links(disk, f"{store}/{INBOX}")
     disk.mkdir(f"{store}/{INBOX}")
-    whole = {**told, "checksum": _checksum(told)}
-    disk.write_atomically(f"{store}/{INBOX}/{name}", json.dumps(whole).encode())
+    disk.write_atomically(f"{store}/{INBOX}/{name}", _encoded(told))
 
 
 def read(disk: Disk, store: str, name: str) -> dict[str, Any] | None:
@@ -61,7 +133,8 @@ def remove(disk: Disk, store: str, *names: str) -> None:
 
 
 def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) -> list[str]:
-    """Requests without an answer, oldest first; what is too old is removed. One listing.
+    """Requests without an answer, oldest first; what is too old is removed, but for a request that
+    is held, with its answer. One listing.
 
     What cannot be removed stands in the way of nothing: it is added to ``stuck``, with a warning,
     and what is there already is not tried.
@@ -74,12 +147,20 @@ def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) 
         who = _NAME.fullmatch(name)
         if who is None:
             continue
-        if int(who.group(1), 16) + KEPT_MS < now_ms:
+        stem = name.partition(".")[0]
+        if int(who.group(1), 16) + KEPT_MS < now_ms and not _waited_for(disk, store, stem):
             if stuck is None or name not in stuck:
                 _removed(disk, store, name, set() if stuck is None else stuck)
-        elif who.group(2) == "request" and name.removesuffix(REQUEST) + ANSWER not in names:
+        elif name == stem + REQUEST and stem + ANSWER not in names:
             found.append(name)
     return found
+
+
+def _waited_for(disk: Disk, store: str, stem: str) -> bool:
+    """Whether who asked lives: the clock, its own or the owner's, may be days off."""
+    with suppress(OctavoError, OSError):
+        return disk.is_held(f"{store}/{INBOX}/{stem}{REQUEST}")
+    return False
 
 
 def _removed(disk: Disk, store: str, name: str, stuck: set[str]) -> None:
@@ -88,6 +169,10 @@ def _removed(disk: Disk, store: str, name: str, stuck: set[str]) -> None:
     except OSError as error:
         stuck.add(name)
         log.warning("%s/%s/%s stays: %s", store, INBOX, name, error)
+
+
+def _encoded(told: dict[str, Any]) -> bytes:
+    return json.dumps({**told, "checksum": _checksum(told)}).encode()
 
 
 def _checksum(told: dict[str, Any]) -> str:

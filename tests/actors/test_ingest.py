@@ -14,9 +14,10 @@ from staged_rows import StagedRow, operations
 from whole_store import flush, killed, opened
 
 import octavo
+from octavo.actors import compaction
 from octavo.actors.ingest import ingest
 from octavo.actors.read_cache import ReadCache
-from octavo.files import cdb, journal_rows, merge, staging
+from octavo.files import cdb, journal_rows, merge, staged_files, staging
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.staged_writer import StagedWriter
 
@@ -393,3 +394,26 @@ def test_a_stream_that_begins_behind_its_first_batch_is_told(
         ingest(store._running, f"j{batch}", ["0-0"], stream=stream, batch=batch)
     assert caplog.text.count("begins here with batch") == 1
     assert "stream late begins here with batch 2" in caplog.text
+
+
+@pytest.mark.parametrize("stream", ["", "q"])
+@pytest.mark.parametrize(
+    "step", [(staging, "read_attempt"), (staged_files, "check"), (compaction, "settle")]
+)
+def test_of_two_that_take_in_one_job_at_once_the_second_is_told_that_it_is_repeated(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, stream: str, step: tuple[object, str]
+) -> None:
+    """However far it is as the other one takes the files in, and away."""
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    real = getattr(*step)
+    first: list[bool] = []
+
+    def late(*given: object) -> object:
+        monkeypatch.undo()
+        first.append(ingest(store._running, "j", ["0-0"], stream=stream, batch=0).repeated)
+        return real(*given)
+
+    monkeypatch.setattr(*step, late)
+    assert ingest(store._running, "j", ["0-0"], stream=stream, batch=0).repeated
+    assert first == [False]
+    assert store.last_sqn == 1

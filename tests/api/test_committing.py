@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import octavo
+from octavo import committing
 from octavo.actors import inbox_watch
 from octavo.actors.inbox_watch import Watched
 from octavo.files import inbox
@@ -174,3 +177,157 @@ def test_what_no_consumer_can_acknowledge_is_refused(
     store.close()
     with octavo.open(tmp_path / "s") as store:
         assert store.consumers() == {"other": 0}
+
+
+ASKER = "import octavo, sys; octavo.commit(sys.argv[1], 'j', ['0-0'])"
+FORKING = """
+import os, signal, sys, threading
+import octavo
+path = sys.argv[1]
+threading.Thread(target=octavo.commit, args=(path, 'j', ['0-0']), daemon=True).start()
+while not any(name.endswith('.request') for name in os.listdir(f'{path}/inbox')):
+    pass
+if os.fork():
+    sys.stdin.read()
+else:
+    os.close(0)
+    print(os.getpid(), flush=True)
+    signal.pause()
+"""
+
+
+def unwatched(path: Path) -> octavo.Store:
+    """An open store whose inbox nobody looks into, and a job that is staged there."""
+    store = octavo.open(path)
+    store._watched.stop()  # type: ignore[union-attr]
+    store.put(b"k", b"old")
+    (path / "inbox").mkdir()
+    staged(path, "j", b"v")
+    return store
+
+
+def requests(path: Path) -> list[str]:
+    return inbox.waiting(RealDisk(), str(path), 0)
+
+
+@pytest.mark.parametrize("code", [ASKER, FORKING], ids=["asker", "with a child that lives on"])
+def test_what_one_who_was_killed_had_asked_for_is_not_done(tmp_path: Path, code: str) -> None:
+    with unwatched(tmp_path / "s") as store:
+        asking = subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path / "s")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        child = int(asking.stdout.readline()) if code is FORKING else 0  # type: ignore[union-attr]
+        while not requests(tmp_path / "s"):
+            pass
+        asking.kill()
+        try:
+            asking.wait(600)
+            assert inbox_watch.serve(store._running, 0) == 1
+        finally:
+            if child:
+                os.kill(child, signal.SIGKILL)
+            asking.communicate()
+        assert store.get(b"k") == b"old"
+        assert os.listdir(tmp_path / "s" / "inbox") == []
+        assert not store.ingest("j", ["0-0"]).repeated
+
+
+def test_who_gives_up_before_the_owner_begins_is_told_that_nothing_was_done(tmp_path: Path) -> None:
+    with unwatched(tmp_path / "s") as store:
+        with pytest.raises(octavo.AskTimeout, match="nothing was done"):
+            octavo.commit(tmp_path / "s", "j", ["0-0"], timeout_seconds=0.01)
+        assert os.listdir(tmp_path / "s" / "inbox") == []
+        assert inbox_watch.serve(store._running, 0) == 0
+        assert not store.ingest("j", ["0-0"]).repeated
+
+
+def test_a_request_that_is_withdrawn_as_the_owner_is_about_to_do_it_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = inbox.take
+    with unwatched(tmp_path / "s") as store:
+        asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
+        request = inbox.Request(RealDisk(), store.path, asked, wall_clock_ms())
+        request.ask()
+
+        def late(*given: object) -> bool:
+            assert not request.withdraw()
+            return take(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(inbox, "take", late)
+        assert inbox_watch.serve(store._running, 0) == 1
+        assert store.get(b"k") == b"old"
+        assert not store.ingest("j", ["0-0"]).repeated
+
+
+def test_who_gives_up_when_the_owner_has_begun_is_told_and_learns_it_by_asking_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = inbox.take
+    begun, told = threading.Event(), threading.Event()
+    with unwatched(tmp_path / "s") as store:
+
+        def slow(*given: object) -> bool:
+            taken = take(*given)  # type: ignore[arg-type]
+            begun.set()
+            assert told.wait(600)
+            return taken
+
+        def serve() -> None:
+            while not requests(tmp_path / "s"):
+                pass
+            inbox_watch.serve(store._running, 0)
+
+        def awaited(_: object) -> None:
+            assert begun.wait(600)
+
+        monkeypatch.setattr(inbox, "take", slow)
+        monkeypatch.setattr(committing, "_awaited", awaited)
+        owner = threading.Thread(target=serve)
+        owner.start()
+        with pytest.raises(octavo.AskTimeout, match="had begun"):
+            octavo.commit(tmp_path / "s", "j", ["0-0"], timeout_seconds=0.01)
+        told.set()
+        owner.join(600)
+        assert store.get(b"k") == b"v"
+        assert store.ingest("j", ["0-0"]).repeated
+
+
+def test_a_request_that_an_owner_had_taken_as_it_was_killed_is_done_by_the_next(
+    tmp_path: Path,
+) -> None:
+    with unwatched(tmp_path / "s") as store:
+        asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
+        request = inbox.Request(RealDisk(), store.path, asked, wall_clock_ms())
+        request.ask()
+        (name,) = requests(tmp_path / "s")
+        assert inbox.take(RealDisk(), store.path, name)
+        inbox_watch.serve(store._running, 0)
+        answer = request.answer()
+        assert answer is not None
+        assert answer["repeated"] is False
+        assert request.withdraw()
+        assert os.listdir(tmp_path / "s" / "inbox") == []
+
+
+def test_who_waits_is_served_though_the_owners_clock_is_days_ahead(tmp_path: Path) -> None:
+    with unwatched(tmp_path / "s") as store:
+        asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
+        request = inbox.Request(RealDisk(), store.path, asked, 0)
+        request.ask()
+        for _ in range(2):
+            inbox_watch.serve(store._running, wall_clock_ms())
+            answer = request.answer()
+            assert answer is not None
+            assert answer["repeated"] is False
+        request.withdraw()
+
+
+def test_a_request_of_a_release_that_knew_of_no_lock_is_done(tmp_path: Path) -> None:
+    with unwatched(tmp_path / "s") as store:
+        asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
+        inbox.write(RealDisk(), store.path, f"{0:012x}-{1:016x}{inbox.REQUEST}", asked)
+        assert inbox_watch.serve(store._running, 0) == 1
+        assert store.get(b"k") == b"v"

@@ -24,7 +24,7 @@ from octavo.actors.published_reader import PublishedReader
 from octavo.actors.repair import DAMAGED, repair_files
 from octavo.actors.restoring import restore_on
 from octavo.ending import destroy_on
-from octavo.files import cdb, jobs, staging
+from octavo.files import cdb, jobs, staged_files, staging
 from octavo.files.disk import Disk
 from octavo.files.errors import OctavoError
 from octavo.files.staged_writer import StagedWriter
@@ -390,7 +390,7 @@ def test_a_finished_attempt_is_durable() -> None:
         if image.exists("/s/staging/j/0.json"):
             told = staging.read_attempt(image, "/s", "j", "0")
             assert told.count == 120, where
-            ingests._verify(image, "/s/staging/j", told)
+            staged_files.check(image, "/s/staging/j", told)
             seen += 1
     assert seen >= 14
 

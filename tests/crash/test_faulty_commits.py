@@ -97,6 +97,9 @@ def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
             store._running.bookie.call(Bookie.push)
             pool.go_on()
             assert contents(store) == expected
+        else:
+            with pytest.raises(octavo.StorageFailed):  # and not "repeated": memory may lack it
+                commit(store)
         forget(store)
     return expected
 
