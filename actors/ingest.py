@@ -9,6 +9,7 @@ the journal, as after any crash. Callers wait for a small save, not for the job'
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -369,7 +370,15 @@ class _Taking:
         return entries
 
     def _link(self, name: str, target: str) -> None:
-        self.disk.link(f"{self.where}/{name}", target)
+        path = f"{self.where}/{name}"
+        try:
+            self.disk.link(path, target)
+        except FileNotFoundError:  # who staged it took it away
+            raise Corruption(path, 0, "the file is missing") from None
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            raise Misuse(f"{path} is on another file system than the store") from None
         self._linked.append(target)
 
     def _unlink(self) -> None:

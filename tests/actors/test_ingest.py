@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -417,3 +418,40 @@ def test_of_two_that_take_in_one_job_at_once_the_second_is_told_that_it_is_repea
     assert ingest(store._running, "j", ["0-0"], stream=stream, batch=0).repeated
     assert first == [False]
     assert store.last_sqn == 1
+
+
+def missing(path: str) -> OSError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def apart(path: str) -> OSError:
+    return OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(missing, octavo.Corruption), (apart, octavo.Misuse)], ids=["gone", "apart"]
+)
+def test_files_that_cannot_be_linked_in_are_told_by_name_and_the_store_goes_on(
+    store: octavo.Store,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Callable[[str], OSError],
+    kind: type[Exception],
+) -> None:
+    """Staging on a file system of its own; or taken away by who staged, as a failed job's is."""
+    staged(store.path, "j", "0-0", [(b"a", b"1"), (b"b", b"2")], file_records=1)
+    link = RealDisk.link
+    links: list[str] = []
+
+    def second_fails(self: RealDisk, source: str, target: str) -> None:
+        links.append(source)
+        if len(links) == 2:
+            raise error(source)
+        link(self, source, target)
+
+    monkeypatch.setattr(type(store._running.disk), "link", second_fails)
+    with pytest.raises(kind, match="staging/j/0-0-0001"):
+        ingest(store._running, "j", ["0-0"])
+    monkeypatch.undo()
+    store.put(b"a", b"goes on")
+    assert not ingest(store._running, "j", ["0-0"]).repeated
+    assert list(store.items()) == [(b"a", b"1"), (b"b", b"2")]

@@ -7,6 +7,7 @@ the same step twice. Or at steps that a seed says, of all those after which CPyt
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from types import FrameType
 from cutting_short import cut_short
 
 import octavo
+from octavo.files.disk import RealDisk
+from octavo.files.staged_writer import StagedWriter
+from octavo.files.wall_clock import wall_clock_ms
 
 OPTIONS: dict[str, object] = {
     "push_rows": 64,
@@ -203,6 +207,32 @@ class Interrupted:
     def compact(self) -> None:
         self.cut("compact", self.store.compact)
 
+    def staged(self) -> tuple[str, dict[bytes, bytes | None]]:
+        """A job that waits to be taken in, and what it brings."""
+        changes = dict(self.fresh() for _ in range(self.rng.randrange(1, 90)))
+        job = f"job{self.number}"
+        writer = StagedWriter(RealDisk(), self.store.path, job, "0", now_ms=wall_clock_ms())
+        writer.put_many(b"", list(changes), [value or b"" for value in changes.values()])
+        writer.finish()
+        return job, changes
+
+    def ingest(self) -> None:
+        job, changes = self.staged()
+        key, value = next(iter(changes.items()))
+        self.wrote("ingest", lambda: self.store.ingest(job, ["0"]), changes, whole=True)
+        done = self.store.get(key) == value
+        assert self.store.ingest(job, ["0"]).repeated == done
+        self.known.update((key, value) for key, value in changes.items() if value is not None)
+        assert not os.path.exists(f"{self.store.path}/staging/{job}")
+
+    def ask(self) -> None:
+        """As another process does: the owner may do it all the same, and asking again tells."""
+        job, changes = self.staged()
+        self.cut("ask", lambda: octavo.commit(self.store.path, job, ["0"]))
+        octavo.commit(self.store.path, job, ["0"])
+        self.known.update((key, value) for key, value in changes.items() if value is not None)
+        assert os.listdir(f"{self.store.path}/inbox") == []
+
     def backup(self) -> None:
         self.cut("backup", lambda: self.store.backup(self.home / "b"))
         self.store.backup(self.home / "b")
@@ -237,5 +267,6 @@ CALLS: tuple[Callable[[Interrupted], None], ...] = (
     Interrupted.put, Interrupted.delete, Interrupted.batch, Interrupted.put_many,
     Interrupted.read, Interrupted.scan, Interrupted.snapshot, Interrupted.publish,
     Interrupted.compact, Interrupted.backup, Interrupted.verify, Interrupted.reopen,
+    Interrupted.ingest, Interrupted.ask,
 )  # fmt: skip
-WEIGHTS = (20, 6, 14, 14, 8, 6, 8, 3, 6, 3, 3, 5)
+WEIGHTS = (20, 6, 14, 14, 8, 6, 8, 3, 6, 3, 3, 5, 5, 2)
