@@ -21,7 +21,8 @@ from octavo.manifest.change_log import Limits
 JOB = {b"k%d" % n: b"job" for n in range(5)}
 BEFORE = {b"k%d" % n: b"old" for n in range(3, 8)}
 LATER = {b"k9": b"later"}
-FAULTS = {"MemoryError": 0, "EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
+FAULTS = {"MemoryError": 0, "EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "full": errno.ENOSPC}
+WANT_ROOM = ("create", "write", "pwrite", "link", "mkdir", "rename")
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,8 @@ def contents(store: octavo.Store) -> dict[bytes, bytes]:
 
 
 class Fault:
-    """The call of this number goes wrong, whichever it is."""
+    """The call of this number goes wrong, whichever it is; where the disk is ``full``, so do all
+    that want room from that one on."""
 
     def __init__(self, kind: str, number: int) -> None:
         self.kind, self.number = kind, number
@@ -65,7 +67,9 @@ class Fault:
         if operation in ("exists", "size", "links"):
             return None
         self.calls += 1
-        if self.calls != self.number:
+        if self.calls < self.number or (self.calls > self.number and self.kind != "full"):
+            return None
+        if self.kind == "full" and operation not in WANT_ROOM:
             return None
         self.met = operation
         if self.kind == "MemoryError":
@@ -106,7 +110,13 @@ def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
 
 @pytest.mark.parametrize(
     ("kind", "again"),
-    [("MemoryError", False), ("MemoryError", True), ("EIO", True), ("ENOSPC", True)],
+    [
+        ("MemoryError", False),
+        ("MemoryError", True),
+        ("EIO", True),
+        ("ENOSPC", True),
+        ("full", True),
+    ],
 )
 def test_a_job_comes_whole_and_once_whatever_call_of_its_commit_fails(
     kind: str, again: bool
