@@ -12,6 +12,8 @@ from octavo.files.locks import new_lock
 
 _LOOK_SECONDS = 1.0
 _LONGEST_GATHER_NS = 1_000_000
+_DEEPEST_CALL = 12
+"""Python functions within one another that a sync calls, and some to spare."""
 
 
 class GroupCommit:
@@ -69,6 +71,7 @@ class GroupCommit:
         """
         if self.durable >= position and self.failure is None:
             return
+        _room_to_call(_DEEPEST_CALL)
         leading = False
         reached = 0
         try:
@@ -133,3 +136,10 @@ class GroupCommit:
                 self._ended.wait(min(left, _LOOK_SECONDS))
         finally:
             self._followers -= 1
+
+
+def _room_to_call(depth: int) -> None:
+    """Raise RecursionError here where the caller has recursed too far for so many calls more, and
+    not within a sync, where it could stand for one that failed."""
+    if depth:
+        _room_to_call(depth - 1)

@@ -54,11 +54,11 @@ def forked(running: Running) -> None:
     Takes no lock (another thread may have held it when the fork came) and closes no descriptor
     that the parent shares in effect: only the child's lock, which is the parent's, is left alone.
     """
-    running.runner.forked()
-    running.inker_clerk.actor.runner.forked()
     bookie, inker = running.bookie.actor, running.inker.actor
     bookie.closed = True
     bookie.active = None
     inker.closing = True
     inker.failed = Closed("this process was forked from the store's owner: open the store anew")
     inker.active = None
+    running.runner.forked()
+    running.inker_clerk.actor.runner.forked()

@@ -135,7 +135,8 @@ class JobRunner:
             if pipe is not None and not pipe.closed:
                 number = pipe.fileno()
                 pipe.close()  # or Python warns of it
-                lead_nowhere(number)
+                with contextlib.suppress(OSError):  # a chroot without /dev/null
+                    lead_nowhere(number)
 
     def _started(self) -> subprocess.Popen[bytes] | None:
         if self._process is not None and self._process.poll() is None:

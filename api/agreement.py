@@ -224,12 +224,15 @@ def _recorded(reader: Reader, key: bytes, head: Head, recalculated: frozenset[in
     if header.tag in recalculated:  # the journal has what the functions said at the put
         return unequal(where, "the ledger", told[:3], found[:3])
     problems = unequal(where, "the ledger", told, found)
-    if header.index_changes:
-        for entry in index_terms.ledger_keys(
+    try:
+        entries = index_terms.ledger_keys(
             header.tag, header.bucket, header.key, header.index_changes
-        ):
-            if reader.view.newest(entry, reader.sqn) != head.sqn:
-                problems.append(f"{where}: its index entry {entry[:80]!r} is not in the ledger")
+        )
+    except ValueError as wrong:
+        return [*problems, f"{where}: {wrong}"]
+    for entry in entries:
+        if reader.view.newest(entry, reader.sqn) != head.sqn:
+            problems.append(f"{where}: its index entry {entry[:80]!r} is not in the ledger")
     return problems
 
 

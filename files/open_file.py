@@ -200,8 +200,9 @@ def open_regular(path: str, flags: int) -> int:
 def lead_nowhere(fd: int) -> None:
     """Give up what a descriptor leads to. Its number stays taken, as if of /dev/null."""
     nowhere = open_apart(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, fd, inheritable=False)
-    os.close(nowhere)
+    if nowhere != fd:  # it is, where the number was given back and is the next to be given
+        os.dup2(nowhere, fd, inheritable=False)
+        os.close(nowhere)
 
 
 def _not_a_file(path: str, found: str) -> Corruption:

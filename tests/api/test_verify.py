@@ -102,6 +102,26 @@ def test_an_index_entry_that_is_not_there_is_told(store: octavo.Store) -> None:
     assert "its index entry" in problem
 
 
+def test_index_entries_that_are_cut_short_are_told(store: octavo.Store) -> None:
+    file = store._running.bookie.actor.active
+    assert file is not None
+    part = index_terms.field_part(b"f") + index_terms.escaped_term("c")
+    packed = index_terms.packed([part])
+    image = bytearray(Path(file.path).read_bytes())
+    entries = image.rindex(packed)
+    at = image.rindex(record.MAGIC, 0, entries) - 16
+    image[entries] += 1
+    end = entries + len(packed)
+    value = bytes(image[end + record.SUMS_BYTES : file.offsets[-1]])
+    head_sum = xxh3_64_intdigest(bytes(image[at:end]), file.seed ^ at)
+    sums = head_sum & 0xFFFFFFFF, xxh3_64_intdigest(value, head_sum) & 0xFFFFFFFF
+    forged = bytes(image[at:end]) + struct.pack("<II", *sums)
+    with open(file.path, "r+b") as opened_again:
+        opened_again.seek(at)
+        opened_again.write(forged)
+    assert any("index entries cut short" in problem for problem in store.verify().problems)
+
+
 def test_another_key_s_record_is_told(store: octavo.Store) -> None:
     rows = store._running.bookie.actor.view.recent.rows
     rows[row(b"stranger")] = store.last_sqn

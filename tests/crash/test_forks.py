@@ -133,6 +133,34 @@ with octavo.open(sys.argv[1]) as store:
         sys.exit()
     assert os.wait()[1] == 0
 """
+# Children of a process whose lowest free descriptors are those of its workers' pipes.
+CROWDED = """
+import os, sys
+import octavo
+from octavo.files.disk import RealDisk
+low = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]
+with octavo.open(sys.argv[1] + "/a") as store, octavo.open(sys.argv[1] + "/b") as other:
+    for number in low:
+        os.close(number)
+    runners = [store._running.runner, store._running.inker_clerk.actor.runner]
+    pipes = [pipe.fileno() for each in runners for p in [each._started()]
+             for pipe in (p.stdin, p.stdout)]
+    while os.open(os.devnull, os.O_RDONLY) < max(pipes):
+        pass
+    if not os.fork():
+        for each in (store, other):
+            try:
+                each.put("k", "v")
+            except octavo.Closed as told:
+                assert "forked" in str(told), told
+            else:
+                os._exit(1)
+        null = os.stat(os.devnull)
+        assert all(os.path.samestat(os.fstat(number), null) for number in pipes)
+        sys.exit()
+    assert os.wait()[1] == 0
+    store.put("k", "v")
+"""
 
 
 def run_to_its_end(words: list[str]) -> str:
@@ -162,6 +190,10 @@ def test_what_a_process_reads_is_not_removed_by_its_child(tmp_path: Path, child:
 def test_a_child_warns_of_no_pipes_of_the_worker(tmp_path: Path) -> None:
     told = run_to_its_end([sys.executable, "-X", "dev", "-c", WARNED, str(tmp_path / "s")])
     assert "ResourceWarning" not in told
+
+
+def test_a_child_refuses_wherever_the_pipes_of_the_workers_are(tmp_path: Path) -> None:
+    assert "Exception" not in run_to_its_end([sys.executable, "-c", CROWDED, str(tmp_path)])
 
 
 def test_an_open_store_cannot_be_copied(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from errno import EIO
 from pathlib import Path
@@ -94,3 +95,22 @@ def test_a_ctrl_c_that_follows_an_error_of_the_callers_own_fails_no_sync(
                 with pytest.raises(KeyboardInterrupt):
                     store.sync()
         store.sync()
+
+
+def test_a_sync_that_a_caller_has_recursed_too_far_for_is_none_that_failed(tmp_path: Path) -> None:
+    limit = sys.getrecursionlimit()
+
+    def deeper(left: int) -> int:
+        return deeper(left - 1) if left else store.put(b"deep", b"1", sync=True)
+
+    with opened(tmp_path / "s") as store:
+        refused = 0
+        for left in range(limit - 100, limit):
+            try:
+                deeper(left)
+            except RecursionError:
+                refused += 1
+        assert refused > 20
+        store.put(b"a", b"1", sync=True)
+    with opened(tmp_path / "s") as store:
+        assert store.get(b"a") == b"1"
