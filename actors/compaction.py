@@ -14,10 +14,8 @@ from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import SMALL, InkerClerk, Score
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.manifest.journal_manifest import JournalEntry
-from octavo.manifest.run_choice import MAX_RUN_SQNS
+from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 
-REWRITE_PERCENT = 10.0
-"""Files with more garbage than this, or what compression would take off, are rewritten."""
 HIDING_PERCENT = 5.0
 """Deletes that make up more of the journal than this are worth finding out exactly which older
 files still hold what they hide."""

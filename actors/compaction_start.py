@@ -16,7 +16,6 @@ from octavo.files.disk import Disk
 from octavo.files.errors import OctavoError
 from octavo.files.file_lock import FileLock
 from octavo.manifest.consumers import Consumers
-from octavo.manifest.run_choice import Worth
 
 NICENESS = 10
 """How much lower the priority of compaction is than that of the user's process."""
@@ -41,10 +40,8 @@ def started_clerk(
         JobRunner(disk, lock, in_process=not options.worker, niceness=NICENESS),
         clock_ms,
         monotonic,
-        worth=Worth(
-            options.compact_single_percent, options.compact_run_percent, options.compact_run_length
-        ),
-        score_one_in=options.compact_score_one_in,
+        options=options,
+        identity=identity,
         waste=Waste(disk, f"{path}/waste", options.waste_retention_seconds, clock_ms),
         consumers=Consumers(
             disk,
@@ -55,10 +52,6 @@ def started_clerk(
             hold_bytes=options.consumer_hold_bytes,
             came_ms=lambda position: _came_ms(inker.actor, position),
         ),
-        strategies=dict(identity.tags.strategy_numbers()),
-        every_seconds=options.compact_every_seconds,
-        trims=identity.head_only,
-        compresses=options.compression == "lz4",
     )
     bookie.actor.inker_clerk = ref
     return ref

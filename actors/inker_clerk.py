@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from octavo.actors import journal_install, trimming
+from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
+from octavo.actors.options import Options
 from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.unbroken import interruptible, unbroken
@@ -33,7 +35,7 @@ from octavo.files.locks import new_lock
 from octavo.manifest import published
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
-from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
+from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.run_choice import Worth, best_run, countable
 
 if TYPE_CHECKING:
@@ -82,14 +84,10 @@ class InkerClerk(TurnActor):
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
         *,
-        worth: Worth,
-        score_one_in: int,
+        options: Options,
+        identity: Identity,
         waste: Waste,
         consumers: Consumers,
-        strategies: dict[int, str],
-        every_seconds: float | None,
-        trims: bool,
-        compresses: bool,
     ) -> None:
         super().__init__()
         self.inker = inker
@@ -98,14 +96,14 @@ class InkerClerk(TurnActor):
         runner.history = inker.actor.measures.jobs
         self.clock_ms = clock_ms
         self.monotonic = monotonic
-        self.worth = worth
-        self.score_one_in = score_one_in
+        self.options = options
+        self.worth = Worth(
+            options.compact_single_percent, options.compact_run_percent, options.compact_run_length
+        )
+        self.strategies = dict(identity.tags.strategy_numbers())
+        self.trims = identity.head_only
         self.waste = waste
         self.consumers = consumers
-        self.strategies = strategies
-        self.every_seconds = every_seconds
-        self.trims = trims
-        self.compresses = compresses
         self.closing = False
         self.damaged: dict[str, str] = {}  # files that are left as they are, and why
         self.scores: dict[str, Score] = {}
@@ -141,7 +139,7 @@ class InkerClerk(TurnActor):
         if self.trims:
             self.actor_ref.send(trimming.trim_unasked)
             return
-        every = self.every_seconds
+        every = self.options.compact_every_seconds
         if every is not None and self.monotonic() - self._looked >= every:
             self._looked = self.monotonic()
             self.actor_ref.send(InkerClerk.work)
@@ -167,7 +165,7 @@ class InkerClerk(TurnActor):
 
     def _worthy_run(self) -> list[JournalEntry]:
         self._looks += 1
-        scores = self.survey(self.score_one_in)
+        scores = self.survey(self.options.compact_score_one_in)
         entries = self.sealed()
         found = best_run(
             [
@@ -185,7 +183,7 @@ class InkerClerk(TurnActor):
 
     def sealed(self) -> tuple[JournalEntry, ...]:
         """What the manifest says of every sealed file, oldest first."""
-        return tuple(e for e in self.inker.actor.manifest.entries if e.state == "sealed")
+        return self.inker.actor.manifest.sealed()
 
     def eligible(self) -> tuple[JournalEntry, ...]:
         """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
@@ -201,11 +199,12 @@ class InkerClerk(TurnActor):
 
     def clean_below(self, entry: JournalEntry) -> int:
         """As of this sqn no file older than ``entry`` holds a superseded put."""
-        older = {e.name: e.clean_sqn for e in self.sealed() if e.base_sqn < entry.base_sqn}
+        manifest = self.inker.actor.manifest
+        sealed = {each.name for each in manifest.sealed()}
         for file in self.inker.actor.view.files:
-            if file.base < entry.base_sqn and file.name not in older:
-                return 0  # one that is not yet sealed
-        return min(older.values(), default=MAX_SQN)
+            if file.base < entry.base_sqn and file.name not in sealed:
+                return 0
+        return manifest.clean_below(entry.base_sqn)
 
     def survey(self, one_in: int = 1) -> dict[str, Score]:
         """Scores of the eligible files, anew for those without one and one in ``one_in`` of the
@@ -217,7 +216,7 @@ class InkerClerk(TurnActor):
             if name in there and number % one_in
         }
         files = [
-            {**_named(entry), "clean_below": self.clean_below(entry)}
+            {**entry.for_job(), "clean_below": self.clean_below(entry)}
             for entry in self.eligible()
             if entry.name not in self.scores
         ]
@@ -229,7 +228,7 @@ class InkerClerk(TurnActor):
                 samples=SAMPLES,
                 salt=secrets.randbits(64),
                 strategies=self._strategies(),
-                compresses=self.compresses,
+                compresses=self.options.compression == "lz4",
             )
         for row in result["scores"]:
             if "wrong" in row:
@@ -253,7 +252,7 @@ class InkerClerk(TurnActor):
                 found = self._job(
                     "survey_deltas",
                     view,
-                    files=[_named(entry) for entry in files],
+                    files=[entry.for_job() for entry in files],
                     strategies=self._strategies(),
                     scratch=scratch,
                 )
@@ -282,7 +281,7 @@ class InkerClerk(TurnActor):
             result = self._job(
                 "compact",
                 view,
-                run=[_named(entry) for entry in run],
+                run=[entry.for_job() for entry in run],
                 persisted_sqn=persisted,
                 clean_below=self.clean_below(run[0]),
                 horizon=inker.manifest.horizon,
@@ -293,7 +292,7 @@ class InkerClerk(TurnActor):
                 strategies=self._strategies(),
                 deltas=deltas,
                 always=small > 1 or squeezed,
-                compresses=self.compresses,
+                compresses=self.options.compression == "lz4",
             )
         if "damaged" in result:
             self._leave_out(result["damaged"], result["wrong"])
@@ -380,10 +379,7 @@ class InkerClerk(TurnActor):
                     job,
                     journal=inker.directory,
                     ledger=ledger,
-                    levels=[
-                        [(entry.name, entry.sqn_base) for entry in level]
-                        for level in view.ledger.levels
-                    ],
+                    levels=view.ledger.for_jobs(),
                     now_ms=view.ledger.now_ms(self.clock_ms() - EXPIRED_FOR_MS),
                     **arguments,
                 )
@@ -437,13 +433,3 @@ class InkerClerk(TurnActor):
             file.actor_ref.call(JournalFile.close)
             file.actor_ref.stop()
         self.delete_pending = []  # a sweep that was asked for before may still come
-
-
-def _named(entry: JournalEntry) -> dict[str, Any]:
-    """What a job wants to know of a file."""
-    return {
-        "name": entry.name,
-        "seed": entry.seed,
-        "base_sqn": entry.base_sqn,
-        "last_sqn": entry.last_sqn,
-    }

@@ -200,7 +200,7 @@ class PencillerClerk(TurnActor):
         manifest = self.penciller.actor.manifest
         if not meets or sum(map(len, manifest.levels)) > MOST_SEARCHED:
             return []
-        return _names_of_levels(manifest)
+        return manifest.for_jobs()
 
     def _merged(self, task: Merge, stem: str) -> dict[str, Any]:
         for attempt in range(_ATTEMPTS):
@@ -223,10 +223,6 @@ class PencillerClerk(TurnActor):
                     raise
                 log.info("merging again: %s", error)
         raise StorageFailed("no attempt to merge was made")
-
-
-def _names_of_levels(manifest: LedgerManifest) -> list[list[tuple[str, int]]]:
-    return [[(entry.name, entry.sqn_base) for entry in level] for level in manifest.levels]
 
 
 def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int | None:

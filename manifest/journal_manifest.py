@@ -56,6 +56,15 @@ class JournalEntry:
     file: Any = field(default=None, compare=False, repr=False)
     """The file's actor, where there is one; never persisted."""
 
+    def for_job(self) -> dict[str, Any]:
+        """What a job on the file takes of this."""
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "base_sqn": self.base_sqn,
+            "last_sqn": self.last_sqn,
+        }
+
 
 _numbers = attrgetter(*_COLUMNS)
 _base = attrgetter("base_sqn")
@@ -112,6 +121,16 @@ class JournalManifest:
             return None
         entry = self.entries[at]
         return entry if entry.state == "active" or sqn <= entry.last_sqn else None
+
+    def sealed(self) -> tuple[JournalEntry, ...]:
+        """Of every sealed file, oldest first. O(files)."""
+        return tuple(entry for entry in self.entries if entry.state == "sealed")
+
+    def clean_below(self, base_sqn: int) -> int:
+        """As of this sqn no sealed file below ``base_sqn`` holds a superseded put; MAX_SQN where
+        there is none. O(files)."""
+        older = (entry.clean_sqn for entry in self.sealed() if entry.base_sqn < base_sqn)
+        return min(older, default=MAX_SQN)
 
     # ------------------------------------------------------------ editing
 

@@ -72,6 +72,10 @@ class LedgerManifest:
         """The moment to judge expiry by when the clock says ``clock_ms``, ms UTC both."""
         return max(clock_ms, self.expired_ms)
 
+    def for_jobs(self) -> list[list[tuple[str, int]]]:
+        """What a job on the ledger takes of its files, level by level: name, base of the sqns."""
+        return [[(entry.name, entry.sqn_base) for entry in level] for level in self.levels]
+
     def find(self, level: int, key: bytes) -> LedgerEntry | None:
         """The file of a level above 0 whose key range holds ``key``. O(log files).
 

@@ -10,6 +10,8 @@ from octavo.manifest.journal_manifest import JournalEntry
 
 MAX_RUN_SQNS = 1 << 31
 """A file counts its sqns in 32 bits, those too that unclean stops skipped between two files."""
+REWRITE_PERCENT = 10.0
+"""On demand, what has more garbage than this, or than compression would take off, is rewritten."""
 
 
 @dataclass(frozen=True, slots=True)

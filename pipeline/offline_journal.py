@@ -22,15 +22,13 @@ from octavo.manifest import store_identity
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.consumers import Consumers
-from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
+from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path
 
 ROLL_SIZE_BYTES = 128 << 20
 RUN_BYTES = 512 << 20
 """What a task rewrites, at least a file."""
-MAX_RUN_SQNS = 1 << 31
-GARBAGE_PERCENT = 10.0
-"""Runs with more garbage than this, or what compression would take off, are rewritten."""
 _SAMPLES = 1000
 
 
@@ -73,12 +71,12 @@ def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
             raise Misuse("compact is for standard stores; this one is head-only: use trim()")
         if store.ledger is None:
             raise Corruption(f"{path}/ledger", 0, "the ledger is damaged or out of date; rebuild")
-        before = _sealed(store)
+        before = store.journal.sealed()
         runs = runs_of(_eligible(store))
         found: list[dict[str, Any]] = []
         if runs:
             found = _replaced(disk_of, store, run, runs)
-        after = _sealed(store)
+        after = store.journal.sealed()
         return CompactReport(
             len(before),
             len(after),
@@ -91,10 +89,6 @@ def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
         )
 
 
-def _sealed(store: ClosedStore) -> list[JournalEntry]:
-    return [entry for entry in store.journal.entries if entry.state == "sealed"]
-
-
 def _eligible(store: ClosedStore) -> list[JournalEntry]:
     """Sealed files that the ledger has all of and no consumer needs, oldest first."""
     if store.ledger is None:
@@ -102,7 +96,7 @@ def _eligible(store: ClosedStore) -> list[JournalEntry]:
     now = partial(int, wall_clock_ms())
     consumers = Consumers(store.disk, store.path, now, store.notes)
     upto = min(store.ledger.persisted_sqn, consumers.lowest(store.ledger.persisted_sqn))
-    return [entry for entry in _sealed(store) if entry.last_sqn <= upto]
+    return [entry for entry in store.journal.sealed() if entry.last_sqn <= upto]
 
 
 def runs_of(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
@@ -127,17 +121,7 @@ def _clean_below(store: ClosedStore, entry: JournalEntry) -> int:
     """As of this sqn no file older than ``entry`` holds a superseded put."""
     if any(tail.base_sqn < entry.base_sqn for tail in store.tails):
         return 0
-    older = (each.clean_sqn for each in _sealed(store) if each.base_sqn < entry.base_sqn)
-    return min(older, default=MAX_SQN)
-
-
-def _named(entry: JournalEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "seed": entry.seed,
-        "base_sqn": entry.base_sqn,
-        "last_sqn": entry.last_sqn,
-    }
+    return store.journal.clean_below(entry.base_sqn)
 
 
 def _strategies(identity: dict[str, Any]) -> dict[str, str]:
@@ -158,9 +142,7 @@ def _replaced(
         common: dict[str, Any] = {
             "journal": f"{store.path}/journal",
             "ledger": f"{store.path}/ledger",
-            "levels": []
-            if ledger is None
-            else [[(e.name, e.sqn_base) for e in level] for level in ledger.levels],
+            "levels": [] if ledger is None else ledger.for_jobs(),
             "now_ms": now_ms if ledger is None else ledger.now_ms(now_ms),
             "strategies": _strategies(store.identity),
         }
@@ -170,7 +152,7 @@ def _replaced(
             scratch = _surveyed(run, disk_of, common, [entry for each in runs for entry in each])
             tasks = [
                 {
-                    "run": [_named(entry) for entry in each],
+                    "run": [entry.for_job() for entry in each],
                     "persisted_sqn": persisted,
                     "clean_below": _clean_below(store, each[0]),
                     "horizon": store.journal.horizon,
@@ -213,7 +195,7 @@ def _surveyed(
     by one task."""
     if "retain" not in common["strategies"].values():
         return None
-    return run(partial(_survey, disk_of, common), [[_named(entry) for entry in entries]])[0]
+    return run(partial(_survey, disk_of, common), [[entry.for_job() for entry in entries]])[0]
 
 
 def _survey(disk_of: DiskOf, common: dict[str, Any], files: list[dict[str, Any]]) -> str:
@@ -243,7 +225,7 @@ def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -
     dropped += sum(row["hiding"] for row in scored) if _drops_deletes(task) else 0
     squeezed = sum(row["squeezed"] for row in scored)
     dropped += squeezed
-    if 100.0 * dropped <= GARBAGE_PERCENT * total:
+    if 100.0 * dropped <= REWRITE_PERCENT * total:
         return {"files": []}
     return jobs_journal.compact(
         disk, seed=secrets.randbits(64), always=squeezed > 0, compresses=True, **common, **task
