@@ -34,11 +34,7 @@ def put_by(disk: Disk, path: str) -> None:
             return
         if disk.free_bytes(path) < SHARE * RESERVE_BYTES:
             return
-        file = disk.create(where)
-        try:
-            file.write_all(bytes(RESERVE_BYTES))
-        finally:
-            file.close()
+        disk.create_zeros(where, RESERVE_BYTES)
     except OSError as error:
         log.info("%s: there is no low-space reserve: %s", path, error)
 

@@ -32,8 +32,9 @@ WIDE_STEP = 64 << 10
 """Zeros end at a multiple of it: the system's pieces of memory are as large as their places in
 the file are even."""
 _SMALL_BYTES, _MEDIUM_BYTES, LARGE_BYTES = 512, 4 << 10, 96 << 10
-"""Of smaller records a page takes many, and there is nothing to gain; from the middle on twice as
-much ahead is better; what is larger finds its memory at once by itself."""
+"""Of smaller records a page takes many, and there is nothing to gain; what is larger finds its
+memory at once by itself. Up to the middle there are twice as many zeros, so that one put in some
+hundreds waits for them: every hundredth would be what the slowest of a hundred takes."""
 _ZEROS = memoryview(bytes(cdb.AHEAD_BYTES))
 
 
@@ -76,7 +77,7 @@ class RoomAhead:
         mean = (taken - before[1]) // max(count - before[0], 1)
         if syncs > before[2] or not _SMALL_BYTES <= mean <= LARGE_BYTES or taken > _LONG_BYTES:
             return taken + WIDE_FROM_BYTES
-        room = cdb.AHEAD_BYTES if mean >= _MEDIUM_BYTES else cdb.AHEAD_BYTES // 2
+        room = cdb.AHEAD_BYTES // 2 if mean >= _MEDIUM_BYTES else cdb.AHEAD_BYTES
         end = (taken + min(room, taken >> _WIDE_SHIFT)) // WIDE_STEP * WIDE_STEP
         begin = max(self.end, taken)
         if begin < end:

@@ -298,7 +298,7 @@ def verify_tables(buffer: bytes | memoryview, trailer: Trailer, file: str) -> No
 
 # ---------------------------------------------------------------- scanning
 
-AHEAD_BYTES = 256 << 10
+AHEAD_BYTES = 512 << 10
 """Zeros that a file which is being written may have behind its records, at most."""
 
 

@@ -103,6 +103,15 @@ class Disk(ABC):
         """
         return  # not abstract: most disks like nothing of the kind
 
+    def create_zeros(self, path: str, length: int) -> None:
+        """A new file of so many zeros, which takes that room, though nothing need be written.
+        Raises OSError."""
+        file = self.create(path)
+        try:
+            file.write_all(bytes(length))
+        finally:
+            file.close()
+
     @abstractmethod
     def map(self, path: str) -> mmap.mmap | bytes:
         """The whole file, read-only, as long as it is now; ``b""`` where it is empty.
@@ -318,6 +327,14 @@ class RealDisk(Disk):
             if finds_room_late(path) and self.free_bytes(path) >= _PLENTY * length:
                 with _opened(path, os.O_RDWR) as fd:
                     fcntl.ioctl(fd, _SET_ASIDE, _ROOM.pack(0, 0, 0, length, 0, 0, b""))
+
+    def create_zeros(self, path: str, length: int) -> None:
+        if not hasattr(os, "posix_fallocate"):
+            super().create_zeros(path, length)
+            return
+        self.create(path).close()
+        with _opened(path, os.O_RDWR) as fd:
+            os.posix_fallocate(fd, 0, length)
 
     def map(self, path: str) -> mmap.mmap | bytes:
         with _opened(path) as fd:

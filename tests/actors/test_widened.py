@@ -34,7 +34,7 @@ def widened(path: Path, disk: RealDisk | None = None) -> tuple[octavo.Store, int
     """A store whose active file has room ahead for some records more, and how many keys it has."""
     store = opened(path, disk, **LARGE)
     n = 0
-    while taken(store) < 2 * MIB or ahead(store) < cdb.AHEAD_BYTES // 2:
+    while taken(store) < 2 * MIB or ahead(store) < cdb.AHEAD_BYTES // 4:
         store.put(key(n), value(n))
         n += 1
         assert n < 2000

@@ -49,6 +49,22 @@ def test_room_set_aside_changes_nothing_that_can_be_read(tmp_path: Path) -> None
     assert os.stat(path).st_blocks < 512
 
 
+@pytest.mark.parametrize("how", ["by the system", "written"])
+def test_a_file_of_zeros_takes_its_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "written":
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    path = str(tmp_path / "zeros")
+    DISK.create_zeros(path, 1 << 20)
+    assert DISK.read(path, 1 << 20) == bytes(1 << 20)
+    with open(path, "r+b") as file:
+        os.fsync(file.fileno())  # some file systems find room for what was written only then
+    assert os.stat(path).st_blocks * 512 >= 1 << 20
+    with pytest.raises(FileExistsError):
+        DISK.create_zeros(path, 1)
+
+
 @pytest.mark.parametrize("type_", ["ext4", "tmpfs"])
 def test_room_is_asked_for_where_that_is_known_to_be_cheap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: str
