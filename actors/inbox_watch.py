@@ -51,7 +51,9 @@ def serve(running: Running, now_ms: int, stuck: set[str] | None = None) -> int:
             answer = _answer(running, asked, take if held else None)
         except Closed:
             return 0  # the next opener answers
-        except (OctavoError, OSError, KeyError, TypeError, ValueError) as error:
+        except MemoryError:
+            raise  # there may be some at the next look
+        except Exception as error:  # noqa: BLE001 - no request ends the watch over all stores
             log.warning("%s/%s: %s", running.path, name, error)
             answer = {"error": type(error).__name__, "message": str(error)}
         inbox.write(

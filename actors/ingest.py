@@ -127,11 +127,23 @@ def _taken_in(
     where = staging.folder(path, job)
     for attempt in named:
         staged_files.check(disk, where, attempt)
-    if batch and all(commit.name != name for commit in running.inker.actor.manifest.commits):
+    _tell_gap(path, running.inker.actor.manifest.commits, name, batch)
+    return _Taking(running, where, named, name, batch, wanted).run()
+
+
+def _tell_gap(path: str, made: Sequence[Commit], name: str, batch: int) -> None:
+    """Warn where batches of a stream are missing here: those went elsewhere, or the store is an
+    earlier state of itself, out of a backup, than the stream's checkpoint knows."""
+    newest = max((commit.number for commit in made if commit.name == name), default=-1)
+    if newest < 0 < batch:
         log.warning(
             "%s: %s begins here with batch %d: those before went elsewhere", path, name, batch
         )
-    return _Taking(running, where, named, name, batch, wanted).run()
+    elif newest + 1 < batch:
+        log.warning(
+            "%s: %s goes on with batch %d behind %d: those between had no rows, or went elsewhere",
+            path, name, batch, newest,
+        )  # fmt: skip
 
 
 def _done(inker: Inker, name: str, batch: int) -> Commit | None:

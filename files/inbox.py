@@ -134,13 +134,14 @@ def remove(disk: Disk, store: str, *names: str) -> None:
 
 def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) -> list[str]:
     """Requests without an answer, oldest first; what is too old is removed, but for a request that
-    is held, with its answer. One listing.
+    is held, with its answer. One listing. Raises Corruption where the inbox is a link.
 
     What cannot be removed stands in the way of nothing: it is added to ``stuck``, with a warning,
     and what is there already is not tried.
     """
     if not disk.exists(f"{store}/{INBOX}"):
         return []
+    refuse_links(disk, f"{store}/{INBOX}")
     names = set(disk.listdir(f"{store}/{INBOX}"))
     found = []
     for name in sorted(names):

@@ -6,7 +6,7 @@ from octavo.files import cdb
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.sst import Sst
-from octavo.files.staging import Attempt
+from octavo.files.staging import Attempt, StagedLedger
 
 
 def check(disk: Disk, where: str, attempt: Attempt) -> None:
@@ -36,6 +36,7 @@ def check(disk: Disk, where: str, attempt: Attempt) -> None:
                 sst = Sst(disk.map(path), path)
             except FileNotFoundError:
                 raise Corruption(path, 0, "the file is missing") from None
-            told = (ledger.rows, ledger.bytes, ledger.tombstones, ledger.min_sqn, ledger.max_sqn)
-            if told != (sst.rows, sst.bytes, sst.tombstones, sst.min_sqn, sst.max_sqn):
+            keys = sst.first_key.decode("latin-1"), sst.last_key.decode("latin-1")
+            numbers = sst.rows, sst.bytes, sst.tombstones, sst.expiring, sst.min_sqn, sst.max_sqn
+            if StagedLedger(ledger.name, *numbers[:4], *keys, *numbers[4:]) != ledger:
                 raise Corruption(path, 0, "is another file than its attempt made")

@@ -139,7 +139,7 @@ def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
         attempt = Attempt(told["job"], told["name"], journals, int(told["created_ms"]))
         for journal in journals:
             _check(journal)
-    except (KeyError, TypeError, ValueError, Misuse) as wrong:
+    except (KeyError, TypeError, ValueError, OverflowError, Misuse) as wrong:
         raise Corruption(path, 0, f"says what no attempt made: {wrong}") from None
     if (attempt.job, attempt.name) != (job, name):
         raise Corruption(path, 0, f"is of attempt {attempt.name!r} of job {attempt.job!r}")

@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -455,3 +456,39 @@ def test_files_that_cannot_be_linked_in_are_told_by_name_and_the_store_goes_on(
     store.put(b"a", b"goes on")
     assert not ingest(store._running, "j", ["0-0"]).repeated
     assert list(store.items()) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_a_stream_of_which_batches_are_missing_is_told(
+    store: octavo.Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where its checkpoint is ahead of the backup that the store came out of."""
+
+    def batch(into: octavo.Store, number: int) -> None:
+        staged(into.path, "q", f"0-{number}", [(b"k", b"%d" % number)])
+        ingest(into._running, "q", [f"0-{number}"], stream="q", batch=number)
+
+    for number in range(3):
+        batch(store, number)
+    store.backup(tmp_path / "backup")
+    for number in range(3, 5):
+        batch(store, number)
+    assert caplog.text == ""
+    with opened(tmp_path / "backup") as earlier:
+        batch(earlier, 5)
+        batch(earlier, 6)
+    assert caplog.text.count("goes on with batch") == 1
+    assert "stream q goes on with batch 5 behind 2" in caplog.text
+
+
+@pytest.mark.parametrize("told", ["first_key", "last_key"])
+def test_ledger_files_of_other_keys_than_was_told_are_refused(
+    store: octavo.Store, told: str
+) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"1"), (b"c", b"2")])
+    (journal,) = staging.read_attempt(RealDisk(), store.path, "j", "0-0").journals
+    (ledger,) = journal.ledgers
+    other = replace(ledger, **{told: getattr(ledger, told)[:-1] + "b"})
+    attempt = staging.Attempt("j", "0-0", (replace(journal, ledgers=(other,)),), 1)
+    staging.write_attempt(RealDisk(), store.path, attempt)
+    with pytest.raises(octavo.Corruption, match="another file"):
+        ingest(store._running, "j", ["0-0"])

@@ -113,6 +113,41 @@ def test_a_damaged_request_is_answered_with_the_damage(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"job": "j", "attempts": ["0-0"], "stream": "", "batch": float("inf")},
+        {"job": "j", "attempts": 7, "stream": "", "batch": 0},
+        {"job": "j", "attempts": ["0-0"], "stream": "\ud800", "batch": 0},
+        {"consumer": "c", "sqn": float("inf")},
+        {"of": "a release to come"},
+    ],
+)
+def test_a_request_that_nobody_understands_is_answered_and_stops_no_other(
+    tmp_path: Path, told: dict[str, object]
+) -> None:
+    with unwatched(tmp_path / "s") as store:
+        inbox.write(RealDisk(), store.path, f"{0:012x}-{1:016x}{inbox.REQUEST}", told)
+        asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
+        inbox.write(RealDisk(), store.path, f"{1:012x}-{1:016x}{inbox.REQUEST}", asked)
+        assert inbox_watch.serve(store._running, 0) == 2
+        answer = inbox.read(RealDisk(), store.path, f"{0:012x}-{1:016x}{inbox.ANSWER}")
+        assert answer is not None
+        assert "error" in answer
+        assert store.get(b"k") == b"v"
+
+
+def test_an_inbox_that_is_a_link_is_not_looked_into(tmp_path: Path) -> None:
+    with unwatched(tmp_path / "s") as store:
+        elsewhere = tmp_path / "elsewhere"
+        (tmp_path / "s" / "inbox").rename(elsewhere)
+        (tmp_path / "s" / "inbox").symlink_to(elsewhere)
+        (elsewhere / f"{0:012x}-{1:016x}.request").write_bytes(b"of another store")
+        with pytest.raises(octavo.Corruption, match="symbolic link"):
+            inbox_watch.serve(store._running, wall_clock_ms())
+        assert len(list(elsewhere.iterdir())) == 1
+
+
 def test_an_old_request_that_cannot_be_removed_is_told_once_and_stops_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

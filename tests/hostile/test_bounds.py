@@ -331,9 +331,10 @@ def attempt(store: Path, **changed: object) -> None:
     }  # fmt: skip
     ledger |= {name[7:]: told for name, told in changed.items() if name.startswith("ledger_")}
     journal = {"name": "a.cdb", "count": 1, "bytes": 1, "seed": 1, "digest": 1, "ledgers": [ledger]}
+    created_ms = changed.pop("created_ms", 1)
     journal |= {name: told for name, told in changed.items() if not name.startswith("ledger_")}
     told: dict[str, object] = {
-        "format": 1, "job": "j", "name": "0", "journals": [journal], "created_ms": 1,
+        "format": 1, "job": "j", "name": "0", "journals": [journal], "created_ms": created_ms,
     }  # fmt: skip
     told["checksum"] = staging._checksum(told)
     folder = store / "staging" / "j"
@@ -349,6 +350,13 @@ def test_an_attempt_names_nothing_outside_its_folder(tmp_path: Path) -> None:
             attempt(tmp_path, **{what: name})
             with pytest.raises(Corruption, match="what no attempt made"):
                 staging.read_attempt(RealDisk(), str(tmp_path), "j", "0")
+
+
+def test_an_attempt_of_no_moment_is_damage_and_stops_no_opening(tmp_path: Path) -> None:
+    octavo.open(tmp_path / "s").close()
+    attempt(tmp_path / "s", created_ms=float("inf"))
+    with octavo.open(tmp_path / "s") as store, pytest.raises(Corruption, match="no attempt made"):
+        store.ingest("j", ["0"])
 
 
 @pytest.mark.parametrize(
