@@ -27,6 +27,8 @@ _ROW_BYTES, _STRETCH_BYTES = 112, 480
 _ROWS_A_WINDOW, _LEAST_WINDOWS = 2048, 32
 """For each window that was merged so many rows may be put in order, which takes the pool 0.3 ms: it
 is made good by the next seven windows. And so many windows for the least of ledgers."""
+_OF_ONE_FILE = 0.25
+"""What a window counts that one file alone had rows for: the order saves so much less there."""
 
 
 class Stretch(NamedTuple):
@@ -52,7 +54,7 @@ class Stretches:
         self.order: LedgerOrder | None = None
         """Once it is there nothing is kept, for it tells of all ranges."""
         self._order_bytes = order_bytes
-        self._merged = 0  # windows; some may be counted twice, or not at all
+        self._searched = 0.0  # windows; some may be counted twice, or not at all
         levels = () if ledger is None else ledger.levels
         rows = sum([entry.rows for entries in levels for entry in entries])
         self._order_from = rows // _ROWS_A_WINDOW + _LEAST_WINDOWS
@@ -127,16 +129,16 @@ class Stretches:
         finally:
             self._lock.release()
 
-    def merged(self) -> None:
-        """A window was merged from several files. Once many were, all rows are put in order on a
-        thread of the pool, by array kernels, if all files have been verified."""
-        self._merged += 1
-        if self._merged < self._order_from or self.ledger is None:
+    def searched(self, files: int) -> None:
+        """A window was made of what so many files had. Once many were, all rows are put in order on
+        a thread of the pool, by array kernels, if all files have been verified."""
+        self._searched += 1 if files > 1 else _OF_ONE_FILE
+        if self._searched < self._order_from or self.ledger is None:
             return
         self._order_from *= 2
-        files = files_of(self.ledger, self._order_bytes)
-        if files is not None:
-            POOL.submit(partial(self._put_in_order, files))
+        whole = files_of(self.ledger, self._order_bytes)
+        if whole is not None:
+            POOL.submit(partial(self._put_in_order, whole))
 
     def _put_in_order(self, files: list[tuple[Sst, int]]) -> None:
         if self.order is None:

@@ -1,11 +1,12 @@
 """All rows of the ledger that live, in their order: where short scans find their windows once many
 were asked for.
 
-To merge a window from the files of a ledger costs some 40 us, for a place has to be found in each
-file, and what stands there put in order. Where scans do that again and again, all rows are put in
-order once: their keys end to end, how long each is, their sqns, and every 64th key as a fence to
-bisect in. From one fence to the next is a block; its keys and sqns as lists are what windows are
-made of, and as many as there is room for are kept. All of it belongs to one manifest of the ledger.
+To make a window from the files of a ledger costs some 20 us, of several 40, for a place has to be
+found in each file, and what stands there put in order and kept. Where scans do that again and
+again, all rows are put in order once: their keys end to end, how long each is, their sqns, and
+every 64th key as a fence to bisect in. From one fence to the next is a block; its keys and sqns as
+lists are what windows are made of, and of blocks that are asked for again as many as there is room
+for are kept. All of it belongs to one manifest of the ledger.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class LedgerOrder:
     blocks are kept, in steps of which each is whole."""
 
     __slots__ = (
-        "_blob", "_blocks", "_expiries", "_fences", "_groups", "_lengths", "_most", "_often",
+        "_asked", "_blob", "_blocks", "_expiries", "_fences", "_groups", "_lengths", "_most",
         "_queue", "_sqns", "_starts", "news",
     )  # fmt: skip
 
@@ -83,8 +84,8 @@ class LedgerOrder:
         self._blocks: dict[int, _Block] = {}
         self._queue: deque[int] = deque()
         """Those that are kept, the newest last."""
-        self._often: set[int] = set()
-        """Those that were asked for again."""
+        self._asked = bytearray(len(starts))
+        """How often each was asked for, twice at the most, since it was kept last."""
         self.news = 0
         """Grows with each block that was not asked for twice before."""
         largest = int(lengths_of(starts).max(initial=0))
@@ -173,21 +174,22 @@ class LedgerOrder:
     def _block(self, number: int) -> _Block:
         """Keys and sqns of all its rows, not to be changed."""
         found = self._blocks.get(number)
-        if found is None:
+        asked = self._asked[number]
+        if asked < 2:
             self.news += 1
+            self._asked[number] = asked + 1
+        if found is None:
             at = number * _BLOCK
             blob = BytesIO(self._blob[self._starts[number] : self._starts[number + 1]])
             keys = list(map(blob.read, self._lengths[at : at + _BLOCK].tolist()))
             found = keys, self._sqns[at : at + _BLOCK].tolist()
-            self._queue.append(number)
-            self._blocks[number] = found
-            if len(self._queue) > self._most:
-                old = self._queue.popleft()
-                self._often.discard(old)
-                self._blocks.pop(old, None)
-        elif number not in self._often:
-            self.news += 1
-            self._often.add(number)
+            if asked:  # to keep one, and let another go, takes as long as to make it
+                self._queue.append(number)
+                self._blocks[number] = found
+                if len(self._queue) > self._most:
+                    old = self._queue.popleft()
+                    self._blocks.pop(old, None)
+                    self._asked[old] = 0
         return found
 
     def _alive(

@@ -185,8 +185,8 @@ def _in_files(
         else:
             behind = prefix + edge + b"\x00"
     keys, sqns = merged(parts) if parts else ([], [])
-    if len(parts) > 1 and kept is not None:
-        kept.merged()
+    if parts and kept is not None:
+        kept.searched(len(parts))
     if lasting and kept is not None and len(keys) <= _LONGEST_KEPT:
         kept.keep(begin, keys, sqns, behind)
         return (keys[:], sqns[:], begin, behind), True

@@ -97,11 +97,26 @@ def test_a_block_is_no_news_once_it_was_asked_for_twice(tmp_path: Path) -> None:
         assert news == [1, 1, 0, 0]
 
 
-def test_what_is_merged_already_is_not_put_in_order(tmp_path: Path, pool: HeldPool) -> None:
+def test_rows_of_one_file_are_put_in_order_after_four_times_as_many_windows(
+    tmp_path: Path, pool: HeldPool
+) -> None:
     with filled(tmp_path / "s", 1) as store:
         verified(store)
-        scan(store, 300)
-        assert not pool.work
+        for at in range(16):
+            assert not pool.work
+            list(store.keys(KEYS[at * 180], limit=1))
+        assert len(pool.work) == 1
+        pool.go_on()
+        assert stretches(store).order is not None
+        assert list(islice(store.keys(), 2000)) == KEYS[:2000]
+
+
+def test_a_block_is_kept_from_the_second_time_on_that_it_is_asked_for(tmp_path: Path) -> None:
+    with filled(tmp_path / "s", 2) as store:
+        order = order_of(store)
+        for kept in ([], [1], [1]):
+            order.above(FRONT, FRONT + KEYS[70], END, 20, 0)
+            assert list(order._blocks) == kept
 
 
 def test_files_that_were_not_verified_are_left_alone(tmp_path: Path, pool: HeldPool) -> None:
