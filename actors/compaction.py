@@ -13,6 +13,7 @@ from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import SMALL, InkerClerk, Score
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.files.errors import StorageFailed
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 
@@ -78,7 +79,10 @@ def trim(clerk: InkerClerk) -> int:
 
 def settle(clerk: InkerClerk) -> None:
     """Have what is in memory and in the active file saved and sealed."""
-    clerk.bookie.call(journal_install.rolled)
+    try:
+        clerk.bookie.call(journal_install.rolled)
+    except OSError as error:  # before anything was changed: the store goes on
+        raise StorageFailed(str(clerk.inker.actor.disk.reason(error))) from error
     saver = clerk.bookie.actor.clerk
     if saver is not None:
         saver.call(PencillerClerk.save_all)

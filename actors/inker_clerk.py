@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from octavo.actors import journal_install, trimming
+from octavo.actors.delete_pending import due
 from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
@@ -399,24 +400,20 @@ class InkerClerk(TurnActor):
 
     # ------------------------------------------------------------ delete_pending
 
+    @unbroken
     def sweep(self) -> int:
         """Delete the files that no live snapshot needs; how many still wait. In this turn, after
         whoever reads the journal was told, and whenever a snapshot ends. O(waiting files)."""
         register = self.bookie.actor.register
         register.expire()
-        waiting = []
-        for generation, file in self.delete_pending:
-            if register.needed(generation):
-                waiting.append((generation, file))
-                continue
+        for file in due(self.delete_pending, register.needed):
             try:
                 file.actor_ref.call(JournalFile.delete, self.waste.remove)
             except OSError as error:
                 log.warning("%s is left for the next start to remove: %s", file.path, error)
             file.actor_ref.stop()
-        self.delete_pending = waiting
         self.waste.sweep()
-        return len(waiting)
+        return len(self.delete_pending)
 
     # ------------------------------------------------------------ closing
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from octavo.actors.delete_pending import due
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
@@ -262,18 +263,13 @@ class Penciller(TurnActor):
         ends. O(waiting files).
         """
         self.register.expire()
-        waiting = []
-        for generation, file in self.delete_pending:
-            if self.register.needed(generation):
-                waiting.append((generation, file))
-                continue
+        for file in due(self.delete_pending, self.register.needed):
             try:
                 file.actor_ref.call(LedgerFile.delete)
             except OSError as error:
                 log.warning("%s is left for the next start to remove: %s", file.path, error)
             file.actor_ref.stop()
-        self.delete_pending = waiting
-        return len(waiting)
+        return len(self.delete_pending)
 
     def close(self) -> None:
         """Let go of every file. What is delete_pending is swept at the next start."""

@@ -41,8 +41,8 @@ def publish(
         published.sweep(disk, store, now_ms)
         published.refuse_name(disk, store, name, now_ms)
         inker.make_durable(reader.sqn, _SYNC_TIMEOUT_SECONDS)
-        files = sealed_up_to(bookie, reader.view.journal, reader.sqn)
         try:
+            files = sealed_up_to(bookie, reader.view.journal, reader.sqn)
             draft = Draft(disk, store, now_ms)
             try:
                 made = _filled(draft, bookie, identity, reader, files, counted=counted)

@@ -36,11 +36,16 @@ class Waste:
             self._disk.unlink(path)
 
     def sweep(self) -> None:
-        """Remove what has been there for long enough. One listing."""
-        if not self._disk.exists(self._directory):
-            return
+        """Remove what has been there for long enough; later, where that fails. One listing."""
         now = self._clock_ms()
-        for name in self._disk.listdir(self._directory):
+        try:
+            names = self._disk.listdir(self._directory)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            log.warning("%s cannot be listed: %s", self._directory, error)
+            return
+        for name in names:
             came = _moment(name)
             if came is not None and came + self._retention_ms <= now:
                 try:

@@ -249,13 +249,14 @@ class Disk(ABC):
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
                 raise
 
-    def write_atomically(self, path: str, data: Buffer) -> None:
+    def write_atomically(self, path: str, data: Buffer, temporary: str | None = None) -> None:
         """Put ``data`` under ``path``, durably: after a crash there is the old file or the new.
 
-        Costs a file sync and a directory sync. One writer of a path at a time. On OSError the
-        old file is there, or (only the directory sync failed) the new one, perhaps not durably.
+        Costs a file sync and a directory sync. One writer of a path at a time, or each with a
+        ``temporary`` of its own. On OSError the old file is there, or (only the directory sync
+        failed) the new one, perhaps not durably.
         """
-        temporary = path + TEMPORARY_SUFFIX
+        temporary = temporary or path + TEMPORARY_SUFFIX
         with contextlib.suppress(FileNotFoundError):
             self.unlink(temporary)  # never write into it: it may have other names
         file = self.create(temporary)

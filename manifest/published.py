@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.disk import Disk, refuse_links
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, SnapshotExpired
 from octavo.files.given import shown
 from octavo.manifest.file_name import is_plain
@@ -46,6 +46,8 @@ GRACE_MS = 300_000
 ORPHAN_MS = 3_600_000
 """A directory without a manifest is removed when it is so old: one may be in the making."""
 MAX_NAME_BYTES = 255
+_ROUNDS = 8
+"""Of a removal: who renews meanwhile may put the manifest back, once each."""
 
 _MAGIC = b"OPS1"
 _VERSION = 1
@@ -176,8 +178,11 @@ def decode(stored: bytes, id: str, path: str) -> Published:
 
 
 def write(disk: Disk, snapshot: Published) -> None:
-    """Make it readable, or its lease another one: atomically and durably."""
-    disk.write_atomically(f"{snapshot.path}/{MANIFEST}", encode(snapshot))
+    """Make it readable, or its lease another one: atomically and durably. Two processes may do so
+    at once: one of the two leases counts."""
+    path = f"{snapshot.path}/{MANIFEST}"
+    mine = f"{path}-{secrets.randbits(64):016x}{TEMPORARY_SUFFIX}"
+    disk.write_atomically(path, encode(snapshot), mine)
 
 
 def read(disk: Disk, path: str) -> Published:
@@ -187,10 +192,15 @@ def read(disk: Disk, path: str) -> Published:
     try:
         stored = disk.read(f"{path}/{MANIFEST}", _MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise SnapshotExpired(
-            f"the published snapshot {id} is gone: it was released, or its lease ran out"
-        ) from None
+        raise _gone(path) from None
     return decode(stored, id, path)
+
+
+def _gone(path: str) -> SnapshotExpired:
+    id = path.rpartition("/")[2]
+    return SnapshotExpired(
+        f"the published snapshot {id} is gone: it was released, or its lease ran out"
+    )
 
 
 def renewed(disk: Disk, path: str, expires_at: int, now_ms: int) -> Published:
@@ -198,19 +208,29 @@ def renewed(disk: Disk, path: str, expires_at: int, now_ms: int) -> Published:
     found = read(disk, path)
     found.check(now_ms)
     found = replace(found, expires_at=expires_at)
-    write(disk, found)
+    try:
+        write(disk, found)
+    except FileNotFoundError:
+        raise _gone(path) from None
     return found
 
 
 def remove(disk: Disk, path: str) -> None:
     """Unlink it: its manifest first. One that is gone is fine. O(files)."""
+    for _ in range(_ROUNDS):
+        if _removed(disk, path):
+            return
+
+
+def _removed(disk: Disk, path: str) -> bool:
+    """False: something is there again."""
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(f"{path}/{MANIFEST}")
         disk.sync_dir(path)  # or a power cut could leave a manifest without its files
     try:
         names = disk.listdir(path)
     except FileNotFoundError:
-        return
+        return True
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             disk.unlink(f"{path}/{name}")
@@ -219,6 +239,8 @@ def remove(disk: Disk, path: str) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
             raise
+        return error.errno == errno.ENOENT
+    return True
 
 
 # ---------------------------------------------------------------- all of a store

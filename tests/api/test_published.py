@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from whole_store import Clock, flush, killed, opened, settle
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.disk import AppendFile, RealDisk
 from octavo.manifest import published
 from octavo.manifest.snapshot_draft import Draft
 
@@ -259,3 +261,87 @@ def test_a_removal_that_is_cut_short_leaves_no_half_of_a_snapshot(
                 published.remove(RealDisk(), made.path)
             assert store.published() == []
             assert names(store) == []
+
+
+class _BesideDisk(RealDisk):
+    """Somebody else does something just before one of the calls that change names."""
+
+    def __init__(self, left: int, beside: Callable[[], object]) -> None:
+        self.left, self.beside = left, beside
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.beside()
+
+    def create(self, path: str) -> AppendFile:
+        self._count()
+        return super().create(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._count()
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._count()
+        super().unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._count()
+        super().sync_dir(path)
+
+    def rmdir(self, path: str) -> None:
+        self._count()
+        super().rmdir(path)
+
+
+def test_two_processes_may_renew_one_at_once(store: octavo.Store, clock: Wall) -> None:
+    made = store.snapshot().publish()
+    first, second = clock() + 2 * HOUR_MS, clock() + 3 * HOUR_MS
+    for call in range(1, 10):
+        disk = _BesideDisk(call, lambda: published.renewed(RealDisk(), made.path, second, clock()))
+        published.renewed(disk, made.path, first, clock())
+        assert published.read(RealDisk(), made.path).expires_at in (first, second)
+        if disk.left > 0:
+            break
+    assert call > 3
+    made.release()
+    assert names(store) == []
+
+
+def test_who_renews_what_is_being_released_brings_nothing_back(
+    store: octavo.Store, clock: Wall
+) -> None:
+    def renew() -> None:
+        with contextlib.suppress(octavo.SnapshotExpired):
+            published.renewed(RealDisk(), made.path, clock() + HOUR_MS, clock())
+
+    def renew_late() -> None:
+        found = replace(found_before, expires_at=clock() + HOUR_MS)
+        with contextlib.suppress(FileNotFoundError):
+            published.write(RealDisk(), found)  # it was read before the release began
+
+    for late in (renew, renew_late):
+        for call in range(1, 30):
+            made = store.snapshot().publish()
+            found_before = published.read(RealDisk(), made.path)
+            disk = _BesideDisk(call, late)
+            published.remove(disk, made.path)
+            assert names(store) == []
+            if disk.left > 0:
+                break
+        assert call > 5
+
+
+def test_what_is_released_while_it_is_renewed_has_expired(store: octavo.Store, clock: Wall) -> None:
+    for call in range(1, 10):
+        made = store.snapshot().publish()
+        disk = _BesideDisk(call, made.release)
+        with contextlib.suppress(octavo.SnapshotExpired):
+            published.renewed(disk, made.path, clock() + HOUR_MS, clock())
+        if disk.left > 0:
+            made.release()
+        assert names(store) == []
+        if disk.left > 0:
+            break
+    assert call > 3
