@@ -95,16 +95,16 @@ def remove_others(disk: Disk, directory: str, names: set[str], suffixes: tuple[s
     return len(gone)
 
 
-def emptied(disk: Disk, path: str) -> None:
+def remove_tree(disk: Disk, path: str) -> None:
     """Take away a directory and all that is in it; symbolic links are not followed."""
     if disk.is_link(path):
         disk.unlink(path)
         return
-    cleared(disk, path)
+    remove_all_in(disk, path)
     disk.rmdir(path)
 
 
-def cleared(disk: Disk, path: str, but: str = "") -> None:
+def remove_all_in(disk: Disk, path: str, but: str = "") -> None:
     """Take away all that is in a directory, ``but`` one name; symbolic links are not followed."""
     for name in disk.listdir(path):
         if name == but:
@@ -114,4 +114,4 @@ def cleared(disk: Disk, path: str, but: str = "") -> None:
         except OSError as error:
             if error.errno not in (errno.EISDIR, errno.EPERM):
                 raise
-            emptied(disk, f"{path}/{name}")
+            remove_tree(disk, f"{path}/{name}")

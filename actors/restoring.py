@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from octavo.actors import identity as identities
 from octavo.actors.backup_target import PARTIAL, refuse_strangers
-from octavo.actors.linking import Linked, bring, cleared
+from octavo.actors.linking import Linked, bring, remove_all_in
 from octavo.actors.point_in_time import last_at
 from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
@@ -133,7 +133,7 @@ def _begun(disk: Disk, target: str) -> FileLock:
     disk.mkdir(target)
     lock = locked(disk, f"{target}/{_LOCK}")
     try:
-        cleared(disk, target, but=_LOCK)
+        remove_all_in(disk, target, but=_LOCK)
     except BaseException:
         lock.release()
         raise

@@ -206,21 +206,21 @@ class _Opening:
         )  # fmt: skip
         self.refs.append(inker_clerk)
         return Running(
-            self.path,
-            self.options,
-            self.disk,
-            lock,
-            identity,
-            inker,
-            penciller,
-            clerk,
-            inker_clerk,
-            bookie,
-            self.runner,
-            self.register,
-            self.open_files,
-            self.notes,
-            self.replayed,
+            path=self.path,
+            options=self.options,
+            disk=self.disk,
+            lock=lock,
+            identity=identity,
+            inker=inker,
+            penciller=penciller,
+            clerk=clerk,
+            inker_clerk=inker_clerk,
+            bookie=bookie,
+            runner=self.runner,
+            register=self.register,
+            open_files=self.open_files,
+            notes=self.notes,
+            replayed=self.replayed,
         )
 
     # ------------------------------------------------------------ manifests

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from octavo.actors.linking import emptied
+from octavo.actors.linking import remove_tree
 from octavo.actors.reserve import RESERVE
 from octavo.actors.unbroken import locked
 from octavo.arguments import to_path
@@ -49,7 +49,7 @@ def _remove_files(disk: Disk, path: str) -> None:
     """All but what says that there is a store."""
     for folder in _FOLDERS:
         if disk.exists(f"{path}/{folder}"):
-            emptied(disk, f"{path}/{folder}")
+            remove_tree(disk, f"{path}/{folder}")
     for file in (CONSUMERS, RESERVE):
         if disk.exists(f"{path}/{file}"):
             disk.unlink(f"{path}/{file}")

@@ -1,29 +1,27 @@
-"""Compaction of the journal as jobs: how much of a file is garbage, and a run of files anew.
+"""Compaction of the journal as a job: the live records of a run of files, in new files.
 
-As all jobs: pure functions from files to files (jobs.py), for the worker process.
+As all jobs a pure function from files to files (jobs.py), for the worker process. Which runs are
+worth it, jobs_score.py tells.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from octavo.files import cdb, key_deltas, ledger_key, live_records, record
+from octavo.files import cdb, key_deltas, live_records, record
 from octavo.files.arrays import np, npt
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
 from octavo.files.find_many import Level
-from octavo.files.hashing import hash_of
 from octavo.files.journal_rows import Headers
-from octavo.files.journal_writer import Mover, SealedWriter, squeezed
+from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.key_deltas import is_newest
 from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
-from octavo.files.rows import TOMBSTONE
-from octavo.files.sealed_records import records_of, table_of
+from octavo.files.sealed_records import records_of
 
 _CHUNK = 1 << 16
 _PIECE = 8 << 20
@@ -34,127 +32,6 @@ TO_DELTA = 5
 """A superseded put that is retained without its value."""
 Levels = Sequence[Sequence[Sequence[Any]]]
 Strategies = Mapping[str, str]
-
-
-# ---------------------------------------------------------------- how much is garbage
-
-
-def score(
-    disk: Disk,
-    *,
-    journal: str,
-    ledger: str,
-    levels: Levels,
-    files: Sequence[dict[str, Any]],
-    samples: int,
-    now_ms: int,
-    salt: int,
-    strategies: Strategies,
-    compresses: bool,
-) -> dict[str, Any]:
-    """The share of each journal file that compaction would keep, from a sample of its records.
-
-    A file is ``name``, ``seed``, ``base_sqn`` and ``clean_below`` (see live_records.verdicts).
-    The result's ``scores``: for each ``kept``, ``hiding`` (deletes that hide something older),
-    ``squeezed`` (by how much compression would make smaller what is kept), and ``total``, bytes in
-    the sample; or ``wrong``, why it cannot be told.
-    """
-    known = live_records.opened(disk, ledger, levels)
-    scores = []
-    tags = key_deltas.retained(strategies)
-    for file in files:
-        try:
-            scores.append(
-                _score(disk, journal, known, file, samples, now_ms, salt, tags, compresses)
-            )
-        except (Corruption, FileNotFoundError) as wrong:
-            if isinstance(wrong, Corruption) and wrong.file.startswith(f"{ledger}/"):
-                raise
-            scores.append({"name": file["name"], "wrong": str(wrong)})
-    return {"scores": scores}
-
-
-def _score(
-    disk: Disk,
-    journal: str,
-    levels: Sequence[Level],
-    file: dict[str, Any],
-    samples: int,
-    now_ms: int,
-    salt: int,
-    retained: Sequence[int],
-    compresses: bool,
-) -> dict[str, Any]:
-    path = f"{journal}/{file['name']}"
-    buffer = disk.map(path)
-    view = memoryview(buffer)
-    numbers, starts, _ = table_of(view, path)
-    count = len(numbers)
-    rng = random.Random(salt ^ file["seed"])  # reproducible, and not in step with the keys
-    step = max(count / samples, 1.0) if samples else 1.0
-    picked = sorted({int((i + rng.random()) * step) for i in range(min(samples, count))})
-    found = [_newest(levels, view, starts, at, file["seed"], path) for at in picked if at < count]
-    if not found:
-        return {"name": file["name"], "kept": 0, "hiding": 0, "squeezed": 0, "total": 0}
-    kinds, expiries, known, deleted, at, tags, values = (
-        np.array(each) for each in zip(*found, strict=True)
-    )
-    verdict = live_records.verdicts(
-        kinds.astype(np.uint8),
-        numbers[at].astype(np.uint64) + np.uint64(file["base_sqn"]),
-        expiries.astype(np.uint64),
-        live_records.Newest(known.astype(np.uint64), deleted.astype(np.bool_)),
-        clean_below=file["clean_below"],
-        now_ms=now_ms,
-    )
-    sizes = starts[at + 1] - starts[at] + cdb.TABLE_BYTES_PER_RECORD
-    put = kinds == record.PUT
-    hides = ((verdict == KEEP) & ~put) | (verdict == TO_DELETE)
-    kept = (verdict == KEEP) | (verdict == UNSURE) | hides
-    delta = (verdict == SUPERSEDED) & (kinds != record.DELETE) & np.isin(tags, retained)
-    stays = np.flatnonzero(put & (verdict == KEEP) & compresses)
-    sampled = [(int(starts[at[i]]), int(starts[at[i] + 1]), int(values[i])) for i in stays]
-    return {
-        "name": file["name"],
-        "squeezed": squeezed(view, sampled),
-        "kept": int(sizes[kept].sum()) + int((sizes - values)[delta].sum()),
-        "hiding": int(sizes[hides].sum()),
-        "total": int(sizes.sum()),
-    }
-
-
-def _newest(
-    levels: Sequence[Level],
-    view: memoryview,
-    starts: npt.NDArray[np.int64],
-    at: int,
-    seed: int,
-    path: str,
-) -> tuple[int, int, int, bool, int, int, int]:
-    """(kind, expiry, sqn of the newest version of its key, whether that is a delete, ``at``, tag,
-    bytes of the value) of one record."""
-    start, end = int(starts[at]), int(starts[at + 1])
-    try:
-        head = record.parse_header(view[start:end], seed ^ start, end - start)
-    except record.NotARecord as wrong:
-        raise Corruption(path, start, f"journal record: {wrong}") from None
-    key = ledger_key.prefix(head.tag, head.bucket) + head.key
-    h32 = hash_of(key)
-    for depth, level in enumerate(levels):
-        files = level
-        if depth:
-            after = bisect_right(level, key, key=lambda file: file[0].first_key)
-            files = level[max(after - 1, 0) : after]
-        for sst, base in files:
-            row = sst.find(key, h32)
-            if row >= 0:
-                deleted = bool(sst.flags[row] & TOMBSTONE)
-                sqn = sst.sqns[row] + base
-                return head.kind, head.expiry_ms, sqn, deleted, at, head.tag, head.value_bytes
-    return head.kind, head.expiry_ms, 0, False, at, head.tag, head.value_bytes
-
-
-# ---------------------------------------------------------------- a run of files anew
 
 
 @dataclass(slots=True)
@@ -220,10 +97,8 @@ def compact(
         newest = None
         if deltas is not None:
             newest = key_deltas.read(disk, f"{journal}/{deltas}")
-        plans = [
-            _plan(disk, journal, known, file, clean_below, now_ms, strategies, newest)
-            for file in run
-        ]
+        judge = _Judge(disk, journal, known, clean_below, now_ms, strategies, newest)
+        plans = [judge.plan(file) for file in run]
         records = sum(plan.records for plan in plans)
         kept = sum(len(plan.sqns) for plan in plans)
         clean = not any(plan.unsure for plan in plans)
@@ -247,54 +122,59 @@ def compact(
     }
 
 
-def _plan(
-    disk: Disk,
-    journal: str,
-    levels: Sequence[Level],
-    file: dict[str, Any],
-    clean_below: int,
-    now_ms: int,
-    strategies: Strategies,
-    newest: key_deltas.Newest | None,
-) -> _Plan:
-    try:
-        view, table, head, rows = records_of(disk, journal, file)
-    except (Corruption, FileNotFoundError) as wrong:
-        raise _Damaged(file["name"], str(wrong)) from wrong
-    known = live_records.newest_of(levels, rows.keys, rows.hashes)
-    verdict = live_records.verdicts(
-        head.kinds,
-        rows.sqns,
-        head.expiries,
-        known,
-        clean_below=clean_below,
-        now_ms=now_ms,
-    )
-    becomes = _becomes(head, verdict, strategies)
-    if newest is not None:
-        deltas = np.flatnonzero((becomes == TO_DELTA) | (head.kinds == record.KEY_DELTA))
-        ours = is_newest(known.sqns[deltas], rows.sqns[deltas], newest)
-        becomes[deltas[~ours]] = DROP
-    stays = np.flatnonzero(becomes != DROP)
-    dropped = np.flatnonzero(becomes != KEEP)
-    over = np.isin(verdict, (DROP, TO_DELETE)) & (head.expiries <= np.uint64(max(now_ms, 0)))
-    return _Plan(
-        file=file,
-        path=f"{journal}/{file['name']}",
-        view=view,
-        records=len(head),
-        highest_dropped=int(rows.sqns[dropped[-1]]) if len(dropped) else 0,
-        expired_ms=int(head.expiries[over].max(initial=0)),
-        unsure=bool((verdict == UNSURE).any()),
-        sqns=table.numbers[stays] + file["base_sqn"],
-        start=head.start[stays],
-        head_end=head.head_end[stays],
-        stored=head.stored[stays],
-        times=head.times[stays],
-        becomes=becomes[stays],
-        kinds=head.kinds[stays],
-        batched=_batched(head, becomes)[stays],
-    )
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """What decides on the records of all files of a run."""
+
+    disk: Disk
+    journal: str
+    levels: Sequence[Level]
+    clean_below: int
+    now_ms: int
+    strategies: Strategies
+    newest: key_deltas.Newest | None
+
+    def plan(self, file: dict[str, Any]) -> _Plan:
+        """What is to become of a file's records. Raises _Damaged."""
+        try:
+            view, table, head, rows = records_of(self.disk, self.journal, file)
+        except (Corruption, FileNotFoundError) as wrong:
+            raise _Damaged(file["name"], str(wrong)) from wrong
+        known = live_records.newest_of(self.levels, rows.keys, rows.hashes)
+        verdict = live_records.verdicts(
+            head.kinds,
+            rows.sqns,
+            head.expiries,
+            known,
+            clean_below=self.clean_below,
+            now_ms=self.now_ms,
+        )
+        becomes = _becomes(head, verdict, self.strategies)
+        if self.newest is not None:
+            deltas = np.flatnonzero((becomes == TO_DELTA) | (head.kinds == record.KEY_DELTA))
+            ours = is_newest(known.sqns[deltas], rows.sqns[deltas], self.newest)
+            becomes[deltas[~ours]] = DROP
+        stays = np.flatnonzero(becomes != DROP)
+        dropped = np.flatnonzero(becomes != KEEP)
+        gone = np.isin(verdict, (DROP, TO_DELETE))
+        over = gone & (head.expiries <= np.uint64(max(self.now_ms, 0)))
+        return _Plan(
+            file=file,
+            path=f"{self.journal}/{file['name']}",
+            view=view,
+            records=len(head),
+            highest_dropped=int(rows.sqns[dropped[-1]]) if len(dropped) else 0,
+            expired_ms=int(head.expiries[over].max(initial=0)),
+            unsure=bool((verdict == UNSURE).any()),
+            sqns=table.numbers[stays] + file["base_sqn"],
+            start=head.start[stays],
+            head_end=head.head_end[stays],
+            stored=head.stored[stays],
+            times=head.times[stays],
+            becomes=becomes[stays],
+            kinds=head.kinds[stays],
+            batched=_batched(head, becomes)[stays],
+        )
 
 
 def _becomes(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from octavo.files import jobs_journal, key_deltas, ledger_key
+from octavo.files import jobs_journal, jobs_score, key_deltas, ledger_key
 from octavo.files.disk import TEMPORARY_SUFFIX, RealDisk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.wall_clock import wall_clock_ms
@@ -209,7 +209,7 @@ def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -
     """In a task: a run of files anew, if that gives back enough. Raises Corruption (the ledger),
     OSError."""
     disk = disk_of()
-    scored = jobs_journal.score(
+    scored = jobs_score.score(
         disk,
         files=[{**file, "clean_below": task["clean_below"]} for file in task["run"]],
         samples=_SAMPLES,

@@ -117,7 +117,8 @@ def _chore(store: octavo.Store, word: str, published: list[Any]) -> int:
 PARTS = (
     "store", "snapshot", "index", "changes", "actors.startup", "actors.backup",
     "actors.publishing", "actors.compaction", "files.jobs", "files.jobs_journal",
-    "files.jobs_published", "files.merge", "files.find_many", "files.staged_writer",
+    "files.jobs_score", "files.jobs_published", "files.merge", "files.find_many",
+    "files.staged_writer",
 )  # fmt: skip
 """What a life would import as it begins."""
 

@@ -1,0 +1,138 @@
+"""How much of a journal file is garbage, as a job: told from a sample of its records."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from octavo.files import cdb, key_deltas, ledger_key, live_records, record
+from octavo.files.arrays import np, npt
+from octavo.files.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.files.find_many import Level
+from octavo.files.hashing import hash_of
+from octavo.files.journal_writer import squeezed
+from octavo.files.live_records import KEEP, SUPERSEDED, TO_DELETE, UNSURE
+from octavo.files.rows import TOMBSTONE
+from octavo.files.sealed_records import table_of
+
+
+def score(
+    disk: Disk,
+    *,
+    journal: str,
+    ledger: str,
+    levels: Sequence[Sequence[Sequence[Any]]],
+    files: Sequence[dict[str, Any]],
+    samples: int,
+    now_ms: int,
+    salt: int,
+    strategies: Mapping[str, str],
+    compresses: bool,
+) -> dict[str, Any]:
+    """The share of each journal file that compaction would keep, from a sample of its records.
+
+    A file is ``name``, ``seed``, ``base_sqn`` and ``clean_below`` (see live_records.verdicts).
+    The result's ``scores``: for each ``kept``, ``hiding`` (deletes that hide something older),
+    ``squeezed`` (by how much compression would make smaller what is kept), and ``total``, bytes in
+    the sample; or ``wrong``, why it cannot be told.
+    """
+    known = live_records.opened(disk, ledger, levels)
+    retained = key_deltas.retained(strategies)
+    sampler = _Sampler(disk, journal, known, samples, now_ms, salt, retained, compresses)
+    scores = []
+    for file in files:
+        try:
+            scores.append(sampler.score(file))
+        except (Corruption, FileNotFoundError) as wrong:
+            if isinstance(wrong, Corruption) and wrong.file.startswith(f"{ledger}/"):
+                raise
+            scores.append({"name": file["name"], "wrong": str(wrong)})
+    return {"scores": scores}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampler:
+    """What the scores of all files go by."""
+
+    disk: Disk
+    journal: str
+    levels: Sequence[Level]
+    samples: int
+    now_ms: int
+    salt: int
+    retained: Sequence[int]
+    compresses: bool
+
+    def score(self, file: dict[str, Any]) -> dict[str, Any]:
+        """Of one file. Raises Corruption, FileNotFoundError."""
+        path = f"{self.journal}/{file['name']}"
+        view = memoryview(self.disk.map(path))
+        numbers, starts, _ = table_of(view, path)
+        picked = self._picked(len(numbers), file["seed"])
+        found = [self._newest(view, starts, at, file["seed"], path) for at in picked]
+        if not found:
+            return {"name": file["name"], "kept": 0, "hiding": 0, "squeezed": 0, "total": 0}
+        kinds, expiries, known, deleted, at, tags, values = (
+            np.array(each) for each in zip(*found, strict=True)
+        )
+        verdict = live_records.verdicts(
+            kinds.astype(np.uint8),
+            numbers[at].astype(np.uint64) + np.uint64(file["base_sqn"]),
+            expiries.astype(np.uint64),
+            live_records.Newest(known.astype(np.uint64), deleted.astype(np.bool_)),
+            clean_below=file["clean_below"],
+            now_ms=self.now_ms,
+        )
+        sizes = starts[at + 1] - starts[at] + cdb.TABLE_BYTES_PER_RECORD
+        put = kinds == record.PUT
+        hides = ((verdict == KEEP) & ~put) | (verdict == TO_DELETE)
+        kept = (verdict == KEEP) | (verdict == UNSURE) | hides
+        delta = (verdict == SUPERSEDED) & (kinds != record.DELETE) & np.isin(tags, self.retained)
+        stays = np.flatnonzero(put & (verdict == KEEP) & self.compresses)
+        sampled = [(int(starts[at[i]]), int(starts[at[i] + 1]), int(values[i])) for i in stays]
+        return {
+            "name": file["name"],
+            "squeezed": squeezed(view, sampled),
+            "kept": int(sizes[kept].sum()) + int((sizes - values)[delta].sum()),
+            "hiding": int(sizes[hides].sum()),
+            "total": int(sizes.sum()),
+        }
+
+    def _picked(self, count: int, seed: int) -> list[int]:
+        """Which of so many records: a random one of each stretch, as the file's seed has it, so
+        reproducible and not in step with the keys."""
+        if not self.samples:
+            return []
+        rng = random.Random(self.salt ^ seed)
+        step = max(count / self.samples, 1.0)
+        picked = {int((i + rng.random()) * step) for i in range(min(self.samples, count))}
+        return sorted(at for at in picked if at < count)
+
+    def _newest(
+        self, view: memoryview, starts: npt.NDArray[np.int64], at: int, seed: int, path: str
+    ) -> tuple[int, int, int, bool, int, int, int]:
+        """(kind, expiry, sqn of the newest version of its key, whether that is a delete, ``at``,
+        tag, bytes of the value) of one record."""
+        start, end = int(starts[at]), int(starts[at + 1])
+        try:
+            head = record.parse_header(view[start:end], seed ^ start, end - start)
+        except record.NotARecord as wrong:
+            raise Corruption(path, start, f"journal record: {wrong}") from None
+        key = ledger_key.prefix(head.tag, head.bucket) + head.key
+        h32 = hash_of(key)
+        for depth, level in enumerate(self.levels):
+            files = level
+            if depth:
+                after = bisect_right(level, key, key=lambda file: file[0].first_key)
+                files = level[max(after - 1, 0) : after]
+            for sst, base in files:
+                row = sst.find(key, h32)
+                if row >= 0:
+                    deleted = bool(sst.flags[row] & TOMBSTONE)
+                    sqn = sst.sqns[row] + base
+                    return head.kind, head.expiry_ms, sqn, deleted, at, head.tag, head.value_bytes
+        return head.kind, head.expiry_ms, 0, False, at, head.tag, head.value_bytes
