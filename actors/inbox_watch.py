@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
-from octavo.files.errors import Closed, OctavoError
+from octavo.files.errors import AskTimeout, Closed, OctavoError
 from octavo.files.given import to_whole
 from octavo.files.locks import new_lock
 from octavo.files.staging import INBOX
@@ -66,6 +66,8 @@ def _answer(
     running: Running, asked: dict[str, Any], wanted: Callable[[], bool] | None
 ) -> dict[str, object]:
     if "consumer" in asked:
+        if wanted is not None and not wanted():
+            raise AskTimeout("nobody waits for it any more")
         return {"position": acknowledge(running, str(asked["consumer"]), int(asked["sqn"]))}
     done = ingest(
         running,

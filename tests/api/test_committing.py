@@ -360,6 +360,25 @@ def test_who_waits_is_served_though_the_owners_clock_is_days_ahead(tmp_path: Pat
         request.withdraw()
 
 
+def test_a_consumer_for_which_nobody_waits_any_more_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = RealDisk.is_held
+    with unwatched(tmp_path / "s") as store:
+        asked = {"consumer": "c", "sqn": 1}
+        request = inbox.Request(RealDisk(), store.path, asked, wall_clock_ms())
+        request.ask()
+
+        def late(self: RealDisk, path: str) -> bool:
+            was_held = held(self, path)
+            request.withdraw()
+            return was_held
+
+        monkeypatch.setattr(type(store._running.disk), "is_held", late)
+        assert inbox_watch.serve(store._running, 0) == 1
+        assert store.consumers() == {}
+
+
 def test_a_request_of_a_release_that_knew_of_no_lock_is_done(tmp_path: Path) -> None:
     with unwatched(tmp_path / "s") as store:
         asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
