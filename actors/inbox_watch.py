@@ -20,7 +20,6 @@ from octavo.files import inbox
 from octavo.files.errors import AskTimeout, Closed, OctavoError
 from octavo.files.given import to_whole
 from octavo.files.locks import new_lock
-from octavo.files.staging import INBOX
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
 
@@ -39,27 +38,34 @@ def serve(running: Running, now_ms: int, stuck: set[str] | None = None) -> int:
     names = inbox.waiting(running.disk, running.path, now_ms, stuck)
     for name in names:
         try:
-            asked = inbox.read(running.disk, running.path, name)
-            if asked is None:
-                continue
-            held = bool(asked.get(inbox.HELD))  # not by a release that knew of no lock
-            if held and not running.disk.is_held(f"{running.path}/{INBOX}/{name}"):
-                inbox.forget(running.disk, running.path, name)
-                log.warning("%s/%s: nobody waits for it any more", running.path, name)
-                continue
-            take = partial(inbox.take, running.disk, running.path, name)
-            answer = _answer(running, asked, take if held else None)
+            _serve(running, name)
         except Closed:
             return 0  # the next opener answers
-        except MemoryError:
-            raise  # there may be some at the next look
-        except Exception as error:  # noqa: BLE001 - no request ends the watch over all stores
-            log.warning("%s/%s: %s", running.path, name, error)
-            answer = {"error": type(error).__name__, "message": str(error)}
-        inbox.write(
-            running.disk, running.path, name.removesuffix(inbox.REQUEST) + inbox.ANSWER, answer
-        )
     return len(names)
+
+
+def _serve(running: Running, name: str) -> None:
+    """Do what is asked, and answer; but not where nobody waits for it."""
+    disk, path = running.disk, running.path
+    held = False
+    try:
+        asked = inbox.read(disk, path, name)
+        if asked is None:
+            return
+        held = bool(asked.get(inbox.HELD))  # not by a release that knew of no lock
+        take = partial(inbox.take, disk, path, name) if held else None
+        waits = not held or inbox.is_held(disk, path, name)
+        answer = _answer(running, asked, take) if waits else {}
+    except (Closed, MemoryError):
+        raise  # there may be memory at the next look
+    except Exception as error:  # noqa: BLE001 - no request ends the watch over all stores
+        log.warning("%s/%s: %s", path, name, error)
+        answer = {"error": type(error).__name__, "message": str(error)}
+    if held and not inbox.is_held(disk, path, name):
+        inbox.forget(disk, path, name)
+        log.warning("%s/%s: nobody waits for it any more", path, name)
+    else:
+        inbox.write(disk, path, name.removesuffix(inbox.REQUEST) + inbox.ANSWER, answer)
 
 
 def _answer(

@@ -81,11 +81,16 @@ class Request:
         return taken
 
 
+def is_held(disk: Disk, store: str, name: str) -> bool:
+    """Whether who asked for this lives, and waits. Raises Corruption."""
+    return disk.is_held(f"{store}/{INBOX}/{name}")
+
+
 def take(disk: Disk, store: str, name: str) -> bool:
     """To be asked by the owner before it does what it cannot undo: whether somebody waits for this
     request. From then on who asked cannot know whether it was done but from the answer."""
     path = f"{store}/{INBOX}/{name}"
-    if not disk.is_held(path):
+    if not is_held(disk, store, name):
         return False
     try:
         disk.link(path, path.removesuffix(REQUEST) + TAKEN)
@@ -160,7 +165,7 @@ def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) 
 def _waited_for(disk: Disk, store: str, stem: str) -> bool:
     """Whether who asked lives: the clock, its own or the owner's, may be days off."""
     with suppress(OctavoError, OSError):
-        return disk.is_held(f"{store}/{INBOX}/{stem}{REQUEST}")
+        return is_held(disk, store, stem + REQUEST)
     return False
 
 

@@ -294,6 +294,7 @@ def test_a_request_that_is_withdrawn_as_the_owner_is_about_to_do_it_is_not_done(
         monkeypatch.setattr(inbox, "take", late)
         assert inbox_watch.serve(store._running, 0) == 1
         assert store.get(b"k") == b"old"
+        assert os.listdir(tmp_path / "s" / "inbox") == []
         assert not store.ingest("j", ["0-0"]).repeated
 
 
