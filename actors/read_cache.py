@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from octavo.actors.view import View
 
 _SPARE = 64
+_STEP_BYTES = 16 << 10
+"""So much room is made at a time, but in small caches: to begin costs as much as to drop one."""
 
 
 class _Reads(Protocol):
@@ -56,6 +58,7 @@ class ReadCache:
         """Each step takes the lock if it is free, and says whether it did."""
         self._queue: deque[bytes] = deque()
         self._most = (limit_bytes >> 3) - self.OVERHEAD_BYTES
+        self._enough = limit_bytes - (_STEP_BYTES if limit_bytes >= 64 * _STEP_BYTES else 0)
         self._full = limit_bytes == 0
         self._skip = False
 
@@ -191,11 +194,13 @@ class ReadCache:
             self.lock.release()
 
     def _evict(self) -> None:
-        """Steps of the hand. It takes discarded keys out of the queue when it meets them."""
-        while self.bytes > self.limit and self._queue:
-            key = self._queue.popleft()
-            if key in self.marks:
-                self.marks.discard(key)
-                self._queue.append(key)
-                continue
-            self._drop(key)
+        """Steps of the hand, some at a time. It takes discarded keys out of the queue when it meets
+        them."""
+        queue, marks, drop = self._queue, self.marks, self._drop
+        while self.bytes > self._enough and queue:
+            key = queue.popleft()
+            if key in marks:
+                marks.discard(key)
+                queue.append(key)
+            else:
+                drop(key)

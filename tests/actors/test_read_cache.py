@@ -62,6 +62,16 @@ def test_a_full_cache_drops_the_oldest_first() -> None:
     assert (len(cache.entries), cache.bytes) == (10, 10 * SIZE)
 
 
+def test_room_is_made_for_some_at_a_time() -> None:
+    room = (1 << 20) // SIZE + 1
+    cache = filled(room, room)
+    assert len(cache.entries) == room
+    fill(cache, b"one more", VALUE)
+    assert cache.limit - (16 << 10) - SIZE < cache.bytes <= cache.limit - (16 << 10)
+    assert cache.bytes == len(cache.entries) * SIZE
+    assert b"one more" in cache.entries
+
+
 def test_a_marked_key_is_forgiven_once() -> None:
     cache = filled(10, 10)
     cache.marks.add(b"0")
