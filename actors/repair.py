@@ -2,7 +2,7 @@
 
 Nothing is changed in place, since a backup may have the same file under another name, and nothing
 goes: what was damaged stays in the folder ``damaged``. A repair that is cut short is done again by
-the next one.
+the next one, which ends at the same state and tells of the same losses (lost_records.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from octavo.actors import lost_records
 from octavo.actors.identity import Identity, read, write
+from octavo.actors.lost_records import Lost
 from octavo.files import cdb, ledger_key, record
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption
@@ -25,7 +27,6 @@ from octavo.manifest import adoption, change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.level_sizes import REBUILD
 from octavo.manifest.store_identity import FOLDERS, IDENTITY
 
 log = logging.getLogger("octavo.repair")
@@ -34,18 +35,6 @@ DAMAGED = "damaged"
 """Folder of a store for files that a repair replaced."""
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """A record that no file holds whole any more."""
-
-    sqn: int
-    file: str
-    why: str
-    bucket: bytes | None = None
-    """None: what is left of the record does not tell."""
-    key: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -94,12 +83,13 @@ def repair_files(
     names = [n for n in disk.listdir(journal) if n.endswith(recovery.SEALED)]
     names = [name for name in names if recovery.identity(name)]
     identity = _identity(disk, path, names, done)
+    done.lost += lost_records.marked(disk, f"{path}/ledger")  # by a repair that was cut short
     manifest, epoch, whole = _journal_manifest(disk, path, done)
     entries = {entry.name: entry for entry in manifest.entries}
     for number, name in enumerate(names):
         if progress is not None:
             progress(f"journal {name}", number, len(names))
-        made = _journal_file(disk, path, name, entries.get(name), done)
+        made = _journal_file(disk, path, name, entries.get(name), identity, done)
         if made is not None:
             entries[name] = made
     changed = manifest
@@ -216,7 +206,7 @@ def _ledger(
             f"{folder}: the ledger of a head-only store cannot be rebuilt: restore a backup"
         )
         return
-    disk.write_atomically(f"{folder}/{REBUILD}", "\n".join(done.ledger).encode())
+    lost_records.mark(disk, folder, done.ledger, done.lost)
 
 
 # ---------------------------------------------------------------- journal files
@@ -247,7 +237,12 @@ class _Whole:
 
 
 def _journal_file(
-    disk: Disk, path: str, name: str, entry: JournalEntry | None, done: Repaired
+    disk: Disk,
+    path: str,
+    name: str,
+    entry: JournalEntry | None,
+    identity: Identity,
+    done: Repaired,
 ) -> JournalEntry | None:
     """Write one sealed file anew if anything in it is damaged; what its manifest's entry is to be,
     if that is not as the file is."""
@@ -265,7 +260,14 @@ def _journal_file(
         return replace(entry, last_sqn=last, count=whole.trailer.live, bytes=len(view))
     log.warning("%s: %s", file, "; ".join(whole.faults[:3]))
     _put_aside(disk, path, f"journal/{name}", done)
-    made = _rewritten(disk, f"{path}/journal", who, view, whole, entry, done.lost)
+
+    def losing(lost: list[Lost]) -> None:
+        known = {each.sqn for each in done.lost}
+        done.lost += [each for each in lost if each.sqn not in known]
+        if lost and not identity.head_only:
+            lost_records.mark(disk, f"{path}/ledger", [f"{file}: lacks records"], done.lost)
+
+    made = _rewritten(disk, f"{path}/journal", who, view, whole, entry, losing)
     done.rewritten.append(name)
     if entry is None:
         return None
@@ -313,9 +315,10 @@ def _rewritten(
     view: memoryview,
     whole: _Whole,
     entry: JournalEntry | None,
-    lost: list[Lost],
+    losing: Callable[[list[Lost]], None],
 ) -> dict[str, Any]:
-    """The whole records of a file in a new one under its name, which covers the same sqns."""
+    """The whole records of a file in a new one under its name, which covers the same sqns;
+    ``losing`` is told what it lacks before it has that name."""
     base, seed = who
     file = f"{journal}/{base:016x}-{seed:016x}.cdb"
     found, damaged = _records(view, whole, seed)
@@ -337,11 +340,27 @@ def _rewritten(
                 head.batch is not None and number - head.batch[0] not in broken,
             )  # fmt: skip
             writer.add(number, encoded, head.time_ms)
+        losing(_lost(file, base, last, view, whole, entry, found, damaged))
         origin = whole.origin or cdb.Origin(0, base, base + last, 0, 0)
         made: dict[str, Any] = writer.finish(base + last, origin)
     finally:
         writer.abandon()
     disk.sync_dir(journal)
+    return made
+
+
+def _lost(
+    file: str,
+    base: int,
+    last: int,
+    view: memoryview,
+    whole: _Whole,
+    entry: JournalEntry | None,
+    found: list[_Found],
+    damaged: list[_Found],
+) -> list[Lost]:
+    """What the file had, up to the number ``last``, and is not among the whole records."""
+    lost = []
     there = {head.relative_sqn for _, head in found}
     known = {head.relative_sqn: head for _, head in damaged}
     wanted = whole.numbers
@@ -361,7 +380,7 @@ def _rewritten(
             lost.append(Lost(base + number, file, "nothing is left of its header"))
         else:
             lost.append(Lost(base + number, file, "its value is damaged", told.bucket, told.key))
-    return made
+    return lost
 
 
 _Found = tuple[int, record.Header]

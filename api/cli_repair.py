@@ -11,7 +11,7 @@ from octavo.cli_options import json_option, path_argument
 from octavo.cli_output import Output, complain, progress
 
 if TYPE_CHECKING:
-    from octavo.actors.repair import Lost
+    from octavo.actors.lost_records import Lost
 
 
 @click.command()

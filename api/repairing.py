@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from octavo.actors import shutdown, startup
+from octavo.actors import lost_records, shutdown, startup
 from octavo.actors.interpreter import refuse_free_threads
+from octavo.actors.lost_records import Lost
 from octavo.actors.options import Options
 from octavo.actors.reader import LEASE_SECONDS, Reader
-from octavo.actors.repair import Lost, Progress, Repaired, repair_files
+from octavo.actors.repair import Progress, Repaired, repair_files
 from octavo.actors.startup import Running
 from octavo.actors.unbroken import locked
 from octavo.arguments import to_flag, to_path
@@ -18,7 +19,6 @@ from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse, OctavoError, usable
 from octavo.files.live_batches import buckets_of, heads_of, keys_of
-from octavo.manifest.level_sizes import REBUILD
 from octavo.verify import Report, verify
 
 __all__ = ["Lost", "Repair", "Repaired", "repair"]
@@ -84,7 +84,8 @@ def repair_on(
         return done
     lock = locked(disk, f"{path}/LOCK")
     try:
-        disk.write_atomically(f"{path}/ledger/{REBUILD}", b"names records that are lost")
+        why = ["names records that are lost"]
+        lost_records.mark(disk, f"{path}/ledger", why, files.lost)
     finally:
         lock.release()
     return _opened(disk, path, files, progress)[0]

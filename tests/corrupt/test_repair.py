@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from cli_runs import document, output
+from look import clock_ms
+from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
 from simfaults import SimCrash
 
@@ -365,6 +367,58 @@ def test_a_repair_that_is_cut_short_is_done_again_by_the_next() -> None:
         shutdown.stop(running)
         crashes += 1
     assert crashes > 30
+
+
+@pytest.mark.parametrize("hides", ["a delete", "a put"])
+def test_a_repair_that_is_cut_short_ends_as_one_that_was_not(hides: str) -> None:
+    """Of a key whose newest record is damaged, and what is lost is told by the second one."""
+
+    def damaged() -> SimDisk:
+        disk = SimDisk()
+        with one_thread("damaged") as pool:
+            store = opened(disk, "/s", clock_ms=clock_ms)
+            for n in range(20):
+                store.put(b"%d" % n, b"v%d" % n)
+            sqn = store.delete(b"3") if hides == "a delete" else store.put(b"3", b"newer")
+            store.put(b"last", b"1")
+            store._running.bookie.call(Bookie.push)
+            store._inker.roll()
+            pool.go_on()
+            file = store._inker.view.files[0]
+            at = file.ensure_open()[1][sqn - file.base]
+            store.close()
+        node = disk._file(f"/s/journal/{file.name}")
+        for content in (node.content, node.durable):
+            content[at + 8] ^= 0x20
+        return disk
+
+    def mended(disk: SimDisk) -> tuple[dict[bytes, bytes], list[str], list[int]]:
+        done = repair_on(disk, "/s")
+        with one_thread("mended"):
+            store = opened(disk, "/s", clock_ms=clock_ms, create=False)
+            state = dict(store.items())
+            forget(store)
+        return state, done.verified.problems, [each.sqn for each in done.files.lost]
+
+    state, problems, lost = mended(damaged())
+    assert (state[b"3"], problems, lost) == (b"v3", [], [21])
+    crashes = rebuilt = 0
+    while True:
+        disk = damaged()
+        disk.crash_at(disk.ops + 1 + crashes)
+        try:
+            repair_on(disk, "/s")
+            break
+        except SimCrash:
+            left = disk.after_crash(("nothing", "all", "torn")[crashes % 3], crashes)
+        marked = left.exists("/s/ledger/REBUILD")
+        rebuilt += marked
+        whole = mended(left)
+        assert whole[:2] == (state, []), crashes
+        assert whole[2] == [21] or (rebuilt and not marked), crashes  # the ledger was made anew
+        crashes += 1
+    assert crashes > 30
+    assert rebuilt > 5
 
 
 def test_a_sparse_file_is_read_by_its_records_not_by_its_numbers(
