@@ -63,19 +63,22 @@ class Patched(RealDisk):
         return file
 
 
-def test_of_many_puts_few_change_the_files_length(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "puts", "most"), [(5000, 2000, 120), (1000, 9000, 60)])
+def test_of_many_puts_few_change_the_files_length(
+    tmp_path: Path, size: int, puts: int, most: int
+) -> None:
     with no_hang(), opened(tmp_path / "s", **LARGE) as store:
         lengths = set()
-        for n in range(2000):
-            store.put(key(n), value(n))
+        for n in range(puts):
+            store.put(key(n), value(n, size))
             lengths.add(active_file(store).stat().st_size)
             assert 0 <= ahead(store) <= min(cdb.AHEAD_BYTES, taken(store) >> 3)
             if taken(store) < WIDE_FROM_BYTES:
                 assert ahead(store) == 0
-        assert len(lengths) < WIDE_FROM_BYTES / 5000 + 120  # of 8.8 MiB
+        assert len(lengths) < WIDE_FROM_BYTES / size + most  # of some 9 MiB
         content = active_file(store).read_bytes()
         assert not any(content[taken(store) :])
-        assert all(store.get(key(n)) == value(n) for n in range(0, 2000, 37))
+        assert all(store.get(key(n)) == value(n, size) for n in range(0, puts, 37))
 
 
 @pytest.mark.parametrize(
