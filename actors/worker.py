@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -41,13 +42,15 @@ class JobRunner:
         self._lock_for_workers = lock.workers
         self._niceness = niceness
         # A frozen program's interpreter is the program: it would be started once more.
-        frozen = not sys.executable or getattr(sys, "frozen", False)
-        self._in_process = in_process or frozen or not isinstance(disk, RealDisk)
+        none = not sys.executable or getattr(sys, "frozen", False)
+        none = none or not hasattr(select, "poll")  # eventlet takes it away
+        self._in_process = in_process or none or not isinstance(disk, RealDisk)
         self._lock = new_lock()
         self._ended = threading.Condition(self._lock)
         self._threads: set[int] = set()
         """Idents of those that run a job themselves."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: WorkerPipe | None = None  # its
         self._closed = False
         self._proven = False  # a worker has answered
         self._job: str | None = None
@@ -170,7 +173,9 @@ class JobRunner:
             if self._closed:  # since run() looked
                 raise errors.Closed("the store is closing")
             self._refuse_abandoned(job)
-            answer = WorkerPipe(process).ask(job, blobs, arguments)
+            if self._pipe is None:
+                self._pipe = WorkerPipe(process)
+            answer = self._pipe.ask(job, blobs, arguments)
         except (worker.Disconnected, OSError) as gone:
             self._drop()
             if not self._proven and (process.returncode or 0) > 0:
@@ -207,7 +212,7 @@ class JobRunner:
         return result
 
     def _drop(self) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._pipe = self._process, None, None
         if process is not None:
             _end(process)
 

@@ -25,7 +25,7 @@ class Silent(Exception):  # noqa: N818 - internal: it is there, and says nothing
 
 
 class WorkerPipe:
-    """Jobs for a worker process, and its answers. One thread at a time."""
+    """Jobs for a worker process, and its answers: one of these for each. One thread at a time."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         """``process`` has pipes for its input and output, which nothing else reads or writes."""
@@ -36,10 +36,14 @@ class WorkerPipe:
         self._writable, self._readable = select.poll(), select.poll()
         self._writable.register(self._requests, select.POLLOUT)
         self._readable.register(self._answers, select.POLLIN)
+        self._ready = False
 
     def ask(self, job: str, blobs: tuple[bytes, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         """What the worker answers. Raises Disconnected, OSError, Silent; then it is of no more
         use."""
+        if not self._ready:
+            worker.pass_by_what_was_printed(self)
+            self._ready = True
         worker.send(self, {"job": job, "arguments": arguments}, blobs)
         while True:
             answer, _ = worker.receive(self)

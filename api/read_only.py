@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from octavo import changes as feed
 from octavo.actors.identity import read as identity_of
-from octavo.actors.interpreter import refuse_free_threads
+from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.published_reader import PublishedReader
 from octavo.arguments import to_flag
 from octavo.changes import Change
@@ -168,7 +168,7 @@ class _Again(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
 
 def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStore:
     """See ``octavo.open``. Raises Misuse for an option that says how to write."""
-    refuse_free_threads()
+    refuse_unfit()
     for name in options:
         if name not in ("max_open_files", "create"):
             raise Misuse(f"{name}= is for a store that is written; this one is read_only=True")

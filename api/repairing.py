@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from octavo.actors import lost_records, shutdown, startup
-from octavo.actors.interpreter import refuse_free_threads
+from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.lost_records import Lost
 from octavo.actors.options import Options
 from octavo.actors.reader import LEASE_SECONDS, Reader
@@ -76,7 +76,7 @@ def repair_on(
         raise Misuse(f"path={path!r} holds no store")
     files = _mended(disk, path, progress, accept_missing)
     if files.earlier_manifest:
-        refuse_free_threads()
+        refuse_unfit()
         shutdown.stop(startup.start(path, Options(create=False), disk))
         files.and_then(_mended(disk, path, progress, accept_missing))
     done, unrecorded = _opened(disk, path, files, progress)
@@ -105,7 +105,7 @@ def _opened(
     disk: Disk, path: str, files: Repaired, progress: Progress | None
 ) -> tuple[Repair, bool]:
     """Open the store, verify and close it. Also whether a ledger made anew would agree better."""
-    refuse_free_threads()
+    refuse_unfit()
     running = startup.start(path, Options(create=False), disk)
     try:
         done = Repair(files, list(running.notes), verify(running, progress))

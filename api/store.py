@@ -17,7 +17,7 @@ from octavo.actors.backup import BackedUp, backup
 from octavo.actors.compaction import Compacted
 from octavo.actors.inbox_watch import WATCH
 from octavo.actors.ingest import Ingested, ingest
-from octavo.actors.interpreter import refuse_free_threads
+from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.interval_sync import IntervalSync
 from octavo.actors.options import OpenOptions
 from octavo.actors.options import options as checked_options
@@ -96,7 +96,7 @@ def open(
         with usable("path", where):
             return opened(RealDisk(), where, options)
     chosen = checked_options(options)
-    refuse_free_threads()
+    refuse_unfit()
     running = None
     try:
         with usable("path", where):

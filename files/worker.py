@@ -7,7 +7,8 @@ of the store out until it has left.
 A message, both ways: u32 length of a JSON head, u32 number of blobs, u64 length of each blob,
 the head, the blobs. All lengths are bounded. Nothing is unpickled. While a job runs, a message
 ``{"alive": true}`` comes every BEAT_SECONDS: so its asker can wait for as long as the job takes,
-and not for a worker that was stopped.
+and not for a worker that was stopped. The worker's first word is READY, for what begins with every
+Python of a site (``sitecustomize``, a ``.pth``) may have printed something before.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from octavo.files.locks import new_lock
 
 BEAT_SECONDS = 2.0
 ALIVE = "alive"
+READY = b"\0octavo\0"
 
 _COUNTS = struct.Struct("<II")
 _MAX_HEAD = 64 << 20
 _MAX_BLOB = 1 << 30  # offsets of a quarter of a billion records
 _MAX_BLOBS = 16
 _MOST_FILES = 1 << 16
+_MOST_PRINTED = 1 << 20
 
 
 class Disconnected(Exception):  # noqa: N818 - internal: the other side is gone
@@ -80,6 +83,16 @@ def receive(stream: Source) -> tuple[dict[str, Any], list[bytes]]:
         raise Disconnected
     head = json.loads(_exactly(stream, text_length))
     return head, [_exactly(stream, length) for length in lengths]
+
+
+def pass_by_what_was_printed(stream: Source) -> None:
+    """Read up to a worker's first word. Raises Disconnected where none comes."""
+    last = b""
+    for _ in range(_MOST_PRINTED):
+        last = (last + _exactly(stream, 1))[-len(READY) :]
+        if last == READY:
+            return
+    raise Disconnected
 
 
 def failure(error: Exception) -> dict[str, Any]:
@@ -174,6 +187,10 @@ def main() -> None:
     # Whatever prints must not land between two messages.
     if sys.stderr is None:  # for its owner has none; else the next descriptor would be 2
         lead_nowhere(2)
+    try:
+        os.write(1, READY)
+    except OSError:
+        return  # the other side is gone already
     answers = _Answers(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     threading.Thread(target=_leave_with, args=(0,), daemon=True).start()

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("files", "manifest", "actors", "pipeline", "api")
 NEVER_INTERRUPTED = {
     ("actors/pool.py", "_serve"): "runs on threads of the pool",
+    ("actors/pool.py", "_next"): "runs on threads of the pool",
     ("api/demo_tour.py", "write"): "runs on a thread of the demonstration",
     ("files/jobs_journal.py", "_files"): "runs in the worker; who calls it removes what it made",
 }

@@ -4,6 +4,7 @@ finds."""
 from __future__ import annotations
 
 import os
+import select
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,15 @@ def test_one_that_ends_before_its_first_answer_is_done_without(
     assert "cannot run" in caplog.text
 
 
+def test_what_a_site_prints_as_its_python_begins_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter(tmp_path, monkeypatch, f'echo Welcome; exec "{sys.executable}" "$@"')
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    assert merge_of_nothing(runner, tmp_path)["files"] == []
+    assert not runner._in_process
+
+
 def test_one_that_was_killed_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interpreter(tmp_path, monkeypatch, "kill -9 $$")
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
@@ -54,6 +64,16 @@ def test_a_frozen_program_is_not_started_again(
 ) -> None:
     interpreter(tmp_path, monkeypatch, f"touch {tmp_path}/started; exit 1")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    assert merge_of_nothing(runner, tmp_path)["files"] == []
+    assert not (tmp_path / "started").exists()
+
+
+def test_without_what_waits_for_pipes_none_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter(tmp_path, monkeypatch, f"touch {tmp_path}/started; exit 1")
+    monkeypatch.delattr(select, "poll")  # as eventlet does
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
     assert merge_of_nothing(runner, tmp_path)["files"] == []
     assert not (tmp_path / "started").exists()

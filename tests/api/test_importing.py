@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -39,4 +41,16 @@ def test_without_the_interpreter_lock_an_opening_says_how_to_have_it(
     with pytest.raises(octavo.Misuse, match=r"PYTHON_GIL=1"):
         octavo.open(tmp_path / "s", **options)
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True)
+    octavo.open(tmp_path / "s", **options).close()
+
+
+@pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["writing", "reading"])
+def test_where_threads_were_replaced_after_the_import_an_opening_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
+) -> None:
+    octavo.open(tmp_path / "s").close()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "get_ident", lambda: _thread.get_ident())
+        with pytest.raises(octavo.Misuse, match="before octavo is imported"):
+            octavo.open(tmp_path / "s", **options)
     octavo.open(tmp_path / "s", **options).close()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import octavo
+from octavo.files.worker import READY
 
 OWNER = """
 import os, sys
@@ -53,7 +54,7 @@ def test_a_worker_without_a_place_for_messages_has_its_answers_for_itself() -> N
         assert worker.stdout is not None
         worker.stdin.write(b"\x02\0\0\0\0\0\0\0{}")  # no job: it answers that
         worker.stdin.flush()
-        assert worker.stdout.read(4)
+        assert worker.stdout.read(len(READY) + 4)
         if os.path.isdir("/proc/self/fd"):
             leads = {os.readlink(f"/proc/{worker.pid}/fd/{fd}") for fd in (1, 2)}
             assert leads == {os.devnull}

@@ -119,6 +119,7 @@ def test_a_worker_says_that_it_is_alive_while_a_job_runs(
     process, end = slow
     assert process.stdin is not None
     assert process.stdout is not None
+    worker.pass_by_what_was_printed(process.stdout)
     worker.send(process.stdin, {"job": "slow", "arguments": {}}, (b"four",))
     for _ in range(3):
         assert worker.receive(process.stdout) == ({"alive": True}, [])
