@@ -166,7 +166,8 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         Types: binary, value large_binary, sqn uint64, size uint32, moments timestamp[ms, UTC];
         metadata and expires_at are null where there is none. The stream reads through this
         snapshot, and keeps it if nothing else does; once it was closed or its lease ran out, the
-        next batch raises Closed or SnapshotExpired.
+        next batch raises Closed or SnapshotExpired. Columns but the value may be views of a ledger
+        file's map: who keeps them keeps its room on disk, also once it was merged away.
 
         Raises Misuse, also where pyarrow is not installed (``pip install octavo[arrow]``).
         """
