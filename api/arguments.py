@@ -15,7 +15,7 @@ from octavo.files.errors import Misuse
 from octavo.files.given import number, shown, to_whole, whole_number
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.record import MAX_METADATA_BYTES, PUT
-from octavo.files.wall_clock import ms_of
+from octavo.files.wall_clock import YEAR_10000_MS, ms_of
 from octavo.index_edit import IndexEdit
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ Key = str | BytesLike
 Value = str | BytesLike
 MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
 """3.75 GiB: a value fits one journal file."""
-_LATEST_MS = 1 << 48
 _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _SECONDS = range(10**9, 10**10)
@@ -180,7 +179,12 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
     if expires_at is None:
         return 0
     moment = to_moment("expires_at", expires_at)
-    if not 0 < moment < _LATEST_MS:
+    if moment >= YEAR_10000_MS:
+        raise Misuse(
+            f"expires_at={shown(expires_at)} is beyond the year 9999, of which no datetime tells: "
+            "leave it out for what never expires"
+        )
+    if moment <= 0:
         raise Misuse(f"expires_at={shown(expires_at)}: {_MOMENTS}")
     return moment
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from octavo.actors.linking import remove_tree
 from octavo.actors.reserve import RESERVE
@@ -30,19 +31,25 @@ def destroy(path: str | os.PathLike[str]) -> None:
 
 def destroy_on(disk: Disk, path: str) -> None:
     """As ``destroy``, on a given disk."""
-    if not disk.exists(f"{path}/{IDENTITY}"):
+    if not disk.exists(f"{path}/{IDENTITY}") and not _all_but_gone(disk, path):
         raise Misuse(f"path={path!r} holds no store")
     lock = locked(disk, f"{path}/LOCK")
     try:
         _remove_files(disk, path)
         disk.sync_dir(path)
-        disk.unlink(f"{path}/{IDENTITY}")
+        with suppress(FileNotFoundError):  # where the lock was all that was left
+            disk.unlink(f"{path}/{IDENTITY}")
         disk.unlink(f"{path}/LOCK")
     finally:
         lock.release()
     if not disk.listdir(path):
         disk.rmdir(path)
         disk.sync_dir(os.path.dirname(path))
+
+
+def _all_but_gone(disk: Disk, path: str) -> bool:
+    """Whether the lock is all that a destruction left which was cut short."""
+    return disk.exists(f"{path}/LOCK") and disk.listdir(path) == ["LOCK"]
 
 
 def _remove_files(disk: Disk, path: str) -> None:

@@ -100,10 +100,7 @@ def lock_file(path: str) -> FileLock:
         except BlockingIOError:
             holder = _holder(fd)
             os.close(fd)
-            raise StoreLocked(
-                f"{path} is locked by {holder}: close the store there, or only read it, with "
-                "octavo.open(path, read_only=True)"
-            ) from None
+            raise StoreLocked(f"{path} is locked by {holder}") from None
         except BaseException:
             os.close(fd)
             raise
@@ -218,12 +215,17 @@ def _names(path: str, fd: int) -> bool:
 
 
 def _holder(fd: int) -> str:
+    """Who has the lock, and what to do."""
     written = os.pread(fd, _LONGEST_PID, 0).strip()
-    if not written.isdigit():
-        return "another opener"
-    if int(written) == os.getpid():
-        return f"this process ({os.getpid()})"
-    return f"process {int(written)}"
+    who = f"process {int(written)}" if written.isdigit() else "another opener"
+    close = "close the store there"
+    if written.isdigit() and int(written) == os.getpid():
+        who = f"this process ({os.getpid()})"
+        close = (
+            "a store that was opened stays open until its close(), or the end of its `with`, also "
+            "where nothing refers to it any more: use that one, close it"
+        )
+    return f"{who}: {close}, or only read it, with octavo.open(path, read_only=True)"
 
 
 def _forget_in_child() -> None:

@@ -11,6 +11,9 @@ from datetime import UTC, datetime, timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
+YEAR_10000_MS = 253_402_300_800_000
+"""From here on a moment is none that a datetime tells: those of Python, Arrow and Spark end."""
+
 
 def wall_clock_ms() -> int:
     """The system's clock. It can go back."""

@@ -23,6 +23,7 @@ from octavo.files.byte_strings import Ints, Words, lengths_of
 from octavo.files.errors import Misuse
 from octavo.files.record_batch import Mask, Operations
 from octavo.files.rows import ByteColumn
+from octavo.files.wall_clock import YEAR_10000_MS
 
 _STRINGS = ("binary", "string")
 _TIMES = ("timestamp", "bigint")
@@ -37,7 +38,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 IGNORED = ("sqn", "written_at", "_commit_sqn", "_commit_timestamp")
 _KINDS = ("put", "delete")
-_LATEST_MS = 1 << 48
 _SECONDS = 10**9, 10**10
 """What is from here to there is, as ms, in early 1970, and, as seconds, a moment of today's."""
 
@@ -181,7 +181,7 @@ def _expiries(column: Any) -> Words:
     found: Ints = pc.fill_null(column, 0).to_numpy()
     for wrong, why in (
         (known.to_numpy(zero_copy_only=False) & (found < lowest), "is before 1970"),
-        (found >= _LATEST_MS, "is later than can be"),
+        (found >= YEAR_10000_MS, "is beyond the year 9999"),
         ((found >= _SECONDS[0]) & (found < _SECONDS[1]), "looks like seconds"),
     ):
         if wrong.any():

@@ -44,7 +44,7 @@ def test_a_moment_is_told_and_understood_to_the_millisecond(ms: int) -> None:
     assert to_moment("--since", told) == ms
     when = datetime.fromisoformat(told)
     assert filters.to_moment("modified_since", when) == ms
-    if 10**10 <= ms < 1 << 48:
+    if ms >= 10**10:
         assert to_expiry(None, when, 0) == ms
     assert parsed({"path": "/s", "timestampAsOf": told}).timestamp_as_of == ms
 

@@ -84,3 +84,10 @@ def test_the_command_asks_first(tmp_path: Path) -> None:
     assert (tmp_path / "s" / "OCTAVO").exists()
     run("destroy", tmp_path / "s", "--yes")
     assert not (tmp_path / "s").exists()
+
+
+def test_a_lock_that_a_destruction_left_alone_goes_with_the_next(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "LOCK").write_text("1\n")
+    octavo.destroy(tmp_path / "s")
+    assert not (tmp_path / "s").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from whole_store import opened
 
 import octavo
+from octavo.files.wall_clock import YEAR_10000_MS
 
 FAR_MS = 1 << 47
 VALUES = {"short": b"v" * 20, "compressed": b"a value that shrinks. " * 300}
@@ -27,6 +29,17 @@ def seen(bucket: octavo.Bucket, key: bytes) -> tuple[Any, ...]:
 
 def of_index(bucket: octavo.Bucket) -> list[tuple[Any, bytes]]:
     return [*bucket.index("city").range(), *bucket.index(b"n\x00").range()]
+
+
+def test_a_moment_of_which_no_datetime_tells_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        with pytest.raises(octavo.Misuse, match=r"beyond the year 9999.*leave it out"):
+            store.put("a", "1", expires_at=YEAR_10000_MS)
+        store.put("a", "1", expires_at=YEAR_10000_MS - 1)
+        store.put("b", "1", expires_at=datetime.max.replace(tzinfo=UTC))
+        with store.snapshot() as snapshot:
+            rows = [row for batch in snapshot.to_arrow() for row in batch.to_pylist()]
+        assert [row["expires_at"].year for row in rows] == [9999, 9999]
 
 
 @pytest.mark.parametrize("name", [b"", b"b\x00ucket"])

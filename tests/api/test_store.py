@@ -261,7 +261,7 @@ def test_everything_is_there_after_a_reopen(tmp_path: Path, clean: bool) -> None
 
 
 def test_a_second_opener_gets_store_locked(store) -> None:
-    with pytest.raises(octavo.StoreLocked, match="lock"):
+    with pytest.raises(octavo.StoreLocked, match=r"stays open until its close\(\)"):
         octavo.open(store.path)
 
 

@@ -10,6 +10,7 @@ from staged_rows import StagedRow, rows_of
 
 import octavo
 from octavo.files.record_batch import Operations
+from octavo.files.wall_clock import YEAR_10000_MS
 from octavo.pipeline import staged_columns, writing
 
 KEYS, VALUES = [b"a", b"bb", b"ccc"], [b"1", b"", b"333"]
@@ -98,7 +99,7 @@ def test_what_is_deleted_has_nothing_else() -> None:
         ({"_change_type": ["put", "delete", "merge"]}, "row 2 is 'merge', not put or delete"),
         ({"_change_type": ["put", None, "merge"]}, "row 1 is None, not put or delete"),
         ({"expires_at": [5, -3, 1]}, "column 'expires_at': row 1 is before 1970"),
-        ({"expires_at": [5, 6, 1 << 48]}, "row 2 is later than can be: 281474976710656"),
+        ({"expires_at": [5, 6, YEAR_10000_MS]}, "row 2 is beyond the year 9999: 253402300800000"),
         ({"expires_at": [5, 1_767_225_600, 1]}, "row 1 looks like seconds: 1767225600"),
         (
             {"expires_at": pa.array([None, 999, 1000], pa.timestamp("us", "UTC"))},
