@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -34,3 +35,9 @@ def test_a_traceback_names_an_error_as_a_program_does() -> None:
         found = getattr(octavo, name)
         if isinstance(found, type) and issubclass(found, Exception):
             assert f"{found.__module__}.{found.__qualname__}" == f"octavo.{name}"
+
+
+def test_a_limit_of_a_files_size_is_not_called_want_of_space() -> None:
+    told = errors.storage_error(OSError(errno.EFBIG, "File too large"), "a file")
+    assert isinstance(told, errors.StorageFull)
+    assert "ulimit -f" in str(told)
