@@ -12,7 +12,7 @@ import pytest
 from specimens import Specimens, files_of
 
 import octavo
-from octavo.actors.linking import emptied
+from octavo.actors.linking import remove_tree
 from octavo.files.disk import RealDisk
 from octavo.manifest import published
 from octavo.manifest.store_identity import FOLDERS
@@ -103,6 +103,6 @@ def test_a_snapshot_that_leads_elsewhere_is_none(tmp_path: Path, outside: Path) 
 
 def test_emptying_a_link_takes_the_link_away(tmp_path: Path, outside: Path) -> None:
     (tmp_path / "link").symlink_to(outside)
-    emptied(RealDisk(), str(tmp_path / "link"))
+    remove_tree(RealDisk(), str(tmp_path / "link"))
     assert not (tmp_path / "link").is_symlink()
     assert unharmed(outside)
