@@ -55,10 +55,12 @@ class OwnDisk(RealDisk):
         """As any disk's; a file that is missing because all of them are is not called damage."""
         try:
             return super().map(path)
-        except FileNotFoundError as missing:
-            if (why := self.reason(missing)) is missing:
-                raise
-            raise storage_error(why, path) from why
+        except FileNotFoundError:
+            try:
+                self._lock.refuse_replaced()
+            except OSError as elsewhere:
+                raise storage_error(elsewhere, path) from elsewhere
+            raise
 
     def reason(self, error: OSError) -> OSError:
         """Of a file that is missing: that all of them are, where that is so."""

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -264,6 +265,27 @@ def test_a_directory_that_is_held_open_is_synced_and_let_go(
     for _ in range(2):
         own.let_go(str(tmp_path / "d"))
     assert not descriptors(tmp_path / "d")
+
+
+def test_a_file_that_is_missing_leaves_nothing_of_its_caller_to_the_collector(
+    tmp_path: Path,
+) -> None:
+    own = own_disk.OwnDisk(DISK.lock(str(tmp_path / "LOCK")))
+
+    class Local:
+        pass
+
+    def falls_back() -> weakref.ref[Local]:
+        local = Local()
+        with contextlib.suppress(FileNotFoundError):
+            own.map(str(tmp_path / "sealed meanwhile"))
+        return weakref.ref(local)
+
+    gc.disable()
+    try:
+        assert falls_back()() is None
+    finally:
+        gc.enable()
 
 
 def test_write_atomically_syncs_the_bytes_then_renames_then_syncs_the_directory(
