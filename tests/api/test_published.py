@@ -214,55 +214,6 @@ class Stopped(Exception):  # noqa: N818
     """Where the test breaks off."""
 
 
-class _StoppingDisk(RealDisk):
-    """Raises at one of the calls that change names."""
-
-    left = -1
-
-    def _count(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise Stopped
-
-    def link(self, source: str, target: str) -> None:
-        self._count()
-        super().link(source, target)
-
-    def rename(self, source: str, target: str) -> None:
-        self._count()
-        super().rename(source, target)
-
-    def unlink(self, path: str) -> None:
-        self._count()
-        super().unlink(path)
-
-    def sync_dir(self, path: str) -> None:
-        self._count()
-        super().sync_dir(path)
-
-
-def test_a_removal_that_is_cut_short_leaves_no_half_of_a_snapshot(
-    tmp_path: Path, clock: Wall
-) -> None:
-    with opened(tmp_path / "s", clock_ms=clock) as store:
-        store.put(b"a", b"1")
-        for steps in range(1, 6):
-            made = store.snapshot().publish()
-            disk = _StoppingDisk()
-            disk.left = steps
-            try:
-                published.remove(disk, made.path)
-            except Stopped:
-                there = os.path.exists(f"{made.path}/manifest")
-                assert [each.id for each in store.published()] == ([made.id] if there else [])
-                if there:
-                    named = published.file_names(published.read(RealDisk(), made.path))
-                    assert set(named) <= set(os.listdir(made.path))
-                published.remove(RealDisk(), made.path)
-            assert store.published() == []
-            assert names(store) == []
-
-
 class _BesideDisk(RealDisk):
     """Somebody else does something just before one of the calls that change names."""
 
@@ -273,6 +224,10 @@ class _BesideDisk(RealDisk):
         self.left -= 1
         if self.left == 0:
             self.beside()
+
+    def link(self, source: str, target: str) -> None:
+        self._count()
+        super().link(source, target)
 
     def create(self, path: str) -> AppendFile:
         self._count()
@@ -293,6 +248,30 @@ class _BesideDisk(RealDisk):
     def rmdir(self, path: str) -> None:
         self._count()
         super().rmdir(path)
+
+
+def stop() -> None:
+    raise Stopped
+
+
+def test_a_removal_that_is_cut_short_leaves_no_half_of_a_snapshot(
+    tmp_path: Path, clock: Wall
+) -> None:
+    with opened(tmp_path / "s", clock_ms=clock) as store:
+        store.put(b"a", b"1")
+        for steps in range(1, 8):
+            made = store.snapshot().publish()
+            try:
+                published.remove(_BesideDisk(steps, stop), made.path)
+            except Stopped:
+                there = os.path.exists(f"{made.path}/manifest")
+                assert [each.id for each in store.published()] == ([made.id] if there else [])
+                if there:
+                    named = published.file_names(published.read(RealDisk(), made.path))
+                    assert set(named) <= set(os.listdir(made.path))
+                published.remove(RealDisk(), made.path)
+            assert store.published() == []
+            assert names(store) == []
 
 
 def test_two_processes_may_renew_one_at_once(store: octavo.Store, clock: Wall) -> None:
