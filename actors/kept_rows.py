@@ -26,7 +26,7 @@ class KeptRows:
 
     def __init__(self, ledger: LedgerManifest) -> None:
         self.given = 0
-        """Rows that were given out of the ledger's files."""
+        """Rows that folds were given, out of the ledger's files or of memory."""
         self._ledger = ledger
         self._rows = -1
         """Those of its files, 0 where they are too many; below 0: they were not counted."""
@@ -49,10 +49,12 @@ class KeptRows:
         return rows if small else 0
 
     def _made(self) -> Columns | None:
+        """None, and never asked for again, where nothing lives."""
         entries = [entry for level in self._ledger.levels for entry in level]
         columns, rows = merged([entry.file.reader().columns(entry.sqn_base) for entry in entries])
         rows = rows[(columns.flags[rows] & TOMBSTONE) == 0]
         if not len(rows):
+            self._rows = 0
             return None
         columns = rows_at(columns, rows)
         for column in (columns.keys.blob, columns.sqns, columns.sizes, columns.times):

@@ -107,20 +107,23 @@ for _error in list(globals().values()):
     if isinstance(_error, type) and issubclass(_error, OctavoError):
         _error.__module__ = "octavo"  # where they are to be found: a traceback shows it
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 OUT_OF_MEANS = (*OUT_OF_DESCRIPTORS, errno.ENOMEM)
 """What is wrong is with this process, and not with a file."""
 
+_MAKES_ROOM = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EFBIG: "raise the limit of a file's size (ulimit -f)",
+    **dict.fromkeys(OUT_OF_DESCRIPTORS, "close some files, or raise the limit"),
+}
+
 
 def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
     """What an I/O error on the write path means for a store: no room for now, or poisoned."""
-    if error.errno == errno.EFBIG:
-        return StorageFull(f"{what}: {error}; raise the limit of a file's size (ulimit -f)")
-    if error.errno in _NO_ROOM:
-        return StorageFull(f"{what}: {error}; free some space")
-    if error.errno in OUT_OF_DESCRIPTORS:
-        return StorageFull(f"{what}: {error}; close some files, or raise the limit")
+    advice = _MAKES_ROOM.get(error.errno or 0)
+    if advice is not None:
+        return StorageFull(f"{what}: {error}; {advice}")
     return StorageFailed(f"{what}: {error}; close the store and reopen it")
 
 
