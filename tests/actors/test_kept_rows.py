@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from beside import seeded
@@ -17,7 +18,8 @@ from octavo.actors import kept_rows
 from octavo.actors.batches import batches
 from octavo.actors.kept_rows import KeptRows
 from octavo.files.bounds import Bounds
-from octavo.files.live_batches import keys_of
+from octavo.files.live_batches import keys_of, merged
+from octavo.files.sst_writer import Columns
 
 NOW_MS = 2_000_000_000_000
 
@@ -139,3 +141,23 @@ def test_a_snapshot_keeps_giving_its_own_rows_beside_writes_and_merges(tmp_path:
                 churn(store, random.Random(rng.random()), 150)
                 kept(store)
                 assert snap.to_arrow().read_all() == expected[0]
+
+
+def test_rows_of_which_none_lives_are_put_in_order_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def counted(columns: list[Columns]) -> tuple[Columns, npt.NDArray[np.int64]]:
+        looks.append(len(columns))
+        return merged(columns)
+
+    with opened(tmp_path / "s") as store, store.snapshot():  # which keeps deletes in the ledger
+        store.put(b"below", b"1")
+        flush(store)
+        store.delete(b"below")
+        flush(store)
+        monkeypatch.setattr(kept_rows, "merged", counted)
+        rows = kept(store)
+        assert [rows.columns(), rows.columns()] == [None, None]
+        assert len(looks) == 1
