@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from file_stats import stats_of
 from killing import Rounds
 from lives import Nursery
 from loop_disk import LoopDisk, NotHere
@@ -72,7 +73,7 @@ zeros behind what was not synced."""
 
 def taken_beyond_their_ends(store: Path) -> int:
     """Bytes of the disk that journal files have ahead."""
-    found = [file.stat() for file in (store / "journal").glob("*.log")]
+    found = stats_of(store / "journal", "*.log")
     return sum(512 * each.st_blocks - each.st_size for each in found)
 
 

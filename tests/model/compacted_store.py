@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from file_stats import stats_of
+
 import octavo
 
 SMALL_FILES = {"roll_size_bytes": 1 << 20, "roll_count": 512}
@@ -45,4 +47,4 @@ def check(
 
 
 def journal_bytes(store: octavo.Store) -> int:
-    return sum(path.stat().st_size for path in (Path(store.path) / "journal").glob("*-*.*"))
+    return sum(each.st_size for each in stats_of(Path(store.path) / "journal", "*-*.*"))

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from beside import LITTLE, Beside, seeded, until, value
-
-from octavo.actors.reserve import RESERVE
+from file_stats import stats_of
 
 
 def on_disk(beside: Beside) -> int:
-    """Bytes of all files but the low-space reserve, which is always the same."""
-    files = [file for file in Path(beside.path).rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files if file.name != RESERVE)
+    """Bytes of the files of both halves."""
+    halves = (Path(beside.path) / name for name in ("journal", "ledger"))
+    return sum(each.st_size for half in halves for each in stats_of(half, "**/*"))
 
 
 def waiting(beside: Beside) -> int:
