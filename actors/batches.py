@@ -201,7 +201,7 @@ def batches(
         sources.append(ColumnRows(columns, bound, window_rows))
         yield from live_batches(sources, now_ms, reverse=bound.reverse)
         return
-    last = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8) if bound.high is None else bound.high
+    last = ledger_key.ABOVE_ALL if bound.high is None else bound.high
     for level in range(len(view.ledger.levels)):
         touched = view.ledger.overlapping(level, bound.low, last)
         apart = [(entry,) for entry in touched] if level == 0 else [touched] if touched else []

@@ -314,7 +314,7 @@ class _Taking:
                 inker.poison(failed)  # whether it is in the log, the next start finds out
                 raise
             if count:
-                self._show(entries, ledger, base, base + count - 1)
+                self._show(entries, ledger, base + count - 1)
         return commit
 
     def _seal_active(self) -> None:
@@ -404,7 +404,7 @@ class _Taking:
         return StorageFailed(f"{self.name} may be committed, but: {error!r}; reopen the store")
 
     def _show(
-        self, entries: Sequence[JournalEntry], ledger: Sequence[LedgerEntry], base: int, last: int
+        self, entries: Sequence[JournalEntry], ledger: Sequence[LedgerEntry], last: int
     ) -> None:
         """In the turns of Bookie and Inker, the commit being durable: readers see it."""
         bookie, inker = self.bookie, self.inker

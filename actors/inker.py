@@ -377,7 +377,7 @@ class Inker(TurnActor):
 
     # ------------------------------------------------------------ durability, outside any turn
 
-    def make_durable(self, sqn: int, timeout: float) -> None:
+    def make_durable(self, sqn: int, timeout: float = 600.0) -> None:
         """Return when every record up to ``sqn`` (inclusive) is durable.
 
         At most one fsync a file that is not, shared with all who wait. Raises StorageFailed, also

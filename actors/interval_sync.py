@@ -29,7 +29,7 @@ class IntervalSync:
             try:
                 if self._stopped.wait(self._seconds):
                     return
-                self._inker.make_durable(self._inker.last_sqn, 600.0)
+                self._inker.make_durable(self._inker.last_sqn)
             except MemoryError:  # nothing failed, either; to tell of it takes some, too
                 time.sleep(min(self._seconds, _PAUSE_SECONDS))
             except AskTimeout as slow:  # nothing failed: the next interval's may do it

@@ -8,7 +8,6 @@ bucket, key and value itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from octavo.actors.batch_values import OpenJournal
 from octavo.actors.journal_file import JournalFile
@@ -16,14 +15,13 @@ from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds
 from octavo.actors.view import Head
 from octavo.files import ledger_key
-from octavo.files.arrays import np, npt
+from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints
 from octavo.files.errors import Corruption
 from octavo.files.journal_values import Offsets, puts_of, spans
+from octavo.files.live_bits import Marking
 from octavo.files.record import PUT
 
-_PAGE_BITS = 16
-_PAGE = 1 << _PAGE_BITS
 _STRETCH_ROWS = 1024
 _STRETCH_BYTES = 1 << 20
 
@@ -34,22 +32,13 @@ def live_sqns(reader: Reader, bound: Bounds, since: int) -> Iterator[Ints]:
     Some 0.1 us a row before the first is given. Memory: 8 KiB for each 65,536 consecutive
     numbers of which any is live. Raises Corruption.
     """
-    pages: dict[int, npt.NDArray[np.uint8]] = {}
+    live = Marking()
     for batch in reader.batches(bound, heads=False, hashes=False):
-        sqns = np.sort(batch.columns.sqns[batch.rows].astype(np.int64))
-        sqns = sqns[np.searchsorted(sqns, since, side="right") :]
-        numbers = sqns >> _PAGE_BITS
-        cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
-        for low, high in pairwise([0, *cuts, len(sqns)] if len(sqns) else []):
-            bits = np.zeros(_PAGE, dtype=np.bool_)
-            bits[sqns[low:high] & (_PAGE - 1)] = True
-            packed = np.packbits(bits)
-            page = pages.setdefault(int(numbers[low]), packed)
-            if page is not packed:
-                page |= packed
-    for number in sorted(pages):
+        sqns = batch.columns.sqns[batch.rows].astype(np.int64)
+        live.add(sqns[sqns > since])
+    for page in live.taken():
         reader.step()
-        yield np.flatnonzero(np.unpackbits(pages.pop(number))) + (number << _PAGE_BITS)
+        yield page
 
 
 def items(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[int, bytes, bytes, bytes]]:

@@ -27,7 +27,7 @@ from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.pinning import OFFSETS
 from octavo.manifest.published import Published
-from octavo.manifest.snapshot_draft import LOG
+from octavo.manifest.recovery import LOG
 
 _KEPT_BYTES = 4 << 20
 """For what short scans found."""

@@ -24,8 +24,6 @@ from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
 from octavo.manifest.published import Counted, Published
 from octavo.manifest.snapshot_draft import SIDE, Draft
 
-_SYNC_TIMEOUT_SECONDS = 600.0
-
 
 @or_closed
 def publish(
@@ -40,7 +38,7 @@ def publish(
         now_ms = bookie.clock_ms()
         published.sweep(disk, store, now_ms)
         published.refuse_name(disk, store, name, now_ms)
-        inker.make_durable(reader.sqn, _SYNC_TIMEOUT_SECONDS)
+        inker.make_durable(reader.sqn)
         try:
             files = sealed_up_to(bookie, reader.view.journal, reader.sqn)
             draft = Draft(disk, store, now_ms)
@@ -171,7 +169,7 @@ def _counts(
     result = bookie.clerk.actor.runner.run(
         "count",
         ledger=draft.path,
-        levels=[[(entry.name, entry.sqn_base) for entry in level] for level in ledger.levels],
+        levels=ledger.for_jobs(),
         now_ms=now_ms,
         head_only=identity.head_only,
     )

@@ -11,9 +11,9 @@ from octavo.files import record
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints
 from octavo.files.errors import OctavoError
-from octavo.files.journal_rows import OPTIONAL_BYTES, Headers, headers_at
+from octavo.files.journal_rows import Headers, headers_at
 
-_AT_THE_END = record.FIXED_BYTES + OPTIONAL_BYTES
+_AT_THE_END = record.FIXED_BYTES + record.OPTIONAL_BYTES
 
 
 def by_file(journal: JournalView, sqns: Ints) -> Iterator[tuple[JournalFile, Ints, Ints]]:

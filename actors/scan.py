@@ -34,7 +34,6 @@ MORE, LEAST = 1.25, 4
 """What a source gives of the first window beyond its share: the one that gives least bounds it."""
 _LITTLE = 4
 """A source of whose chunk less than one in so many rows is left is asked for the next one."""
-_LAST = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8)
 
 
 def windows(
@@ -72,7 +71,7 @@ def windows(
 def _runs(ledger: LedgerManifest, bound: Bounds) -> list[tuple[Sequence[LedgerEntry], int]]:
     """Files of the ledger that follow one another in a range, newest first, and about how many
     rows there are in the files of their kind."""
-    last = _LAST if bound.high is None else bound.high
+    last = ledger_key.ABOVE_ALL if bound.high is None else bound.high
     runs: list[tuple[Sequence[LedgerEntry], int]] = []
     for level, entries in enumerate(ledger.levels):
         touched = ledger.overlapping(level, bound.low, last)

@@ -10,6 +10,7 @@ from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.files import arrow
 from octavo.files.arrays import np
+from octavo.files.arrow import COLUMNS
 from octavo.files.byte_strings import Ints, gather
 from octavo.files.errors import Misuse
 from octavo.files.given import shown, to_whole
@@ -18,7 +19,6 @@ from octavo.files.live_batches import Batch, as_slice, end_to_end, names_of, par
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS = ("bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value")
 _BATCH_BYTES = 16 << 20
 """A batch has at most so many bytes, or one row."""
 _FIXED = frozenset({"bucket", "key", "sqn", "expires_at"})

@@ -30,7 +30,6 @@ from octavo.index_edit import IndexEdit
 
 MAX_OPERATIONS = 1 << 20
 MAX_BYTES = 1 << 30
-_SYNC_TIMEOUT_SECONDS = 600.0
 _made = tuple.__new__
 _NONE = object()
 
@@ -207,5 +206,5 @@ class Batch(Together):
                 edits=self._edits,
             )
             if self._sync:
-                self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)
+                self._running.inker.actor.make_durable(self.last_sqn)
         return self.last_sqn

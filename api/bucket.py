@@ -34,7 +34,6 @@ _SMALL_BYTES = 1 << 20
 _GROUP = 512
 _GROUPED_BYTES = 32 << 10  # of larger values fewer make a group: 16 MiB in one turn at most
 _LARGE_GROUP_BYTES = 2 << 20
-_SYNC_TIMEOUT_SECONDS = 600.0
 
 
 class PutOptions(TypedDict, total=False):
@@ -125,7 +124,7 @@ class Bucket(Mutable[Out, Told]):
             put_one = self._plain_put or self._put_one
             sqn = put_one(key, value)
             if self._always:
-                self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
+                self._inker.make_durable(sqn)
             return sqn
         return self._put_with(key, value, **options)
 
@@ -168,7 +167,7 @@ class Bucket(Mutable[Out, Told]):
                     edits=None if edit is None else {0: edit},
                 )
         if durable or self._always:
-            self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
+            self._inker.make_durable(sqn)
         return sqn
 
     _put_with.__qualname__ = "Bucket.put"  # as whom the interpreter's errors name it
@@ -191,7 +190,7 @@ class Bucket(Mutable[Out, Told]):
                 lambda: self._delete_one(whole, b"", told, expected),
             )
         if self._always or durable:
-            self._inker.make_durable(sqn, _SYNC_TIMEOUT_SECONDS)
+            self._inker.make_durable(sqn)
         return sqn
 
     def delete_many(self, keys: Iterable[Key], *, sync: bool | None = None) -> int:
@@ -209,7 +208,7 @@ class Bucket(Mutable[Out, Told]):
             one = partial(self._delete_one, self._whole(key), b"")
             last = with_reserve(running.disk, running.path, one)
         if last and (self._always or durable):
-            self._inker.make_durable(last, _SYNC_TIMEOUT_SECONDS)
+            self._inker.make_durable(last)
         return last
 
     def put_many(
@@ -254,7 +253,7 @@ class Bucket(Mutable[Out, Told]):
             else:
                 last = self._put_checked(group)
         if last and (self._always or durable):
-            self._inker.make_durable(last, _SYNC_TIMEOUT_SECONDS)
+            self._inker.make_durable(last)
         return last
 
     def _put_checked(self, group: list[Any]) -> int:

@@ -16,7 +16,6 @@ from octavo.files.plain_event import PlainEvent, event_of
 from octavo.files.record import DELETE, KEY_DELTA, PUT, Record
 from octavo.head_only import parts_of
 
-_TIMEOUT_SECONDS = 600.0
 _KINDS: dict[int, Literal["put", "delete", "delta"]] = {
     PUT: "put",
     DELETE: "delete",
@@ -129,7 +128,7 @@ def refuse_gap(since: int, horizon: int, *, compacted: bool) -> None:
 
 
 def _changes(bookie: Bookie, reader: Reader, since: int, names: dict[int, str]) -> Iterator[Change]:
-    bookie.inker.make_durable(reader.sqn, _TIMEOUT_SECONDS)
+    bookie.inker.make_durable(reader.sqn)
     yield from changes_of(reader, since, names)
     reader.close()  # one that is broken off is collected: a collector must not ask for a turn
 

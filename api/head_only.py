@@ -36,8 +36,6 @@ from octavo.handles import Handle
 
 D = TypeVar("D")
 
-_SYNC_TIMEOUT_SECONDS = 600.0
-
 
 class HeadRow(NamedTuple):
     """One entry of a head-only store.
@@ -308,7 +306,7 @@ class HeadBatch(Together):
                 operations, keys, atomic=len(operations) > 1, conditions=self._conditions
             )
             if self._sync:
-                self._running.inker.actor.make_durable(self.last_sqn, _SYNC_TIMEOUT_SECONDS)
+                self._running.inker.actor.make_durable(self.last_sqn)
         return self.last_sqn
 
 

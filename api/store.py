@@ -48,7 +48,6 @@ log = logging.getLogger("octavo")
 if TYPE_CHECKING:
     from octavo.read_only import ReadOnlyStore
 
-_SYNC_TIMEOUT_SECONDS = 600.0
 _MOST_MADE = 1024
 """Buckets that are kept for who asks for them again: with what a put of theirs needs, 4 KB each."""
 _LONGEST_KEPT = 256
@@ -258,7 +257,7 @@ class Store(Bucket[bytes, Head]):
         """Return when everything written so far is durable. At most one fsync a file that is not.
         Raises StorageFailed, AskTimeout (another thread's fsync hangs for 600 s), Closed."""
         self._refuse_if_closed()
-        self._inker.make_durable(self._inker.last_sqn, _SYNC_TIMEOUT_SECONDS)
+        self._inker.make_durable(self._inker.last_sqn)
 
     def stats(self, *, score: bool = False) -> Stats:
         """Figures of the store as plain values, all of them JSON: see Stats. O(files).

@@ -13,6 +13,9 @@ from octavo.files.sst_layout import MAX_BLOB_BYTES
 if TYPE_CHECKING:
     import pyarrow as pa
 
+COLUMNS = ("bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value")
+"""Of rows of a snapshot, in the order in which they come where none are named."""
+
 
 def pyarrow() -> Any:
     """The module. Raises Misuse that says what to install."""

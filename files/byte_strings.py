@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 
 from octavo.files.arrays import np, npt
 from octavo.files.rows import ByteColumn
+from octavo.files.rows import Bytes as Bytes
 
-Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 Ints: TypeAlias = "npt.NDArray[np.int64]"
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
 Words: TypeAlias = "npt.NDArray[np.uint64]"
 
 _BLOCK_BYTES = 1 << 20

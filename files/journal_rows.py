@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from mmap import mmap
-from typing import TypeAlias
 
 from octavo.files import index_terms, ledger_key, record
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import copy, fill, gather, offsets_of, prefixed, windows
+from octavo.files.byte_strings import (
+    Bytes,
+    Ints,
+    copy,
+    fill,
+    gather,
+    offsets_of,
+    prefixed,
+    windows,
+)
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
 from octavo.files.scattered import Scattered, no_strings
 from octavo.files.xxh3_columns import xxh3_of
-
-Ints: TypeAlias = "npt.NDArray[np.int64]"
-Bytes: TypeAlias = "npt.NDArray[np.uint8]"
-
-
-OPTIONAL_BYTES = 26
-"""What the optional fields of a record take at most."""
 
 
 def _gather(buffer: Bytes, at: Ints, dtype: str) -> npt.NDArray[np.generic]:
@@ -175,7 +176,7 @@ def headers_at(
     bucket_len, key_len = fixed["bucket"].astype(np.int64), fixed["key"].astype(np.int64) + 1
     times, data_len = fixed["time"].astype(np.uint64), fixed["data"].astype(np.int64)
     at = start + record.FIXED_BYTES
-    if len(start) and int((at + OPTIONAL_BYTES).max()) > len(raw):
+    if len(start) and int((at + record.OPTIONAL_BYTES).max()) > len(raw):
         raw = np.concatenate([raw, np.zeros(32, np.uint8)])
     expiries = _optional(raw, at, flags, record.EXPIRY, "<u8", 8)
     meta_len = _optional(raw, at, flags, record.METADATA, "<u4", 4).astype(np.int64)

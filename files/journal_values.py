@@ -11,20 +11,15 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, Words, gather, windows
-from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
+from octavo.files.byte_strings import Bytes, Ints, Mask, Words, gather, windows
+from octavo.files.record import FIXED_BYTES, LEAST_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.rows import Strings
 from octavo.files.sparse_offsets import SparseOffsets
 from octavo.files.xxh3_columns import xxh3_of
 
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
 Offsets: TypeAlias = "npt.NDArray[np.uint32] | Sequence[int]"
 """The table of a file's records, of either kind; what is no array is seen as one, not copied."""
 
-_OPTIONAL = (
-    (record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4), (record.BATCH, 8),
-    (record.LZ4, 4), (record.SUB_KEY, 2),
-)  # fmt: skip
 FIXED_FIELDS = [
     ("key", "<u4"), ("content", "<u4"), ("number", ">u8"), ("magic", "V2"), ("version", "u1"),
     ("kind", "u1"), ("tag", "u1"), ("flags", "u1"), ("bucket", "<u2"), ("key_1", "<u2"),
@@ -36,9 +31,8 @@ _MANY = 2048
 """From so many records on checksums by array kernels are cheaper."""
 _MOST_WORDS = 16
 """Keys of up to so many words of 8 bytes are compared all at once."""
-_AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
 _VISITED_BYTES = 40
-assert _VISITED_BYTES <= _AT_LEAST  # not a guard
+assert _VISITED_BYTES <= LEAST_BYTES  # not a guard
 
 
 @cache
@@ -57,9 +51,10 @@ def _visited() -> np.dtype[np.void]:
 
 
 @cache
-def _optional_bytes() -> Ints:
+def optional_bytes() -> Ints:
     """Bytes of the optional fields, by flags."""
-    return np.array([sum(n for flag, n in _OPTIONAL if flags & flag) for flags in range(64)])
+    fields = record.OPTIONAL_FIELDS
+    return np.array([sum(n for flag, n in fields if flags & flag) for flags in range(64)])
 
 
 Right: TypeAlias = "Callable[[Ints, Ints, Ints], Mask]"
@@ -118,7 +113,7 @@ def _are_a_range(relative: Ints, count: int) -> bool:
 
 def _inside(raw: Bytes, starts: Ints, limits: Ints) -> Ints:
     """Which records may be whole, that begin there and end there at the latest."""
-    return np.flatnonzero((limits - starts >= _AT_LEAST) & (limits <= len(raw)))
+    return np.flatnonzero((limits - starts >= LEAST_BYTES) & (limits <= len(raw)))
 
 
 def puts_of(
@@ -204,7 +199,7 @@ def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Ma
     head_ends = keys_at + key_bytes
     if flags.any():
         flags = head["flags"]
-        optional = _optional_bytes()[flags & 63]
+        optional = optional_bytes()[flags & 63]
         good &= starts + FIXED_BYTES + optional + SUMS_BYTES <= limits
         keys_at += optional
         head_ends += optional + _more(raw, starts + FIXED_BYTES, flags, good, raw_bytes)
@@ -219,7 +214,7 @@ def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_by
     values before compression go into ``raw_bytes``. Only of what is good."""
     more = np.zeros(len(at), dtype=np.int64)
     at = at.copy()
-    for flag, size in _OPTIONAL:
+    for flag, size in record.OPTIONAL_FIELDS:
         has = np.flatnonzero(good & ((flags & flag) != 0))
         if not len(has):
             continue

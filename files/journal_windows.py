@@ -15,7 +15,7 @@ from typing import TypeAlias
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Ints
+from octavo.files.byte_strings import Ints, Mask
 from octavo.files.cdb import (
     RECORDS_AT,
     TRAILER_BYTES,
@@ -24,7 +24,7 @@ from octavo.files.cdb import (
     read_trailer,
 )
 from octavo.files.errors import Corruption, UnsupportedFormat
-from octavo.files.journal_values import Mask, checksums_right
+from octavo.files.journal_values import checksums_right
 
 Sums: TypeAlias = "npt.NDArray[np.uint64]"
 

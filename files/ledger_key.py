@@ -24,6 +24,8 @@ MAX_KEY_BYTES = 64 * 1024
 """Bucket and key together; 64 KiB inclusive."""
 
 _END = b"\x00\x00"
+ABOVE_ALL = b"\xff"
+"""Behind every ledger key: no tag is 255."""
 
 
 def prefix(tag: int, bucket: bytes) -> bytes:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from octavo.files.arrays import np, npt
 from octavo.files.bounds import Bounds
-from octavo.files.byte_strings import Ints, as_list, gather
+from octavo.files.byte_strings import Ints, Mask, as_list, gather
 from octavo.files.errors import Corruption
 from octavo.files.freed_memory import keep_freed
 from octavo.files.head import Head
@@ -33,7 +33,6 @@ WIDE_WINDOW_ROWS = 1 << 20
 WINDOW_BYTES = 8 << 20
 """Bytes of each source's keys, and of its metadata, in a window, or one row."""
 
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
 LedgerRun = tuple[Callable[[], Sst], int]
 """What opens a ledger file, and the base of its sqns."""

@@ -54,6 +54,11 @@ class Marking:
             if page is not packed:
                 page |= packed
 
+    def taken(self) -> Iterator[Ints]:
+        """The numbers, ascending, a page at a time, which is let go of."""
+        for number in sorted(self._pages):
+            yield _numbers_in(self._pages.pop(number), number)
+
     def write(self, disk: Disk, path: str) -> None:
         """Have them in a file, whole or not at all. Raises OSError."""
         numbers = sorted(self._pages)
@@ -91,7 +96,7 @@ class LiveBits:
         """The live numbers in [first, last], ascending, a page at a time. Raises Corruption."""
         low, high = np.searchsorted(self._numbers, (first >> PAGE_BITS, (last >> PAGE_BITS) + 1))
         for at in range(int(low), int(high)):
-            sqns = np.flatnonzero(self._bits(at)) + (int(self._numbers[at]) << PAGE_BITS)
+            sqns = _numbers_in(self._page(at), int(self._numbers[at]))
             begin, end = np.searchsorted(sqns, (first, last + 1))
             if begin < end:
                 yield sqns[begin:end]
@@ -105,7 +110,7 @@ class LiveBits:
         the first time. Raises Corruption."""
         if self._pages is None:
             for at in range(len(self._numbers)):
-                self._bits(at)
+                self._page(at)
             stored = np.frombuffer(self._view[self._at :], dtype=np.uint8)
             self._pages = stored.reshape(-1, _PAGE_BYTES)
         if not len(self._numbers):
@@ -123,9 +128,15 @@ class LiveBits:
             return np.searchsorted(self._numbers, np.arange(low, high + 1))[wanted - low]
         return np.searchsorted(self._numbers, wanted)
 
-    def _bits(self, at: int) -> npt.NDArray[np.uint8]:
+    def _page(self, at: int) -> npt.NDArray[np.uint8]:
+        """The bits of one, verified."""
         start = self._at + at * _PAGE_BYTES
         page = self._view[start : start + _PAGE_BYTES]
         if xxh3(page) != int(self._sums[at]):
             raise Corruption(self._path, start, "live numbers: checksum of a page")
-        return np.unpackbits(np.frombuffer(page, dtype=np.uint8), bitorder="little")
+        return np.frombuffer(page, dtype=np.uint8)
+
+
+def _numbers_in(page: npt.NDArray[np.uint8], number: int) -> Ints:
+    """The numbers of which the bits of a page are set, ascending."""
+    return np.flatnonzero(np.unpackbits(page, bitorder="little")) + (number << PAGE_BITS)

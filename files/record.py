@@ -59,6 +59,11 @@ BATCH = 8
 LZ4 = 16
 SUB_KEY = 32
 KNOWN_FLAGS = 63
+OPTIONAL_FIELDS = (
+    (EXPIRY, 8), (METADATA, 4), (INDEX, 4), (BATCH, 8), (LZ4, 4), (SUB_KEY, 2),
+)  # fmt: skip
+"""In the order in which they stand: the flag, and the bytes in front of the bucket."""
+OPTIONAL_BYTES = sum(size for _, size in OPTIONAL_FIELDS)
 _FIELDS_OF_A_PUT = EXPIRY | METADATA | INDEX | BATCH | LZ4
 ALL_EXPIRED = 1 << 64
 """As a moment: what expires at all has expired by then."""
@@ -73,6 +78,7 @@ CDB_KEY_LENGTH = b"\x08\x00\x00\x00"
 _MIDDLE = Struct("<2sBBBBH")
 _SUMS = Struct("<II")
 SUMS_BYTES = 8
+LEAST_BYTES = FIXED_BYTES + 1 + SUMS_BYTES
 _U64 = Struct("<Q")
 _U32 = Struct("<I")
 _U32_PAIR = Struct("<II")
@@ -81,7 +87,9 @@ _U16 = Struct("<H")
 LOW_32 = 0xFFFFFFFF
 MAX_METADATA_BYTES = 1 << 20
 MAX_INDEX_BYTES = 1 << 20
-MAX_HEADER_BYTES = FIXED_BYTES + 26 + 2 * (64 << 10) + MAX_METADATA_BYTES + MAX_INDEX_BYTES
+MAX_HEADER_BYTES = (
+    FIXED_BYTES + OPTIONAL_BYTES + 2 * (64 << 10) + MAX_METADATA_BYTES + MAX_INDEX_BYTES
+)
 
 pack_fixed = FIXED.pack
 pack_sums = _SUMS.pack

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from octavo.files import record
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import (
     Bytes,
     Ints,
+    Mask,
     Words,
     copy,
     evenly,
@@ -23,7 +24,6 @@ from octavo.files.record import FIXED_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.rows import ByteColumn
 from octavo.files.xxh3_columns import xxh3_apart, xxh3_of
 
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
 _EXPIRY_BYTES, _META_LENGTH_BYTES = 8, 4
 
 

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import partial
 from mmap import mmap
-from typing import TypeAlias
 
 from octavo.files import record
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, gather, windows
+from octavo.files.byte_strings import Bytes, Ints, Mask, gather, windows
 from octavo.files.journal_values import (
     FIXED_FIELDS,
     Check,
     Offsets,
     checksums_right,
+    optional_bytes,
     right_of,
     spans,
 )
-from octavo.files.record import FIXED_BYTES, SUMS_BYTES
+from octavo.files.record import FIXED_BYTES, LEAST_BYTES, SUMS_BYTES
 from octavo.files.rows import ByteColumn
 
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
 _STRETCH = 1 << 14
-_AT_LEAST = FIXED_BYTES + 1 + SUMS_BYTES
 _WORDS = [("sizes", "<u8"), ("number", "<u8"), ("kinds", "<u8"), ("key_1", "<u2"), ("time", "<u8")]
 """The fixed part of a record as words."""
 _SAME = ("sizes", "kinds", "key_1")
@@ -87,7 +85,7 @@ def columns_of(
         sums_at = alike.values_at - SUMS_BYTES
         if check is None or right_of(mapped, starts, sums_at, limits, check).all():
             return alike, np.zeros(0, dtype=np.int64)
-    inside = (limits - starts >= _AT_LEAST) & (limits <= len(raw))
+    inside = (limits - starts >= LEAST_BYTES) & (limits <= len(raw))
     if not inside.all():
         rows = np.flatnonzero(inside)
         starts, limits = starts[rows], limits[rows]
@@ -126,7 +124,7 @@ def _alike(
     if not count:
         return None
     at, apart = int(starts[0]), int(limits[0] - starts[0])
-    if apart < _AT_LEAST or at + count * apart > len(raw):
+    if apart < LEAST_BYTES or at + count * apart > len(raw):
         return None
     if bool((starts[1:] != limits[:-1]).any()) or bool((limits - starts != apart).any()):
         return None
@@ -171,7 +169,7 @@ def all_whole(mapped: mmap | bytes, table: npt.NDArray[np.uint32], seed: int) ->
         edges = table[low : low + _STRETCH + 1].astype(np.int64)
         there = np.flatnonzero(edges[1:] != edges[:-1])
         starts, limits = edges[:-1][there], edges[1:][there]
-        if bool((limits - starts < _AT_LEAST).any()):
+        if bool((limits - starts < LEAST_BYTES).any()):
             return False
         head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
         ends = starts + 16 + head["content"]
@@ -210,8 +208,8 @@ def _parts(
     raw_bytes = np.full(count, -1, dtype=np.int64)
     fits = good
     if flags.any():
-        fits = good & (at + _field_bytes()[flags & 63] + SUMS_BYTES <= ends)
-        for flag, size in _FIELDS:
+        fits = good & (at + optional_bytes()[flags & 63] + SUMS_BYTES <= ends)
+        for flag, size in record.OPTIONAL_FIELDS:
             has = np.flatnonzero(fits & ((flags & flag) != 0))
             if not len(has):
                 continue
@@ -237,13 +235,3 @@ def _parts(
 
 
 _LENGTHS = (record.METADATA, record.INDEX, record.SUB_KEY)
-_FIELDS = (
-    (record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4), (record.BATCH, 8),
-    (record.LZ4, 4), (record.SUB_KEY, 2),
-)  # fmt: skip
-
-
-@cache
-def _field_bytes() -> Ints:
-    """Bytes of the optional fields, by flags."""
-    return np.array([sum(n for flag, n in _FIELDS if flags & flag) for flags in range(64)])

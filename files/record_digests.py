@@ -13,7 +13,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import gather
+from octavo.files.byte_strings import Mask, gather
 from octavo.files.errors import Corruption
 from octavo.files.journal_rows import Headers
 from octavo.files.live_batches import Batch, buckets_of, keys_of
@@ -21,7 +21,6 @@ from octavo.files.record import LOW_32, SUMS_BYTES
 from octavo.files.rows import ByteColumn, Rows, Strings
 
 U64: TypeAlias = "npt.NDArray[np.uint64]"
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
 _STRETCH = 512
 """Records between two moments at which other threads may run."""

@@ -17,13 +17,12 @@ from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced
 from octavo.manifest.change_log import ChangeLog
-from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import REBUILD
 
 SST = ".sst"
-_EVERY_SQN = (1 << 64) - 1
 
 
 @dataclass(slots=True)
@@ -173,7 +172,7 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
             "the journal's manifest or files were lost; open the store once, or repair it, so that "
             "what is left is known",
         )  # fmt: skip
-    tails = recovery.find_tails(disk, journal, adopted.manifest, above=_EVERY_SQN)
+    tails = recovery.find_tails(disk, journal, adopted.manifest, above=MAX_SQN)
     return ClosedStore(
         disk,
         path,

@@ -9,10 +9,10 @@ from typing import Any
 from octavo.files.errors import Corruption
 from octavo.files.sst import Sst
 from octavo.manifest.file_name import is_plain
+from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.packing import Packer, Unpacker
 
 MAX_LEVELS = 64
-MAX_SQN = (1 << 64) - 1
 MAX_KEY_BYTES = 1 << 18
 """Bound of a whole ledger key here: a bucket name of 64 KiB may take twice that, and a few more."""
 

@@ -18,14 +18,8 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 
 from octavo.files.errors import Corruption, Misuse
-from octavo.manifest.ledger_entry import (
-    MAX_LEVELS,
-    MAX_SQN,
-    LedgerEntry,
-    fault_of,
-    pack,
-    unpack,
-)
+from octavo.manifest.journal_manifest import MAX_SQN
+from octavo.manifest.ledger_entry import MAX_LEVELS, LedgerEntry, fault_of, pack, unpack
 from octavo.manifest.packing import Packer, Unpacker
 
 __all__ = ["MAX_LEVELS", "LedgerEntry", "LedgerManifest"]

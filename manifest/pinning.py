@@ -22,7 +22,8 @@ from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.published import Counted, Published
-from octavo.manifest.snapshot_draft import LOG, SEALED, SIDE, Draft
+from octavo.manifest.recovery import LOG, SEALED
+from octavo.manifest.snapshot_draft import SIDE, Draft
 
 ATTEMPTS = 50
 OFFSETS = ".offsets"

@@ -318,10 +318,3 @@ def refuse_name(disk: Disk, store: str, name: str, now_ms: int) -> None:
     for each in listed(disk, store):
         if each.name == name and now_ms < each.expires_at:
             raise Misuse(f"name={name!r}: the published snapshot {each.id} has it; release that")
-
-
-def file_names(snapshot: Published) -> list[str]:
-    """Every file that the manifest names."""
-    names = [entry.name for level in snapshot.ledger.levels for entry in level]
-    names += [entry.name for entry in snapshot.journal.entries]
-    return names

@@ -10,9 +10,8 @@ from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.published import SNAPSHOTS, Counted, Published
+from octavo.manifest.recovery import LOG, SEALED
 
-LOG = ".log"
-SEALED = ".cdb"
 SIDE = "side"
 """What the names of side files begin with."""
 

@@ -32,9 +32,6 @@ from octavo.files.rows import ByteColumn, Strings
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
 
-COLUMNS = (
-    "bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value",
-)  # fmt: skip
 _OF_HEADS = ("key", "sub_key", "value", "size", "metadata")
 _KEY_END = b"\x00\x00"
 BATCH_ROWS = 1 << 15
@@ -44,7 +41,7 @@ BATCH_BYTES = 4 << 20
 def record_batches(
     files: SnapshotFiles, batches: Iterator[Batch], schema: pa.Schema, *, checksums: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows as record batches of exactly this schema, whose names are among COLUMNS.
+    """The rows as record batches of exactly this schema, whose names are among Arrow's COLUMNS.
 
     ``checksums``: see that each record is as it was written, by windows of its file or by its own
     checksums. Keys and lengths are compared in any case. Raises Corruption, SnapshotExpired,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
+from octavo.files.arrow import COLUMNS
 from octavo.files.errors import Misuse
 from octavo.files.unknown_names import unknown_option
 from octavo.files.wall_clock import ms_of
-from octavo.pipeline.arrow_rows import COLUMNS
 
 FEED = "readChangeFeed"
 OPTIONS = (

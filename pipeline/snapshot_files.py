@@ -24,11 +24,10 @@ from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.ledger_entry import LedgerEntry, refuse_another
+from octavo.manifest.pinning import OFFSETS
 from octavo.manifest.published import Published
 
 LOOK_EVERY_SECONDS = 1.0
-OFFSETS = ".offsets"
-_TOP = b"\xff" * (ledger_key.MAX_KEY_BYTES + 8)
 
 
 class SnapshotFiles:
@@ -83,7 +82,7 @@ class SnapshotFiles:
         ledger = self.found.ledger
         for level in range(len(ledger.levels)):
             touched = ledger.overlapping(
-                level, bound.low, _TOP if bound.high is None else bound.high
+                level, bound.low, ledger_key.ABOVE_ALL if bound.high is None else bound.high
             )
             if level:
                 yield touched

@@ -123,6 +123,17 @@ def test_a_flipped_byte_in_any_header_is_detected() -> None:
             journal_rows.rows_of(bytes(damaged), as_array(offsets), 0, SEED, 0, "f")
 
 
+@pytest.mark.parametrize("size", range(1, 40))
+def test_flags_of_fields_that_end_behind_the_file_are_damage(size: int) -> None:
+    plain = {"kind": record.PUT, "bucket": b"", "key": b"k", "value": bytes(size)}
+    rest = {"expiry_ms": 0, "metadata": b"", "batch": None, "raw_bytes": None}
+    buffer, offsets = written([{**plain, **rest}])
+    damaged = bytearray(buffer)
+    damaged[offsets[0] + 21] = record.KNOWN_FLAGS
+    with pytest.raises(Corruption):
+        journal_rows.rows_of(bytes(damaged), as_array(offsets), 0, SEED, 0, "f")
+
+
 def test_rows_of_several_stretches_leave_metadata_where_it_is() -> None:
     row = {"kind": record.PUT, "bucket": b"b", "value": b"v", "expiry_ms": 0, "batch": None}
     operations = [
@@ -130,7 +141,7 @@ def test_rows_of_several_stretches_leave_metadata_where_it_is() -> None:
         for n in range(200)
     ]
     buffer, offsets = written(operations)
-    buffer += bytes(journal_rows.OPTIONAL_BYTES)  # what stands behind the last record of a file
+    buffer += bytes(record.OPTIONAL_BYTES)  # what stands behind the last record of a file
     table = as_array(offsets)
 
     def rows() -> Rows:
