@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NoReturn, TypeVar
 
 from octavo.actors import waits
-from octavo.actors.emptied import Emptied
+from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
@@ -20,7 +20,6 @@ from octavo.actors.kept_scans import KeptScans
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.operation import Data, IndexEdit, Operation, resolved
-from octavo.actors.owed import Owed
 from octavo.actors.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
@@ -28,6 +27,7 @@ from octavo.actors.plain_put import PlainPut, plain_put
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor, in_turn
 from octavo.actors.unbroken import unbroken
+from octavo.actors.unfinished_writes import UnfinishedWrites
 from octavo.actors.view import JournalView, View
 from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
 from octavo.files.locks import new_lock
@@ -69,8 +69,8 @@ class Bookie(LiveReads, TurnActor):
         self.kept_scans = KeptScans(
             cache.limit >> _FOR_SCANS, min(cache.limit >> 1, _MOST_IN_ORDER), cache.limit >> 2
         )
-        self.emptied = Emptied()
-        self.owed = Owed()
+        self.empty_ranges = EmptyRanges()
+        self.unfinished = UnfinishedWrites()
         self.limits = limits
         self.view = view
         self.clock_ms = clock_ms
@@ -123,7 +123,7 @@ class Bookie(LiveReads, TurnActor):
         try:
             active.undo(error, written, (end,))
         finally:
-            self.owed.remember(self, sqn)
+            self.unfinished.remember(self, sqn)
 
     def put_many(
         self,
@@ -158,7 +158,7 @@ class Bookie(LiveReads, TurnActor):
             entries = zip(ledger_keys, range(first, last + 1), strict=True)
             self.cache.write_without(ledger_keys, lambda: table.rows.update(entries))
         except BaseException:
-            self.owed.remember(self, following)
+            self.unfinished.remember(self, following)
             raise
         if last >= self.attention:
             self.attend()
@@ -201,7 +201,7 @@ class Bookie(LiveReads, TurnActor):
         if edits:
             operations = resolved(operations, ledger_keys, edits, self.index_of, self.now_ms())
         self._take_back(ledger_keys)
-        if self.emptied.lows:
+        if self.empty_ranges.lows:
             for operation in operations:
                 self._take_back(operation.entry_keys())
         following = self.inker.last_sqn + 1
@@ -210,7 +210,7 @@ class Bookie(LiveReads, TurnActor):
             enter = self.view.recent.enter_all
             self.cache.write_without(ledger_keys, lambda: enter(ledger_keys, first, operations))
         except BaseException:
-            self.owed.remember(self, following)
+            self.unfinished.remember(self, following)
             raise
         if last >= self.attention:
             self.attend()
@@ -229,13 +229,13 @@ class Bookie(LiveReads, TurnActor):
 
     def _take_back(self, ledger_keys: Sequence[bytes]) -> None:
         """In the turn: these keys may be about to live."""
-        if self.emptied.lows:
+        if self.empty_ranges.lows:
             for ledger_key in ledger_keys:
-                self.emptied.take_back(ledger_key)
+                self.empty_ranges.take_back(ledger_key)
 
     def take_back(self, ledger_key: bytes, told: Operation | None) -> None:
         """In the turn: a key, and the index entries it is told of, are about to live."""
-        self.emptied.take_back(ledger_key)
+        self.empty_ranges.take_back(ledger_key)
         if told is not None:
             self._take_back(told.entry_keys())
 
@@ -286,7 +286,7 @@ class Bookie(LiveReads, TurnActor):
         upto = self.inker.last_sqn
         if not table.rows:
             return
-        self.emptied.forget_unused()
+        self.empty_ranges.forget_unused()
         following = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
         table.frozen = True  # at once with the next line, or puts would go on in it
         self.view = following
@@ -298,7 +298,7 @@ class Bookie(LiveReads, TurnActor):
     def taken_in(self, view: View, last_sqn: int) -> None:
         """In the turn: a view with files that were made elsewhere, of sqns up to this one."""
         self.cache.clear(partial(setattr, self, "view", view))
-        self.emptied.clear()
+        self.empty_ranges.clear()
         self._table_began = self.journal_position()
         self._attend_from(last_sqn + LOOK_EVERY)
 
@@ -367,7 +367,7 @@ class Bookie(LiveReads, TurnActor):
                 return
         came = islice(reversed(table.rows), len(table.rows) - rows)
         if not any(low <= ledger_key < high for ledger_key in came):
-            self.emptied.note(low, high, self.inker.last_sqn)
+            self.empty_ranges.note(low, high, self.inker.last_sqn)
 
     def no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
         """A scan of index entries by a reader of this view and sqn found in [low, high) none that
@@ -379,7 +379,7 @@ class Bookie(LiveReads, TurnActor):
     def _no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
         if self.view is not view or any(table.expiring for table in (view.recent, *view.frozen)):
             return
-        low, high = self.emptied.left(low, high, upper, reverse)
+        low, high = self.empty_ranges.left(low, high, upper, reverse)
         if low >= high:
             return
         ledger, table = view.ledger, view.recent
@@ -389,7 +389,7 @@ class Bookie(LiveReads, TurnActor):
         names = table.slice(low, high, _MOST_ENTRIES, reverse=False)
         known = all(-upper <= table.rows[name] <= upper for name in names)
         if known and len(names) < _MOST_ENTRIES:
-            self.emptied.note(low, high, self.inker.last_sqn)
+            self.empty_ranges.note(low, high, self.inker.last_sqn)
 
     # ------------------------------------------------------------ snapshots
 

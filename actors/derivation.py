@@ -7,8 +7,8 @@ from typing import Any
 
 from octavo.actors.index_sets import index_parts
 from octavo.actors.operation import packed_index
+from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
-from octavo.files.given import shown
 from octavo.files.record import MAX_METADATA_BYTES
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors.ingest import ingest
 from octavo.files import inbox
+from octavo.files.argument_checks import to_whole
 from octavo.files.errors import AskTimeout, Closed, OctavoError
-from octavo.files.given import to_whole
 from octavo.files.locks import new_lock
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name

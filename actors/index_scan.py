@@ -4,7 +4,7 @@ An entry is valid if and only if its object's newest version has the entry's sqn
 delete or an expiry takes back the older version's entries without touching them.
 
 Where steps of them are not valid before the first that is, the range is noted as one in which no
-key lives (emptied.py): so keys can be taken from an index, too, as from a queue.
+key lives (empty_ranges.py): so keys can be taken from an index, too, as from a queue.
 
 Few entries are compared one by one, 1.2 us each; windows of many by array kernels, 0.5 us each.
 """

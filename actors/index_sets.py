@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from octavo.files import index_terms
+from octavo.files.argument_checks import shown, whole_number
 from octavo.files.errors import Misuse
-from octavo.files.given import shown, whole_number
 from octavo.files.index_terms import MAX_FIELD_BYTES, Term
 
 _TERMS = (str, int, bytes, bytearray, memoryview)

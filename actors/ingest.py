@@ -27,6 +27,7 @@ from octavo.actors.runtime import TurnActor
 from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
 from octavo.files import staged_files, staging
+from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import (
     AskTimeout,
     Busy,
@@ -36,7 +37,6 @@ from octavo.files.errors import (
     StorageFull,
     storage_error,
 )
-from octavo.files.given import shown, to_whole
 from octavo.manifest import commits
 from octavo.manifest.commits import Commit
 from octavo.manifest.journal_manifest import JournalEntry

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
+from octavo.files.argument_checks import number, shown, to_whole, unknown_option
 from octavo.files.errors import Misuse
-from octavo.files.given import number, shown, to_whole
-from octavo.files.unknown_names import unknown_option
 
 if TYPE_CHECKING:
     from octavo.actors.tags import Tag

@@ -45,7 +45,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
     # Cells and constants: looking something up costs as much here as doing something.
     turns, release = bookie.turns, bookie.turn_release
     puts = kind == record.PUT
-    cache, cached, emptied = bookie.cache, bookie.cache.entries, bookie.emptied.lows
+    cache, cached, empty = bookie.cache, bookie.cache.entries, bookie.empty_ranges.lows
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
     prefix = keys_of.prefix(tag, bucket)
     pack, sums = record.PLAIN.pack, record.pack_sums
@@ -94,7 +94,7 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
             table = bookie.view.recent
             if table.newest_pin >= 0 and told is None:  # else it enters
                 table.keep(ledger_key)
-            if emptied and puts:
+            if empty and puts:
                 bookie.take_back(ledger_key, told)
             end, sqn = at + len(head) + len(stored), active.base + relative
             try:

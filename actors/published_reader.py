@@ -10,7 +10,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.emptied import Emptied
+from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.kept_scans import KeptScans
 from octavo.actors.ledger_file import LedgerFile
@@ -42,7 +42,7 @@ class _Nobody:
         self.view = view
         self.penciller = self
         self.kept_scans = KeptScans(_KEPT_BYTES)
-        self.emptied = Emptied()
+        self.empty_ranges = EmptyRanges()
 
     def slice(self, *_: object) -> list[bytes]:
         """No memory table has a key."""

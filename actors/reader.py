@@ -168,12 +168,12 @@ class Reader(PlainReads):
             if newest and bound.prefix[:1] != _INDEX:  # of which no row is a delete
                 note = partial(bookie.stepped_over, view)
             found = short_windows(
-                view, self.sqn, self.now_ms, bound, bookie.slice, first, kept, bookie.emptied, note,
-                ahead,
+                view, self.sqn, self.now_ms, bound, bookie.slice, first, kept,
+                bookie.empty_ranges, note, ahead,
             )  # fmt: skip
         else:
-            if bound.high is not None and bookie.emptied.lows:
-                low, high = bookie.emptied.left(bound.low, bound.high, self.sqn, bound.reverse)
+            if bound.high is not None and bookie.empty_ranges.lows:
+                low, high = bookie.empty_ranges.left(bound.low, bound.high, self.sqn, bound.reverse)
                 bound = bound._replace(low=low, high=high)
             found = scan.windows(view, self.sqn, self.now_ms, bound, bookie.slice, first)
         while True:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-from octavo.actors.emptied import Emptied
+from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.kept_scans import Stretches
 from octavo.actors.ledger_order import Found
 from octavo.actors.scan import FIRST_WINDOW, LARGEST_WINDOW, LEAST, MORE, windows
@@ -41,12 +41,12 @@ def short_windows(
     take: Slice,
     first: int = FIRST_WINDOW,
     kept: Stretches | None = None,
-    emptied: Emptied | None = None,
+    empty: EmptyRanges | None = None,
     note: Note | None = None,
     ahead: int = 1,
 ) -> Iterator[Window]:
     """As scan.windows, of a range of one bucket; the windows tell of keys and sqns only. ``kept``:
-    what is known of the view's ledger. ``emptied``: what need not be looked at; ``note`` is told
+    what is known of the view's ledger. ``empty``: what need not be looked at; ``note`` is told
     of more that need not, before the first key that is given. ``ahead``: how many rows the windows
     behind the first ones have for each that was given. Raises Corruption."""
     prefix, low, high, reverse = bound
@@ -56,9 +56,9 @@ def short_windows(
     passed = given = 0
     stepped = False
     while high is not None and low < high and (passed < _LONG // ahead or not given):
-        if emptied is not None and emptied.lows:
+        if empty is not None and empty.lows:
             at = high if reverse else low
-            low, high = emptied.left(low, high, upper, reverse)
+            low, high = empty.left(low, high, upper, reverse)
             if at != (high if reverse else low):
                 stepped = True
                 continue

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from octavo.actors.bookie import Bookie
-from octavo.actors.compaction_start import started_clerk
 from octavo.actors.identity import Identity, identify, registered
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.inker_clerk_start import started_clerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
 from octavo.actors.memory_table import MemoryTable

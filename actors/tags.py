@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from octavo.actors.view import Head
 from octavo.files import ledger_key
+from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
-from octavo.files.given import shown
 from octavo.files.index_terms import Term
 
 Strategy = Literal["recovr", "retain", "recalc"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from octavo.committing import acknowledge, commit
     from octavo.comparing import Difference, compare
     from octavo.consumer import Consumer
-    from octavo.ending import destroy
+    from octavo.destroying import destroy
     from octavo.files.errors import (
         AskCycle,
         AskTimeout,
@@ -77,7 +77,7 @@ _HOMES = {
     "octavo.read_only": ("ReadOnlyStore",),
     "octavo.scans": ("Scan",),
     "octavo.committing": ("acknowledge", "commit"),
-    "octavo.ending": ("destroy",),
+    "octavo.destroying": ("destroy",),
     "octavo.actors.backup": ("BackedUp",),
     "octavo.repairing": ("Repair", "repair"),
     "octavo.restoring": ("Restored", "restore"),

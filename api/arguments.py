@@ -11,8 +11,8 @@ from octavo.actors import operation
 from octavo.actors.derivation import derived_index, derived_metadata
 from octavo.actors.index_sets import index_parts
 from octavo.actors.operation import Operation, packed_index
+from octavo.files.argument_checks import number, shown, to_whole, whole_number
 from octavo.files.errors import Misuse
-from octavo.files.given import number, shown, to_whole, whole_number
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.record import MAX_METADATA_BYTES, PUT
 from octavo.files.wall_clock import YEAR_10000_MS, ms_of

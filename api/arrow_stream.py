@@ -9,11 +9,11 @@ from octavo.actors.batch_values import BatchValues
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.files import arrow
+from octavo.files.argument_checks import shown, to_whole
 from octavo.files.arrays import np
 from octavo.files.arrow import COLUMNS
 from octavo.files.byte_strings import Ints, gather
 from octavo.files.errors import Misuse
-from octavo.files.given import shown, to_whole
 from octavo.files.live_batches import Batch, as_slice, end_to_end, names_of, parts_of
 
 if TYPE_CHECKING:

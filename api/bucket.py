@@ -19,13 +19,13 @@ from octavo.actors.startup import Running
 from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
 from octavo.arguments import Key, Value, to_condition, to_keys, to_put, to_sync, to_value
-from octavo.coming_out import Out, Told
+from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
-from octavo.files.given import shown
 from octavo.files.record import DELETE, LOW_32, plain_fields
 from octavo.index_edit import IndexEdit
 from octavo.mutable import Mutable
 from octavo.reading import REFUSED
+from octavo.type_parameters import Out, Told
 
 D = TypeVar("D")
 

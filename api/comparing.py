@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
+from octavo.actors.merkle_trees import to_segments, tree_of
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds, bounds
 from octavo.actors.tags import STANDARD
-from octavo.actors.trees import to_segments, tree_of
 from octavo.actors.view import Head
 from octavo.arguments import to_bucket
 from octavo.files import ledger_key

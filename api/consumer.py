@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from octavo import changes as feed
 from octavo.actors.startup import Running
 from octavo.changes import Change
+from octavo.files.argument_checks import shown, to_sqn, to_whole
 from octavo.files.errors import HistoryCompacted, Misuse
-from octavo.files.given import shown, to_sqn, to_whole
 from octavo.handles import Handle
 from octavo.manifest.consumers import Consumers, checked_name
 

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from octavo.actors.scan import Window
 from octavo.arguments import to_moment
+from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import Misuse
-from octavo.files.given import shown, to_whole
 
 Pattern = str | bytes | re.Pattern[bytes]
 Moment = int | datetime

@@ -12,14 +12,14 @@ from octavo.actors.index_sets import checked_term, field_bytes
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import FIRST_WINDOW, LARGEST_WINDOW, Bounds
 from octavo.arguments import Key, to_flag
-from octavo.coming_out import Out
 from octavo.files import index_terms, ledger_key
+from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
-from octavo.files.given import shown
 from octavo.files.index_terms import Term
 from octavo.filters import to_limit
 from octavo.handles import Handle
 from octavo.scans import LEAST_FIRST, Text
+from octavo.type_parameters import Out
 
 if TYPE_CHECKING:
     from octavo.reading import Reading

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from octavo.arguments import Key, Value
-from octavo.coming_out import Out, Told
 from octavo.files.errors import Conflict
 from octavo.reading import Reading
+from octavo.type_parameters import Out, Told
 
 if TYPE_CHECKING:
     from octavo.bucket import PutOptions

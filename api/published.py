@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from octavo.arguments import to_lease
+from octavo.files.argument_checks import shown
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
-from octavo.files.given import shown
 from octavo.manifest import published
 from octavo.manifest.published import Counted, Published
 

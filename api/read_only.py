@@ -15,16 +15,16 @@ from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.published_reader import PublishedReader
 from octavo.arguments import to_flag
 from octavo.changes import Change
-from octavo.coming_out import Out, Told
+from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
-from octavo.files.given import to_sqn, to_whole
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.published import PublishedSnapshot, published_of
 from octavo.snapshot import Snapshot, SnapshotBucket
 from octavo.stats import levels_of
+from octavo.type_parameters import Out, Told
 
 LEASE_SECONDS = 3600.0
 _WRITES = frozenset(

@@ -6,13 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from octavo.actors.merkle_trees import to_segments
 from octavo.actors.reader import Reader
 from octavo.actors.scan import FIRST_WINDOW, bounds
 from octavo.actors.tags import Tag
-from octavo.actors.trees import to_segments
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key, to_keys
-from octavo.coming_out import Out, Told, with_defaults
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term, terms_by_field
@@ -35,6 +34,7 @@ from octavo.scans import (
     parts,
     range_of,
 )
+from octavo.type_parameters import Out, Told, with_defaults
 
 D = TypeVar("D")
 _MOST_FIRST = 200

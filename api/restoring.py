@@ -9,9 +9,9 @@ from datetime import datetime
 
 from octavo.actors.restoring import Restored, restore_on
 from octavo.arguments import to_flag, to_moment, to_path
+from octavo.files.argument_checks import to_whole
 from octavo.files.disk import RealDisk
 from octavo.files.errors import usable
-from octavo.files.given import to_whole
 
 __all__ = ["Restored", "restore"]
 

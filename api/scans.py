@@ -30,10 +30,10 @@ from octavo.actors.read_values import Opened, each_item, read_values
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
+from octavo.files.argument_checks import shown
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
 from octavo.files.freed_memory import keep_freed
-from octavo.files.given import shown
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments, parts_of
 from octavo.handles import Handle

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, S
 from octavo.actors import journal_order, publishing
 from octavo.actors.bookie import Bookie
 from octavo.actors.identity import Identity
+from octavo.actors.merkle_trees import tree_of
 from octavo.actors.reader import Reader
 from octavo.actors.scan import HEAD_ROWS, OBJECTS, Bounds, bounds
 from octavo.actors.tags import STANDARD
-from octavo.actors.trees import tree_of
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bucket, to_bytes, to_flag, to_lease
-from octavo.coming_out import Out, Told
 from octavo.files import ledger_key
+from octavo.files.argument_checks import to_sqn
 from octavo.files.errors import Misuse
-from octavo.files.given import to_sqn
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
 from octavo.files.record import plain_fields
 from octavo.filters import to_limit
 from octavo.head_only import SnapshotHeadBucket
 from octavo.published import PUBLISHED_SECONDS, PublishedSnapshot, to_name
 from octavo.reading import REFUSED, Reading
+from octavo.type_parameters import Out, Told
 
 if TYPE_CHECKING:
     import pyarrow as pa

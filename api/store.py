@@ -31,9 +31,9 @@ from octavo.batch import Batch
 from octavo.bucket import Bucket
 from octavo.changes import Change
 from octavo.consumer import Consumer
+from octavo.files.argument_checks import to_sqn
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse, usable
-from octavo.files.given import to_sqn
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.files.locks import new_lock
 from octavo.head_only import HeadBatch, HeadBucket

@@ -25,7 +25,7 @@ from octavo.files.byte_strings import (
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
-from octavo.files.scattered import Scattered, no_strings
+from octavo.files.scattered_strings import Scattered, no_strings
 from octavo.files.xxh3_columns import xxh3_of
 
 

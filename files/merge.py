@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from octavo.files import ledger_key, one_value, sst_layout
+from octavo.files import constant_columns, ledger_key, sst_layout
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, offsets_of, windows
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.files.key_order import key_order
 from octavo.files.rows import EXPIRES, TOMBSTONE, Rows, Strings
-from octavo.files.scattered import Scattered, no_strings
+from octavo.files.scattered_strings import Scattered, no_strings
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import MAX_BLOB_BYTES, MAX_ROWS
 from octavo.files.sst_writer import Columns, Writer
@@ -249,9 +249,9 @@ def stacked(parts: Sequence[Columns], *, in_place: bool = False) -> Columns:
         groups=groups,
         hashes=np.concatenate([part.hashes for part in parts]),
         sqns=np.concatenate([part.sqns for part in parts]),
-        flags=one_value.joined([part.flags for part in parts]),
-        sizes=one_value.joined([part.sizes for part in parts]),
-        times=one_value.joined([part.times for part in parts]),
+        flags=constant_columns.joined([part.flags for part in parts]),
+        sizes=constant_columns.joined([part.sizes for part in parts]),
+        times=constant_columns.joined([part.times for part in parts]),
         expiries=expiries,
         metas=metas,
     )
@@ -270,7 +270,7 @@ def _strings(parts: Sequence[Strings]) -> Strings:
     return Strings(
         np.concatenate([part.blob for part in parts]),
         np.concatenate([part.starts + base for part, base in zip(parts, at, strict=False)]),
-        one_value.joined([part.lengths for part in parts]),
+        constant_columns.joined([part.lengths for part in parts]),
     )
 
 

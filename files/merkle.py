@@ -23,9 +23,9 @@ from typing import Literal, TypeAlias, get_args
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.argument_checks import shown, whole_number
 from octavo.files.arrays import np, npt
 from octavo.files.errors import Misuse, UnsupportedFormat
-from octavo.files.given import shown, whole_number
 
 By = Literal["sqn", "head", "value"]
 Words: TypeAlias = "npt.NDArray[np.uint64]"

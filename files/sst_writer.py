@@ -9,7 +9,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.files import sst_layout
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, copy, fill, offsets_of, prefixed
-from octavo.files.one_value import take_into, taken
+from octavo.files.constant_columns import take_into, taken
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 

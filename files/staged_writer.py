@@ -14,12 +14,12 @@ from contextlib import suppress
 from octavo.files import cdb, cdb_seal, ledger_key, merge, staging
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import lengths_of, of_one_length, offsets_of
+from octavo.files.constant_columns import Number, repeated
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
 from octavo.files.hashing import hash_column
 from octavo.files.journal_windows import WindowSums
 from octavo.files.ledger_key import MAX_KEY_BYTES, STANDARD
-from octavo.files.one_value import Number, repeated
 from octavo.files.record import MAX_METADATA_BYTES
 from octavo.files.record_batch import Operations, Place, encoded
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings

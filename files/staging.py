@@ -22,9 +22,9 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.argument_checks import shown
 from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
-from octavo.files.given import shown
 
 log = logging.getLogger("octavo.ingest")
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from octavo.files.argument_checks import shown
 from octavo.files.disk import Disk
 from octavo.files.errors import (
     Corruption,
@@ -23,7 +24,6 @@ from octavo.files.errors import (
     OctavoError,
     storage_error,
 )
-from octavo.files.given import shown
 from octavo.files.locks import new_rlock
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.store_identity import checksum

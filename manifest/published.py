@@ -29,9 +29,9 @@ from dataclasses import dataclass, field, replace
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.argument_checks import shown
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, SnapshotExpired
-from octavo.files.given import shown
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
+from octavo.files.argument_checks import unknown_option
 from octavo.files.arrow import COLUMNS
 from octavo.files.errors import Misuse
-from octavo.files.unknown_names import unknown_option
 from octavo.files.wall_clock import ms_of
 
 FEED = "readChangeFeed"

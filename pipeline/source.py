@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from octavo.pipeline import feed
 from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
-from octavo.pipeline.choosing import is_head_only, snapshot_path, start_path
 from octavo.pipeline.feed import FeedReader, Following
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import HEAD_ONLY_COLUMNS, parsed
+from octavo.pipeline.snapshot_choice import is_head_only, snapshot_path, start_path
 from octavo.pipeline.writing import OPTIONS, Writing
 
 

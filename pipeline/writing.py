@@ -27,7 +27,7 @@ from octavo.files.errors import Misuse
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.store_identity import IDENTITY
-from octavo.pipeline import commit, duplicates, staged_columns
+from octavo.pipeline import commit, duplicate_keys, staged_columns
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import local_path, refuse_unknown
 
@@ -155,7 +155,7 @@ def check_duplicates(options: WriteOptions, folder: str, names: Sequence[str]) -
     if options.duplicates == "last" and not options.order_column:
         return
     strict = options.duplicates == "error"
-    found = duplicates.first_duplicate(RealDisk(), options.path, folder, names, within=strict)
+    found = duplicate_keys.first_duplicate(RealDisk(), options.path, folder, names, within=strict)
     if found is None:
         return
     bucket, key = found

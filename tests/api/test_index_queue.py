@@ -183,5 +183,5 @@ def test_queries_are_right_whatever_is_put_and_taken(tmp_path: Path, number: int
                     for _, at in found[: rng.choice((1, 30))]:
                         bucket.delete(at)
                         del model[at]
-            noted += bool(store._bookie.emptied.lows)
+            noted += bool(store._bookie.empty_ranges.lows)
     assert noted

@@ -23,7 +23,7 @@ from octavo.actors.options import Options
 from octavo.actors.published_reader import PublishedReader
 from octavo.actors.repair import DAMAGED, repair_files
 from octavo.actors.restoring import restore_on
-from octavo.ending import destroy_on
+from octavo.destroying import destroy_on
 from octavo.files import cdb, jobs, staged_files, staging
 from octavo.files.disk import Disk
 from octavo.files.errors import OctavoError

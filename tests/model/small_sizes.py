@@ -29,7 +29,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "actors.short_scans _SHORT": (2, 8, 32),
     "actors.scan_windows _MANY_TIMES": (1, 2, 8),
     "actors.scan_windows _NEARLY_ALL": (1, 20),
-    "actors.emptied _MOST": (1, 2, 256),
+    "actors.empty_ranges _MOST": (1, 2, 256),
     "actors.bookie _MOST_ENTRIES": (2, 4096),
     "actors.bookie _FOR_SCANS": (0, 3),
     "actors.bucket_names _FEW": (1, 3, 512),

@@ -16,9 +16,9 @@ from whole_store import SEED, flush, opened
 
 import octavo
 from octavo.manifest import pinning, published
-from octavo.pipeline.choosing import snapshot_path
 from octavo.pipeline.feed import feed_options
 from octavo.pipeline.read_options import parsed
+from octavo.pipeline.snapshot_choice import snapshot_path
 from octavo.pipeline.source import DefaultSource
 from octavo.pipeline.writing import write_options
 

@@ -8,9 +8,9 @@ from octavo.actors.batch_values import BatchValues
 from octavo.actors.reader import Reader
 from octavo.actors.scan import Bounds
 from octavo.files import ledger_key
+from octavo.files.argument_checks import shown, to_whole
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
-from octavo.files.given import shown, to_whole
 from octavo.files.live_batches import Batch, Segments, parts_of, strings_of
 from octavo.files.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words
 

@@ -14,7 +14,7 @@ _MOST = 256
 """Ranges that are kept; then the one goes that was noted first."""
 
 
-class Emptied:
+class EmptyRanges:
     """Ranges of ledger keys, each from which sqn on no key in it has lived.
 
     Changed in the Bookie's turn, read without: each range is true by itself, and who reads while

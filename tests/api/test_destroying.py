@@ -12,7 +12,7 @@ from simfaults import SimCrash
 import octavo
 from octavo.actors import startup
 from octavo.actors.options import Options
-from octavo.ending import destroy_on
+from octavo.destroying import destroy_on
 from octavo.store import Store
 
 

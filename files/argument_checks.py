@@ -1,8 +1,9 @@
-"""What a caller gave: shown in a message, and taken as the number that it is."""
+"""Arguments of callers: shown in a message, taken as the numbers that they are, unknown names."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 
 from octavo.files.errors import Misuse
 
@@ -54,3 +55,14 @@ def to_whole(name: str, value: object, allowed: str, low: int = 0, high: int | N
 def to_sqn(name: str, value: object) -> int:
     """A sequence number that something begins behind. Raises Misuse."""
     return to_whole(name, value, "are sequence numbers, and 0 for all")
+
+
+def unknown_option(name: str, known: Iterable[str]) -> str:
+    """The beginning of a message: that there is no such option, and which one may be meant,
+    whatever its case."""
+    from difflib import get_close_matches  # 10 ms, of which no opening is to take any
+
+    names = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), names, 1)
+    meant = f" did you mean {names[near[0]]!r}?" if near else ""
+    return f"unknown option {name!r};{meant}"

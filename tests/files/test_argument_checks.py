@@ -7,8 +7,8 @@ import enum
 import numpy as np
 import pytest
 
+from octavo.files.argument_checks import number, shown, to_whole, whole_number
 from octavo.files.errors import Misuse
-from octavo.files.given import number, shown, to_whole, whole_number
 
 
 class Wordless:

@@ -15,7 +15,7 @@ from octavo.files import merge
 from octavo.files.disk import RealDisk
 from octavo.files.journal_rows import column_of
 from octavo.files.rows import Strings
-from octavo.files.scattered import Scattered, no_strings
+from octavo.files.scattered_strings import Scattered, no_strings
 from octavo.files.sst import Sst
 
 META_BYTES = 8192

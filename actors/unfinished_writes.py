@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
 
 
-class Owed:
+class UnfinishedWrites:
     """Records of a journal that memory does not have yet. All that it needs is made ahead."""
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class Owed:
 
 @interruptible
 def settle(bookie: Bookie) -> None:
-    """In the turn: see Owed."""
-    bookie.owed.settle(bookie)
+    """In the turn: see UnfinishedWrites."""
+    bookie.unfinished.settle(bookie)
 
 
 def _take_in(bookie: Bookie, first: int) -> None:

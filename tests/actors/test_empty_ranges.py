@@ -11,7 +11,7 @@ from staged_rows import StagedRow, operations
 
 import octavo
 from octavo.actors.bookie import Bookie
-from octavo.actors.emptied import Emptied
+from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.memory_table import MemoryTable
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
@@ -22,49 +22,49 @@ NAMES = [b"%03d" % at for at in range(600)]
 @pytest.mark.parametrize("number", range(20))
 def test_only_what_is_empty_for_a_reader_is_left_out(number: int) -> None:
     rng = seeded(f"emptied {number}")
-    emptied = Emptied()
+    empty = EmptyRanges()
     since: dict[bytes, int] = {}
     for sqn in range(1, 400):
         low, high = sorted(rng.sample(NAMES, 2))
         match rng.choice(["note", "take back", "take back", "forget"]):
             case "note":
                 high = min(high, b"%03d" % (int(low) + rng.choice([1, 10, 100])))
-                emptied.note(low, high, sqn)
+                empty.note(low, high, sqn)
                 for name in NAMES:
                     if low <= name < high:
                         since.setdefault(name, sqn)
-                assert emptied.left(low, b"999", sqn, reverse=False)[0] >= high
-                assert emptied.left(b"", high, sqn, reverse=True)[1] <= low
+                assert empty.left(low, b"999", sqn, reverse=False)[0] >= high
+                assert empty.left(b"", high, sqn, reverse=True)[1] <= low
             case "take back":
-                emptied.take_back(low)
+                empty.take_back(low)
                 since.pop(low, None)
             case _ if rng.random() < 0.2:
-                emptied.forget_unused()
-        assert emptied.lows == sorted(set(emptied.lows))
+                empty.forget_unused()
+        assert empty.lows == sorted(set(empty.lows))
         for upper in (sqn, rng.randrange(sqn + 1)):
             for reverse in (False, True):
                 low, high = sorted(rng.sample(NAMES, 2))
-                begin, end = emptied.left(low, high, upper, reverse)
+                begin, end = empty.left(low, high, upper, reverse)
                 gone = [at for at in NAMES if low <= at < high and not begin <= at < end]
                 assert all(since.get(name, 10**9) <= upper for name in gone)
 
 
 def test_there_are_at_most_so_many_ranges() -> None:
-    emptied = Emptied()
+    empty = EmptyRanges()
     for number in range(2000):
-        emptied.note(b"%05d" % number, b"%05d5" % number, 1)
-    assert len(emptied.lows) == 256
-    assert emptied.left(b"01999", b"02", 1, reverse=False) == (b"019995", b"02")
+        empty.note(b"%05d" % number, b"%05d5" % number, 1)
+    assert len(empty.lows) == 256
+    assert empty.left(b"01999", b"02", 1, reverse=False) == (b"019995", b"02")
 
 
 def test_a_range_that_no_scan_uses_is_forgotten() -> None:
-    emptied = Emptied()
-    emptied.note(b"a", b"b", 1)
-    emptied.note(b"c", b"d", 1)
-    emptied.forget_unused()
-    emptied.left(b"a", b"z", 1, reverse=False)
-    emptied.forget_unused()
-    assert emptied.lows == [b"a"]
+    empty = EmptyRanges()
+    empty.note(b"a", b"b", 1)
+    empty.note(b"c", b"d", 1)
+    empty.forget_unused()
+    empty.left(b"a", b"z", 1, reverse=False)
+    empty.forget_unused()
+    assert empty.lows == [b"a"]
 
 
 @pytest.fixture
