@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from workload import Values, key, settle
+from workload import Values, directory, key, settle
 
 import octavo
 
@@ -175,7 +175,7 @@ def main() -> None:
     """Parse the arguments and run."""
     shown = argparse.RawDescriptionHelpFormatter
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
-    arguments.add_argument("directory", nargs="?", help="where the store is made")
+    arguments.add_argument("directory", type=directory, nargs="?", help="where the store is made")
     arguments.add_argument("--millions", default="1,2,5,10,20", help="sizes; default: %(default)s")
     arguments.add_argument("--picture", help="draw the curves into this file")
     arguments.add_argument("--json", help="write the figures here")

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from octavo_adapter import READ_CACHE_BYTES
-from workload import Values, key, settle
+from workload import Values, directory, key, settle
 
 _FSYNC_SECONDS = 500e-6
 _LOAD_PUTS, _LOAD_SECONDS = 20_000_000, 600.0
@@ -367,7 +367,7 @@ def main() -> None:
     """Parse the arguments and run."""
     shown = argparse.RawDescriptionHelpFormatter
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
-    arguments.add_argument("directory", nargs="?", help="where the stores are made")
+    arguments.add_argument("directory", type=directory, nargs="?", help="where the stores are made")
     usual = ",".join(name for name in MEASURES if name != "load")
     arguments.add_argument("--only", default=usual, help="default: %(default)s")
     arguments.add_argument("--scale", type=float, default=1.0, help="share of the full size")

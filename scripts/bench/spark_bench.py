@@ -38,6 +38,7 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from workload import directory
 from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
@@ -358,7 +359,7 @@ def beside_writer(spark: Any, name: str, where: str, seconds: float, nice: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", nargs="?")
+    parser.add_argument("directory", type=directory, nargs="?", help="where stores are made")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--writer", help=argparse.SUPPRESS)

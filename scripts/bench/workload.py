@@ -1,14 +1,22 @@
-"""Keys and values that are the same in each run, and waiting for a store to come to rest."""
+"""Keys and values that are the same in each run, where stores are made, and waiting for one to come
+to rest."""
 
 from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 _ODD = 0x9E3779B97F4A7C15
 _NOISE_BYTES = 4 << 20
 _LOOKS = 6
+
+
+def directory(path: str) -> str:
+    """That directory, made if it is not there: an argument's type."""
+    Path(path).mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def key(number: int) -> bytes:
