@@ -10,6 +10,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import index_terms, record
 from octavo.files.errors import Misuse
+from octavo.files.freed_memory import MUCH_BYTES, keep_freed
 from octavo.files.record import MAX_INDEX_BYTES
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ def encoded(
         parts.append(data)
         at += len(data)
         ends.append(at)
+    if at - file.offsets[-1] >= MUCH_BYTES:
+        keep_freed()
     return parts, ends
 
 
@@ -155,7 +158,7 @@ def puts_encoded(
 ) -> Iterator[tuple[Data, list[int]]]:
     """What to write for puts without optional fields at a file's end, a piece at a time, and where
     each record of it ends. Values from ``compress_from`` bytes on as ``packed_of`` makes them."""
-    at, seed = file.offsets[-1], file.seed
+    start, seed = file.offsets[-1], file.seed
     numbers = record.numbers(len(file.offsets) - 1, len(pairs))
     pack, sums, raw_size = record.PLAIN.pack, record.pack_sums, record.pack_u32
     key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
@@ -164,7 +167,7 @@ def puts_encoded(
     rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
     parts: list[bytes] = []
     ends: list[int] = []
-    full = at + _WRITE_BYTES
+    at, full = start, start + _WRITE_BYTES
     for (key, value), number in zip(pairs, numbers, strict=True):
         middle, fields, size = raw_middle, bucket, rest
         if len(value) >= compress_from and (packed := packed_of(value)) is not None:
@@ -183,6 +186,8 @@ def puts_encoded(
             full = at + _WRITE_BYTES
     if parts:
         yield b"".join(parts), ends
+    if at - start >= MUCH_BYTES:
+        keep_freed()
 
 
 def joined(data: Data) -> bytes:

@@ -14,6 +14,7 @@ from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key, to_keys
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
+from octavo.files.freed_memory import MUCH_BYTES, keep_freed
 from octavo.files.index_terms import Term, terms_by_field
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments
@@ -162,6 +163,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
             for key in to_keys(keys)
         ]
         found: list[Any] = self._get_many(whole)
+        if found and found[-1] and len(found) * len(found[-1]) >= MUCH_BYTES:
+            keep_freed()
         if self._text is None:
             return found
         out: Any = self._text.out
