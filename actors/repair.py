@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,16 +80,16 @@ def repair_files(
     done = Repaired()
     journal = f"{path}/journal"
     refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
-    names = [n for n in disk.listdir(journal) if n.endswith(recovery.SEALED)]
-    names = [name for name in names if recovery.identity(name)]
-    identity = _identity(disk, path, names, done)
+    names = [name for name in disk.listdir(journal) if name.endswith(recovery.SEALED)]
+    files = {name: who for name in names if (who := recovery.identity(name))}
+    identity = _identity(disk, path, files, done)
     done.lost += lost_records.marked(disk, f"{path}/ledger")  # by a repair that was cut short
     manifest, epoch, whole = _journal_manifest(disk, path, done)
     entries = {entry.name: entry for entry in manifest.entries}
-    for number, name in enumerate(names):
+    for number, (name, who) in enumerate(files.items()):
         if progress is not None:
-            progress(f"journal {name}", number, len(names))
-        made = _journal_file(disk, path, name, entries.get(name), identity, done)
+            progress(f"journal {name}", number, len(files))
+        made = _journal_file(disk, path, name, who, entries.get(name), identity, done)
         if made is not None:
             entries[name] = made
     changed = manifest
@@ -103,7 +103,7 @@ def repair_files(
         ChangeLog.begin(disk, f"{journal}/manifest", epoch + 1, changed.encode()).close()
     _ledger(disk, path, identity, done, progress)
     if progress is not None:
-        progress("done", len(names), len(names))
+        progress("done", len(files), len(files))
     return done
 
 
@@ -120,10 +120,21 @@ def _put_aside(disk: Disk, path: str, name: str, done: Repaired) -> None:
     done.moved.append(f"{aside}.{number}")
 
 
+def _take_away(disk: Disk, path: str, folder: str, done: Repaired) -> None:
+    """Put all files of a folder of the store aside."""
+    for name in disk.listdir(f"{path}/{folder}"):
+        _put_aside(disk, path, f"{folder}/{name}", done)
+        disk.unlink(f"{path}/{folder}/{name}")
+    disk.sync_dir(f"{path}/{folder}")
+
+
 # ---------------------------------------------------------------- identity and manifests
 
 
-def _identity(disk: Disk, path: str, names: list[str], done: Repaired) -> Identity:
+def _identity(
+    disk: Disk, path: str, files: Mapping[str, tuple[int, int]], done: Repaired
+) -> Identity:
+    """The store's; where it cannot be read, another is written, as the journal's files tell."""
     try:
         return read(disk, path)
     except FileNotFoundError:
@@ -131,7 +142,8 @@ def _identity(disk: Disk, path: str, names: list[str], done: Repaired) -> Identi
     except Corruption as wrong:
         why = str(wrong)
         _put_aside(disk, path, IDENTITY, done)
-    head_only = any(_is_head_only(disk, f"{path}/journal/{name}", name) for name in names[:1])
+    some = next(iter(files), "")
+    head_only = bool(some) and _is_head_only(disk, f"{path}/journal/{some}", files[some][1])
     made = Identity(f"{secrets.randbits(128):032x}", "head_only" if head_only else "standard")
     write(disk, path, made)
     done.notes.append(
@@ -141,11 +153,9 @@ def _identity(disk: Disk, path: str, names: list[str], done: Repaired) -> Identi
     return made
 
 
-def _is_head_only(disk: Disk, path: str, name: str) -> bool:
-    who = recovery.identity(name)
+def _is_head_only(disk: Disk, path: str, seed: int) -> bool:
     buffer = disk.map(path)
-    found = cdb.scan(buffer, cdb.RECORDS_AT, len(buffer), who[1] if who else 0, [])
-    first = next(found, None)
+    first = next(cdb.scan(buffer, cdb.RECORDS_AT, len(buffer), seed, []), None)
     return first is not None and first.tag == ledger_key.HEAD_ONLY
 
 
@@ -159,10 +169,7 @@ def _journal_manifest(
         found = change_log.recover(disk, f"{path}/{folder}")
         manifest = JournalManifest.replayed(found.snapshot, found.changes)
     except Corruption as wrong:
-        for name in disk.listdir(f"{path}/{folder}"):
-            _put_aside(disk, path, f"{folder}/{name}", done)
-            disk.unlink(f"{path}/{folder}/{name}")
-        disk.sync_dir(f"{path}/{folder}")
+        _take_away(disk, path, folder, done)
         done.notes.append(f"{path}/{folder}: {wrong}; it is made up from the files")
         return JournalManifest.empty(), 0, False
     unlisted = set(disk.listdir(f"{path}/journal")) - {entry.name for entry in manifest.entries}
@@ -182,9 +189,7 @@ def _ledger(
         manifest = LedgerManifest.replayed(found.snapshot, found.changes)
     except Corruption as wrong:
         done.ledger.append(str(wrong))
-        for name in disk.listdir(f"{folder}/manifest"):
-            _put_aside(disk, path, f"ledger/manifest/{name}", done)
-            disk.unlink(f"{folder}/manifest/{name}")
+        _take_away(disk, path, "ledger/manifest", done)
         manifest = LedgerManifest.empty()
     names = [entry.name for level in manifest.levels for entry in level]
     for number, name in enumerate(names):
@@ -230,53 +235,55 @@ def _without_missing(
 class _Whole:
     """What could be read of a sealed journal file."""
 
-    trailer: cdb.Trailer | None
-    numbers: frozenset[int] | None  # those that had a record; None: the offsets are damaged
-    origin: cdb.Origin | None
-    faults: list[str]
+    path: str
+    base: int
+    seed: int
+    view: memoryview
+    trailer: cdb.Trailer | None = None
+    numbers: frozenset[int] | None = None  # those that had a record; None: the offsets are damaged
+    origin: cdb.Origin | None = None
+    faults: list[str] = field(default_factory=list)
 
 
 def _journal_file(
     disk: Disk,
     path: str,
     name: str,
+    who: tuple[int, int],
     entry: JournalEntry | None,
     identity: Identity,
     done: Repaired,
 ) -> JournalEntry | None:
     """Write one sealed file anew if anything in it is damaged; what its manifest's entry is to be,
     if that is not as the file is."""
-    who = recovery.identity(name)
-    if who is None:
-        return None
-    file = f"{path}/journal/{name}"
-    view = memoryview(disk.map(file))
-    whole = _read(view, file, who[1])
+    whole = _read(disk, f"{path}/journal/{name}", *who)
     if not whole.faults:
-        if entry is None or whole.trailer is None or entry.bytes == len(view):
+        length = len(whole.view)
+        if entry is None or whole.trailer is None or entry.bytes == length:
             return None
         # An earlier repair was cut short behind the file.
         last = entry.base_sqn + whole.trailer.count - 1
-        return replace(entry, last_sqn=last, count=whole.trailer.live, bytes=len(view))
-    log.warning("%s: %s", file, "; ".join(whole.faults[:3]))
+        return replace(entry, last_sqn=last, count=whole.trailer.live, bytes=length)
+    log.warning("%s: %s", whole.path, "; ".join(whole.faults[:3]))
     _put_aside(disk, path, f"journal/{name}", done)
 
     def losing(lost: list[Lost]) -> None:
         known = {each.sqn for each in done.lost}
         done.lost += [each for each in lost if each.sqn not in known]
         if lost and not identity.head_only:
-            lost_records.mark(disk, f"{path}/ledger", [f"{file}: lacks records"], done.lost)
+            lost_records.mark(disk, f"{path}/ledger", [f"{whole.path}: lacks records"], done.lost)
 
-    made = _rewritten(disk, f"{path}/journal", who, view, whole, entry, losing)
+    made = _rewritten(disk, f"{path}/journal", whole, entry, losing)
     done.rewritten.append(name)
     if entry is None:
         return None
     return replace(entry, last_sqn=made["last_sqn"], count=made["count"], bytes=made["bytes"])
 
 
-def _read(view: memoryview, file: str, seed: int) -> _Whole:
-    """Every checksum of a sealed file."""
-    whole = _Whole(None, None, None, [])
+def _read(disk: Disk, file: str, base: int, seed: int) -> _Whole:
+    """A sealed file, every checksum of it compared."""
+    view = memoryview(disk.map(file))
+    whole = _Whole(file, base, seed, view)
     try:
         cdb.read_header(view[: cdb.RECORDS_AT], file)
     except Corruption as wrong:
@@ -311,17 +318,14 @@ def _read(view: memoryview, file: str, seed: int) -> _Whole:
 def _rewritten(
     disk: Disk,
     journal: str,
-    who: tuple[int, int],
-    view: memoryview,
     whole: _Whole,
     entry: JournalEntry | None,
     losing: Callable[[list[Lost]], None],
 ) -> dict[str, Any]:
     """The whole records of a file in a new one under its name, which covers the same sqns;
     ``losing`` is told what it lacks before it has that name."""
-    base, seed = who
-    file = f"{journal}/{base:016x}-{seed:016x}.cdb"
-    found, damaged = _records(view, whole, seed)
+    file, base, seed = whole.path, whole.base, whole.seed
+    found, damaged = _records(whole)
     last = max([head.relative_sqn for _, head in found] + [0])
     if whole.trailer is not None:
         last = max(last, whole.trailer.count - 1)
@@ -331,7 +335,7 @@ def _rewritten(
         disk.unlink(file + TEMPORARY_SUFFIX)
     writer = SealedWriter(disk, journal, base, seed, 0, 0)
     broken = _broken_batches(found)
-    mover = Mover(view, seed, file, False)
+    mover = Mover(whole.view, seed, file, False)
     try:
         for at, head in found:
             number = head.relative_sqn
@@ -340,7 +344,7 @@ def _rewritten(
                 head.batch is not None and number - head.batch[0] not in broken,
             )  # fmt: skip
             writer.add(number, encoded, head.time_ms)
-        losing(_lost(file, base, last, view, whole, entry, found, damaged))
+        losing(_lost(whole, last, entry, found, damaged))
         origin = whole.origin or cdb.Origin(0, base, base + last, 0, 0)
         made: dict[str, Any] = writer.finish(base + last, origin)
     finally:
@@ -350,22 +354,20 @@ def _rewritten(
 
 
 def _lost(
-    file: str,
-    base: int,
-    last: int,
-    view: memoryview,
     whole: _Whole,
+    last: int,
     entry: JournalEntry | None,
     found: list[_Found],
     damaged: list[_Found],
 ) -> list[Lost]:
     """What the file had, up to the number ``last``, and is not among the whole records."""
     lost = []
+    file, base = whole.path, whole.base
     there = {head.relative_sqn for _, head in found}
     known = {head.relative_sqn: head for _, head in damaged}
     wanted = whole.numbers
     gaps = bool(whole.origin or (entry and entry.count <= last))
-    if wanted is None and (gaps or last > len(view) // record.FIXED_BYTES):
+    if wanted is None and (gaps or last > len(whole.view) // record.FIXED_BYTES):
         # A file that was compacted has gaps, and nothing tells them from losses but their number.
         wanted = frozenset(known)
         missing = 0 if entry is None else entry.count - len(there) - len(known)
@@ -387,9 +389,10 @@ _Found = tuple[int, record.Header]
 """Where a record stands, and its header."""
 
 
-def _records(view: memoryview, whole: _Whole, seed: int) -> tuple[list[_Found], list[_Found]]:
+def _records(whole: _Whole) -> tuple[list[_Found], list[_Found]]:
     """(records that are whole, records of which only the header is). What the offsets left out,
     if they can be read, stays out."""
+    view, seed = whole.view, whole.seed
     end = whole.trailer.tables_at if whole.trailer is not None else len(view)
     found: list[_Found] = []
     damaged: list[_Found] = []
