@@ -1,8 +1,9 @@
 """Start-up of a store: which actor comes when, and what each finds.
 
 lock, identity
-Inker        journal manifest, then journal files younger than it
-Penciller    ledger manifest, then ledger files that no manifest names (swept)
+found files  both manifests, and journal files younger than theirs
+Inker        takes the journal's
+Penciller    takes the ledger's; files that no manifest names are swept
 replay       journal records above the ledger's persisted sqn: sealed files straight into
              ledger files, the rest into memory
 Bookie       ready
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from octavo.actors.bookie import Bookie
+from octavo.actors.found_files import FoundFiles, found_files
 from octavo.actors.identity import Identity, identify, registered
 from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
 from octavo.actors.inker_clerk import InkerClerk
@@ -38,14 +40,12 @@ from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
-from octavo.files.errors import Corruption
 from octavo.files.own_disk import owned
 from octavo.files.plain_runs import PlainRun
 from octavo.files.wall_clock import wall_clock_ms
-from octavo.manifest import adoption, change_log, published, recovery, unsynced
+from octavo.manifest import published, recovery
 from octavo.manifest.change_log import ChangeLog
-from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
-from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.level_sizes import MAX_FILE_ROWS, REBUILD
 from octavo.manifest.register import SnapshotRegister
 
@@ -93,7 +93,7 @@ def start(
     def opened() -> Running:
         opening = _Opening(path, options, disk, lock, clock_ms, monotonic)
         try:
-            return opening.run(who, lock)
+            return opening.run(who)
         except BaseException:
             opening.undo()
             raise
@@ -118,8 +118,10 @@ class _Opening:
         monotonic: Callable[[], float],
     ) -> None:
         self.path = path
+        self.journal, self.ledger = f"{path}/journal", f"{path}/ledger"
         self.options = options
         self.disk = disk
+        self.lock = lock
         self.clock_ms = clock_ms
         self.open_files = OpenFiles(options.max_open_files)
         self.monotonic = monotonic
@@ -139,69 +141,25 @@ class _Opening:
         self.runner.close()
         for ref in self.refs:
             ref.stop()
-        self.disk.let_go(f"{self.path}/journal")
+        self.disk.let_go(self.journal)
 
-    def run(self, identity: Identity, lock: FileLock) -> Running:
+    def run(self, identity: Identity) -> Running:
         for job in staging.sweep(self.disk, self.path, self.clock_ms()):
             self.notes.append(f"{self.path}: job {job} was never committed; its files are removed")
         identity = registered(self.disk, self.path, identity, self.options)
         self.recalculated = identity.tags.recalculated()
         self.not_recalculated = identity.tags.not_recalculated()
         published.sweep(self.disk, self.path, self.clock_ms())
-        journal, ledger = f"{self.path}/journal", f"{self.path}/ledger"
-        for directory in (journal, ledger):
-            self.disk.mkdir(f"{directory}/manifest")
-        self.disk.hold(journal)  # a failed sync of it fails the journal
-        found_journal = change_log.recover(self.disk, f"{journal}/manifest")
-        found_ledger = change_log.recover(self.disk, f"{ledger}/manifest")
-        self.notes += found_journal.notes + found_ledger.notes
-        epoch = max(found_journal.epoch, found_ledger.epoch) + 1
-        ledger_manifest = self._ledger_manifest(found_ledger, ledger)
-        journal_manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
-        entries = {entry.name for entry in journal_manifest.entries}
-        self.notes += unsynced.written_anew(self.disk, journal, entries)
-        files = adoption.adopted(
-            self.disk,
-            journal,
-            journal_manifest,
-            state_epoch=found_journal.state_epoch,
-            damaged=found_journal.damaged,
-            trims=identity.head_only,
-            persisted_sqn=ledger_manifest.persisted_sqn,
-        )
-        journal_manifest = files.manifest
-        self.notes += files.notes
-        if identity.head_only and ledger_manifest.persisted_sqn < journal_manifest.horizon:
-            raise Corruption(
-                ledger, 0,
-                "the ledger of a head-only store is damaged or missing, and the journal no longer "
-                "has what was in it: restore a backup",
-            )  # fmt: skip
-        if not files.doubtful and ledger_manifest.persisted_sqn >= journal_manifest.ceiling > 1:
-            # Both manifests are whole, and one of them is of another store, or forged.
-            self.notes.append(f"{ledger}: has more than the journal ever had; rebuilt")
-            if identity.head_only:
-                raise Corruption(ledger, 0, "has more than the journal ever had: restore a backup")
-            ledger_manifest = LedgerManifest.empty()
-        if adoption.outdated(ledger_manifest.persisted_sqn, journal_manifest):
-            self.notes.append(f"{ledger}: is older than the journal's last compaction; rebuilt")
-            ledger_manifest = ledger_manifest.emptied()
-        tails = recovery.find_tails(
-            self.disk, journal, journal_manifest, above=ledger_manifest.persisted_sqn
-        )
-        self.notes += tails.notes
+        found = found_files(self.disk, self.path, identity.head_only, self.notes)
         for note in self.notes:
             log.warning("%s", note)
-        inker = self._start_inker(
-            journal, journal_manifest, tails, epoch,
-            persisted_sqn=ledger_manifest.persisted_sqn, damaged=files.doubtful,
-        )  # fmt: skip
-        penciller = self._start_penciller(ledger, ledger_manifest, epoch)
+        inker = self._start_inker(found)
+        penciller = self._start_penciller(found)
         penciller.actor.rebuildable = not identity.head_only
-        self._sweep_orphans(ledger, penciller)  # before a merge makes files that no manifest names
-        bookie, clerk = self._start_bookie(inker, penciller, tails)
+        self._sweep_orphans(penciller)  # before a merge makes files that no manifest names
+        bookie, clerk = self._start_bookie(inker, penciller, found.tails)
         inker_clerk = started_clerk(
-            inker, bookie, self.disk, lock, self.path, self.options, identity, self.notes,
+            inker, bookie, self.disk, self.lock, self.path, self.options, identity, self.notes,
             self.clock_ms, self.monotonic,
         )  # fmt: skip
         self.refs.append(inker_clerk)
@@ -209,7 +167,7 @@ class _Opening:
             path=self.path,
             options=self.options,
             disk=self.disk,
-            lock=lock,
+            lock=self.lock,
             identity=identity,
             inker=inker,
             penciller=penciller,
@@ -223,57 +181,29 @@ class _Opening:
             replayed=self.replayed,
         )
 
-    # ------------------------------------------------------------ manifests
-
-    def _ledger_manifest(self, found: change_log.Recovered, directory: str) -> LedgerManifest:
-        """The ledger as far as its files are there; an empty one is rebuilt from the journal."""
-        try:
-            manifest = LedgerManifest.replayed(found.snapshot, found.changes)
-        except Corruption as wrong:
-            self.notes.append(f"{wrong}: the ledger is rebuilt from the journal")
-            return LedgerManifest.empty()
-        names = set(self.disk.listdir(directory))
-        if REBUILD in names:
-            self.notes.append(f"{directory}: was found damaged; it is rebuilt from the journal")
-            return manifest.emptied()
-        missing = [e.name for level in manifest.levels for e in level if e.name not in names]
-        if missing or found.damaged:
-            self.notes.append(
-                f"{directory}: {len(missing)} ledger files are missing ({', '.join(missing[:3])}), "
-                "or the manifest is damaged: the ledger is rebuilt from the journal"
-            )
-            return manifest.emptied()
-        return manifest
-
-    def _begin_log(self, directory: str, epoch: int, snapshot: bytes) -> ChangeLog:
-        return ChangeLog.begin(self.disk, f"{directory}/manifest", epoch, snapshot)
-
     # ------------------------------------------------------------ the Inker
 
-    def _start_inker(
-        self,
-        directory: str,
-        manifest: JournalManifest,
-        tails: recovery.Found,
-        epoch: int,
-        *,
-        persisted_sqn: int,
-        damaged: bool,
-    ) -> Ref[Inker]:
-        begun = resumed(manifest, tails.tails, persisted_sqn, directory=directory, damaged=damaged)
+    def _start_inker(self, found: FoundFiles) -> Ref[Inker]:
+        directory, tails = self.journal, found.tails.tails
+        begun = resumed(
+            found.journal,
+            tails,
+            found.ledger.persisted_sqn,
+            directory=directory,
+            damaged=found.doubtful,
+        )
         if begun.note:
             self.notes.append(begun.note)
             log.warning("%s", begun.note)
-        manifest = begun.manifest
-        manifest = manifest.edit(
-            added=tuple(self._sealed_entry(directory, t) for t in tails.tails if t.sealed)
+        manifest = begun.manifest.edit(
+            added=tuple(self._sealed_entry(tail) for tail in tails if tail.sealed)
         )
         ref = Inker.start(
             self.disk,
             directory,
             manifest,
-            self._begin_log(directory, epoch, manifest.encode()),
-            epoch,
+            ChangeLog.begin(self.disk, f"{directory}/manifest", found.epoch, manifest.encode()),
+            found.epoch,
             self.runner,
             self.open_files,
             self.clock_ms,
@@ -288,12 +218,11 @@ class _Opening:
         files = [
             self._known_file(inker, entry, entry.name not in there) for entry in manifest.entries
         ]
-        for tail in tails.tails:
+        for tail in tails:
             if tail.sealed:
                 continue
-            last = tail is tails.tails[-1]
             resumes = (
-                last
+                tail is tails[-1]
                 and begun.clean
                 and tail.name.endswith(recovery.LOG)
                 and tail.offsets[-1] < RESUME_BELOW_BYTES
@@ -314,14 +243,14 @@ class _Opening:
         inker.begin(JournalView(tuple(f.base for f in files), tuple(files)), begun.following)
         return ref
 
-    def _sealed_entry(self, directory: str, tail: recovery.Tail) -> JournalEntry:
+    def _sealed_entry(self, tail: recovery.Tail) -> JournalEntry:
         """A file that was sealed, but not yet entered in the manifest."""
         return JournalEntry(
             name=tail.name,
             base_sqn=tail.base_sqn,
             last_sqn=tail.last_sqn,
             count=len(tail.offsets) - 1,
-            bytes=self.disk.size(f"{directory}/{tail.name}"),
+            bytes=self.disk.size(f"{self.journal}/{tail.name}"),
             seed=tail.seed,
             state="sealed",
         )
@@ -337,12 +266,12 @@ class _Opening:
 
     # ------------------------------------------------------------ the Penciller and the Bookie
 
-    def _start_penciller(
-        self, directory: str, manifest: LedgerManifest, epoch: int
-    ) -> Ref[Penciller]:
+    def _start_penciller(self, found: FoundFiles) -> Ref[Penciller]:
+        changes = ChangeLog.begin(
+            self.disk, f"{self.ledger}/manifest", found.epoch, found.ledger.encode()
+        )
         ref = Penciller.start(
-            self.disk, directory, manifest,
-            self._begin_log(directory, epoch, manifest.encode()), epoch, self.open_files,
+            self.disk, self.ledger, found.ledger, changes, found.epoch, self.open_files,
             self.register,
         )  # fmt: skip
         self.refs.append(ref)
@@ -441,9 +370,9 @@ class _Opening:
             self.notes.append(note)
             log.warning("%s", note)
 
-    def _sweep_orphans(self, directory: str, penciller: Ref[Penciller]) -> None:
+    def _sweep_orphans(self, penciller: Ref[Penciller]) -> None:
         """Ledger files that no manifest names: outputs of an interrupted merge, or replaced."""
         named = {entry.name for level in penciller.actor.manifest.levels for entry in level}
-        for name in self.disk.listdir(directory):
+        for name in self.disk.listdir(self.ledger):
             if (name.endswith(".sst") and name not in named) or name == REBUILD:
-                self.disk.unlink(f"{directory}/{name}")
+                self.disk.unlink(f"{self.ledger}/{name}")
