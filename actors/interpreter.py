@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from importlib import import_module
 
 from octavo.files.errors import Misuse
 
@@ -12,8 +13,26 @@ _get_ident = threading.get_ident
 
 def refuse_unfit() -> None:
     """Raise Misuse where no store can be open in this interpreter."""
+    refuse_subinterpreter()
     refuse_free_threads()
     refuse_replaced_threads()
+
+
+def refuse_subinterpreter() -> None:
+    """Raise Misuse in any interpreter but the process's first one. Up to 3.13 the end of another
+    ends the process where a thread of it is left, as one of a store's may be for some seconds; and
+    a fork in the first one would leave the child with the store's lock."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # from 3.13 on; before
+        try:
+            known = import_module(name)
+        except ImportError:  # a build without
+            continue
+        if known.get_current() != known.get_main():
+            raise Misuse(
+                "this is a subinterpreter, in which no store can be open: open it in the first "
+                "interpreter (mod_wsgi: WSGIApplicationGroup %{GLOBAL}) or in another process"
+            )
+        return
 
 
 def refuse_free_threads() -> None:

@@ -32,6 +32,38 @@ def test_without_spark_a_frame_says_what_to_install_and_leaves_nothing_published
         assert store.published() == []
 
 
+SUBINTERPRETER = """
+import sys
+try:
+    import _interpreters as interpreters
+    other = interpreters.create("legacy")
+    run = interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    other = interpreters.create(isolated=False)
+    run = interpreters.run_string
+run(other, f'''
+import sys
+sys.path[:] = {sys.path}
+import octavo
+for options in ({{}}, {{"read_only": True}}):
+    try:
+        octavo.open({sys.argv[1]!r}, **options)
+    except octavo.Misuse as error:
+        print(error)
+''')
+interpreters.destroy(other)
+"""
+
+
+def test_in_a_subinterpreter_an_opening_says_so_and_the_process_goes_on(tmp_path: Path) -> None:
+    octavo.open(tmp_path / "s").close()
+    words = [sys.executable, "-c", SUBINTERPRETER, str(tmp_path / "s")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout.count("this is a subinterpreter") == 2, done.stderr
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["writing", "reading"])
 def test_without_the_interpreter_lock_an_opening_says_how_to_have_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
