@@ -63,6 +63,24 @@ class _File:
         return self.base + len(self.offsets) - 2
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a store is restored from, under its lock."""
+
+    disk: Disk
+    path: str
+    identity: identities.Identity
+    journal: JournalManifest
+    ledger: LedgerManifest
+    files: Sequence[_File]  # in order
+    notes: Sequence[str]
+
+    @property
+    def newest(self) -> int:
+        """The last sqn that a journal file has."""
+        return max((file.last for file in self.files), default=0)
+
+
 def restore_on(
     disk: Disk, backup: str, path: str, *, sqn: int | None, time_ms: int | None, copy: bool
 ) -> Restored:
@@ -76,42 +94,16 @@ def restore_on(
         )
     if f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(backup)}/"):
         raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
-    who = identities.read(disk, backup)
+    identity = identities.read(disk, backup)
     lock = locked(disk, f"{backup}/LOCK")
     try:
-        manifest, ledger, epoch = _manifests(disk, backup)
-        files, notes = _files(disk, backup, manifest, epoch)
-        newest = max((file.last for file in files), default=ledger.persisted_sqn)
-        upto = newest if sqn is None else min(sqn, newest)
-        told: list[str] = []
-        if time_ms is not None:
-            there, told = last_at(disk, f"{backup}/journal", files, time_ms)
-            told = told if there <= upto else []
-            upto = min(upto, there)
-        if sqn is not None and upto == newest < sqn:
-            told = [*told, f"{backup} ends at sqn {newest}: what came up to {sqn} is not in it"]
-        if upto < (complete := _complete_from(manifest, files, newest)):
-            raise HistoryCompacted(
-                f"{backup}: compaction dropped what was replaced or deleted by sqn {complete}: "
-                f"no state before that is there any more, as that of sqn {upto}"
-                + "".join(f" ({note})" for note in told)
-            )
-        if who.head_only and upto < newest:
-            raise Misuse(f"{backup} is head-only: only its last state can be restored")
-        if ledger.persisted_sqn > upto:
-            if upto == newest and (sqn is None or sqn > newest):
-                raise Corruption(
-                    f"{backup}/journal", 0,
-                    f"it ends at sqn {newest}, and its ledger knows of {ledger.persisted_sqn}: "
-                    "open it once, which tells what is lost, and restore then; or name a sqn up "
-                    "to that",
-                )  # fmt: skip
-            ledger = ledger.emptied()
+        source = _source(disk, backup, identity)
+        upto, told = _upto(source, sqn, time_ms)
         with room_for(f"store restored at {path}"):
             alone = _begun(disk, path + PARTIAL)
         try:
             with room_for(f"store restored at {path}"):
-                done = _made(disk, backup, path + PARTIAL, who, manifest, ledger, files, upto, copy)
+                done = _made(source, path + PARTIAL, upto, copy)
             if disk.exists(path):
                 disk.rmdir(path)
             disk.rename(path + PARTIAL, path)
@@ -121,8 +113,39 @@ def restore_on(
     finally:
         lock.release()
     return Restored(
-        path, upto, done.linked, done.bytes_linked, done.bytes_copied, (*notes, *told)
+        path, upto, done.linked, done.bytes_linked, done.bytes_copied, (*source.notes, *told)
     )  # fmt: skip
+
+
+def _upto(source: _Source, sqn: int | None, time_ms: int | None) -> tuple[int, list[str]]:
+    """(the last sqn that is to be restored, what there is to tell of it). Raises Misuse,
+    HistoryCompacted, Corruption where that state cannot be had."""
+    backup, persisted = source.path, source.ledger.persisted_sqn
+    newest = source.newest if source.files else persisted
+    upto = newest if sqn is None else min(sqn, newest)
+    told: list[str] = []
+    if time_ms is not None:
+        there, told = last_at(source.disk, f"{backup}/journal", source.files, time_ms)
+        told = told if there <= upto else []
+        upto = min(upto, there)
+    if sqn is not None and upto == newest < sqn:
+        told = [*told, f"{backup} ends at sqn {newest}: what came up to {sqn} is not in it"]
+    if upto < (complete := _complete_from(source, newest)):
+        raise HistoryCompacted(
+            f"{backup}: compaction dropped what was replaced or deleted by sqn {complete}: "
+            f"no state before that is there any more, as that of sqn {upto}"
+            + "".join(f" ({note})" for note in told)
+        )
+    if source.identity.head_only and upto < newest:
+        raise Misuse(f"{backup} is head-only: only its last state can be restored")
+    if persisted > upto == newest and (sqn is None or sqn > newest):
+        raise Corruption(
+            f"{backup}/journal", 0,
+            f"it ends at sqn {newest}, and its ledger knows of {persisted}: "
+            "open it once, which tells what is lost, and restore then; or name a sqn up "
+            "to that",
+        )  # fmt: skip
+    return upto, told
 
 
 def _begun(disk: Disk, target: str) -> FileLock:
@@ -140,18 +163,10 @@ def _begun(disk: Disk, target: str) -> FileLock:
     return lock
 
 
-def _made(
-    disk: Disk,
-    backup: str,
-    target: str,
-    who: identities.Identity,
-    manifest: JournalManifest,
-    ledger: LedgerManifest,
-    files: Sequence[_File],
-    upto: int,
-    copy: bool,
-) -> Linked:
+def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     """Make the store in a directory that is nobody's yet. What it has cost."""
+    disk, backup, files = source.disk, source.path, source.files
+    ledger = source.ledger if source.ledger.persisted_sqn <= upto else source.ledger.emptied()
     for folder in ("journal", "ledger"):
         disk.mkdir(f"{target}/{folder}/manifest")
     done = Linked()
@@ -160,29 +175,30 @@ def _made(
     bring(disk, f"{backup}/journal", f"{target}/journal", names, done, copy=copy)
     entries = [replace(file.entry, file=None) for file in whole if file.entry is not None]
     entries += [
-        _cut(disk, backup, f"{target}/journal", file, upto, done)
+        _cut(source, f"{target}/journal", file, upto, done)
         for file in files
         if file.base <= upto and file not in whole
     ]
     disk.sync_dir(f"{target}/journal")
     names = [entry.name for level in ledger.levels for entry in level]
     bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
-    newest = max((file.last for file in files), default=0)
+    manifest = source.journal
     journal = JournalManifest.empty().edit(
         entries,
-        ceiling=max(manifest.ceiling, newest + 1),
+        ceiling=max(manifest.ceiling, source.newest + 1),
         horizon=manifest.horizon,
         commits=[commit for commit in manifest.commits if commit.last_sqn <= upto],
     )
     journal = replace(journal, version=manifest.version)
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
         ChangeLog.begin(disk, f"{target}/{folder}/manifest", 1, snapshot).close()
-    identities.write(disk, target, replace(who, id=f"{secrets.randbits(128):032x}", backup=None))
+    who = replace(source.identity, id=f"{secrets.randbits(128):032x}", backup=None)
+    identities.write(disk, target, who)
     return done
 
 
-def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest, int]:
-    """(the journal's, the ledger's, the epoch that wrote the journal's)."""
+def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
+    """Raises Corruption where that is not whole."""
     found = change_log.recover(disk, f"{backup}/journal/manifest")
     if found.damaged:
         raise Corruption(
@@ -198,7 +214,8 @@ def _manifests(disk: Disk, backup: str) -> tuple[JournalManifest, LedgerManifest
     names = set(disk.listdir(f"{backup}/ledger")) if disk.exists(f"{backup}/ledger") else set()
     if there.damaged or any(e.name not in names for level in ledger.levels for e in level):
         ledger = ledger.emptied()
-    return journal, ledger, found.state_epoch
+    files, notes = _files(disk, backup, journal, found.state_epoch)
+    return _Source(disk, backup, identity, journal, ledger, files, notes)
 
 
 def _files(
@@ -227,12 +244,12 @@ def _files(
     return sorted(files, key=lambda file: file.base), found.notes
 
 
-def _complete_from(manifest: JournalManifest, files: Sequence[_File], newest: int) -> int:
+def _complete_from(source: _Source, newest: int) -> int:
     """The lowest sqn as of which the journal has the whole state: what compaction drops was
     replaced, often long after it was written, by something that the ledger then had. A file above
     its origin's horizon was only put together anew: nothing of it was ever dropped."""
-    found = manifest.horizon
-    for file in files:
+    found = source.journal.horizon
+    for file in source.files:
         if file.origin is not None and file.origin.horizon >= file.base:
             found = max(found, file.origin.clean_sqn or newest)  # 0: it is not known
     return min(found, newest)
@@ -245,11 +262,9 @@ def _places(file: _File) -> Iterator[tuple[int, int, int]]:
         yield number, offsets[number], offsets[number + 1]
 
 
-def _cut(
-    disk: Disk, backup: str, target: str, file: _File, upto: int, done: Linked
-) -> JournalEntry:
+def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> JournalEntry:
     """A file's records up to a sqn in a new sealed file. Raises Misuse inside a batch."""
-    path = f"{backup}/journal/{file.name}"
+    disk, path = source.disk, f"{source.path}/journal/{file.name}"
     view = memoryview(disk.map(path))
     last = min(upto, file.last)
     seed = secrets.randbits(64)

@@ -9,11 +9,11 @@ from descriptors import descriptors
 
 import octavo
 
-FILES = 5000
+FILES = 1000
 OPEN_FILES = 64
 
 
-def test_a_store_of_five_thousand_files_needs_few_threads_and_descriptors(tmp_path: Path) -> None:
+def test_a_store_of_a_thousand_files_needs_few_threads_and_descriptors(tmp_path: Path) -> None:
     threads = threading.active_count()
     with octavo.open(tmp_path / "s", worker=False, max_open_files=OPEN_FILES) as store:
         for i in range(FILES):
