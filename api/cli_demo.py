@@ -29,11 +29,9 @@ from octavo.cli_source import (
     unpacked,
     unpacked_name,
 )
-from octavo.cli_teller import Teller
+from octavo.cli_teller import NOT_SOURCE, Teller
 from octavo.demo_tour import Tour
 from octavo.files.errors import Misuse
-
-_NOT_SOURCE = ("__pycache__", "site-packages", "dist-packages")
 
 
 @click.command()
@@ -110,8 +108,8 @@ def _source(
     if path is None:
         library = sysconfig.get_path("stdlib")
         yield (
-            f"{library}, the source tree of this Python, without {', '.join(_NOT_SOURCE)}",
-            Directory(library, _NOT_SOURCE, store),
+            f"{library}, the source tree of this Python, without {', '.join(NOT_SOURCE)}",
+            Directory(library, NOT_SOURCE, store),
         )
         return
     if not os.path.exists(path):

@@ -14,9 +14,7 @@ import click
 from octavo import __version__
 from octavo.cli_options import json_option
 from octavo.cli_output import Output, complain, count, duration
-from octavo.cli_teller import Teller
-
-_NOT_SOURCE = ("__pycache__", "site-packages", "dist-packages")
+from octavo.cli_teller import NOT_SOURCE, Teller
 
 
 @click.command()
@@ -79,7 +77,7 @@ def pipeline(
         what = source or sysconfig.get_path("stdlib")
         corpus = Corpus(
             what, kind or kind_of(what), key_field, value_field, group_field,
-            () if source else _NOT_SOURCE,
+            () if source else NOT_SOURCE,
         )  # fmt: skip
         out = stack.enter_context(Output())
         teller = Teller(out, silent=as_json)

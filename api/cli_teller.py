@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from octavo.cli_output import Output
 
+NOT_SOURCE = ("__pycache__", "site-packages", "dist-packages")
+"""Folders of Python's library that are left out where its source tree serves as an example."""
 _NAME_COLUMNS = 11
 
 

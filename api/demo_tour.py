@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_128, xxh3_128_digest
 
@@ -20,6 +20,7 @@ from octavo.cli_loading import Loading
 from octavo.cli_notation import to_text
 from octavo.cli_output import count, duration, plural, progress, size
 from octavo.cli_source import Source
+from octavo.cli_teller import Teller
 from octavo.files.errors import Conflict, Misuse
 
 if TYPE_CHECKING:
@@ -37,16 +38,6 @@ _GROUPS_SHOWN = 8
 
 Model = dict[bytes, bytes]
 """Key to the digest of its value."""
-
-
-class Teller(Protocol):
-    """To whom the tour tells what it sees."""
-
-    def tell(self, name: str, text: str) -> None: ...
-
-    def table(self, rows: list[tuple[str, ...]]) -> None: ...
-
-    def check(self, holds: bool, promise: str) -> None: ...
 
 
 class Tour:
