@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from compacted_store import SMALL_FILES
-from whole_store import NEVER_MS, Clock, flush, opened
+from whole_store import NEVER_MS, WallClock, flush, opened
 
 import octavo
 from octavo.actors.published_reader import PublishedReader
@@ -35,12 +35,7 @@ def key(number: int) -> bytes:
     return b"k%03d" % number
 
 
-class Wall(Clock):
-    def __call__(self) -> int:
-        return int(self.now)
-
-
-def with_expired(path: Path, clock: Wall, **options: Any) -> octavo.Store:
+def with_expired(path: Path, clock: WallClock, **options: Any) -> octavo.Store:
     """A store of some keys that expire at ENDS_MS, and some that do not; all of it is in the
     ledger."""
     store = opened(path, clock_ms=clock, compact_every_seconds=None, **SMALL_FILES, **options)
@@ -64,7 +59,7 @@ def check(reader: Any) -> None:
     assert list(reader.index("f").keys(0, 600)) == [key(number) for number in STAYS]
 
 
-def compacted(path: Path, clock: Wall) -> octavo.Store:
+def compacted(path: Path, clock: WallClock) -> octavo.Store:
     """One whose values went with their expiry, and whose clock is back before it."""
     store = with_expired(path, clock)
     clock.now = ENDS_MS + HOUR_MS
@@ -74,25 +69,25 @@ def compacted(path: Path, clock: Wall) -> octavo.Store:
 
 
 @pytest.fixture
-def clock() -> Wall:
-    return Wall(BEGIN_MS)
+def clock() -> WallClock:
+    return WallClock(BEGIN_MS)
 
 
-def test_what_compaction_dropped_stays_absent(tmp_path: Path, clock: Wall) -> None:
+def test_what_compaction_dropped_stays_absent(tmp_path: Path, clock: WallClock) -> None:
     with compacted(tmp_path / "s", clock) as store:
         for reader in (store, store.snapshot()):
             check(reader)
         assert store.verify().ok
 
 
-def test_so_it_does_in_the_next_life(tmp_path: Path, clock: Wall) -> None:
+def test_so_it_does_in_the_next_life(tmp_path: Path, clock: WallClock) -> None:
     compacted(tmp_path / "s", clock).close()
     with opened(tmp_path / "s", clock_ms=clock, **SMALL_FILES) as store:
         check(store)
         assert store.verify().ok
 
 
-def test_a_ttl_counts_from_what_the_store_takes_for_now(tmp_path: Path, clock: Wall) -> None:
+def test_a_ttl_counts_from_what_the_store_takes_for_now(tmp_path: Path, clock: WallClock) -> None:
     with compacted(tmp_path / "s", clock) as store:
         store.put("short", "v", ttl=5)
         with store.batch() as batch:
@@ -103,13 +98,13 @@ def test_a_ttl_counts_from_what_the_store_takes_for_now(tmp_path: Path, clock: W
         assert (store.get("short"), store.get("batched")) == (None, None)
 
 
-def test_a_condition_on_absence_holds(tmp_path: Path, clock: Wall) -> None:
+def test_a_condition_on_absence_holds(tmp_path: Path, clock: WallClock) -> None:
     with compacted(tmp_path / "s", clock) as store:
         store.put(key(0), "anew", if_sqn=0)
         assert store.get(key(0)) == b"anew"
 
 
-def test_only_what_was_dropped_counts(tmp_path: Path, clock: Wall) -> None:
+def test_only_what_was_dropped_counts(tmp_path: Path, clock: WallClock) -> None:
     """A clock that once was ten years ahead ends nothing that comes after it was set right."""
     with with_expired(tmp_path / "s", clock) as store:
         clock.now = ENDS_MS + 86_400_000 * 3650
@@ -120,7 +115,7 @@ def test_only_what_was_dropped_counts(tmp_path: Path, clock: Wall) -> None:
         assert store.get("later") == b"v"
 
 
-def test_a_snapshot_from_before_keeps_what_it_had(tmp_path: Path, clock: Wall) -> None:
+def test_a_snapshot_from_before_keeps_what_it_had(tmp_path: Path, clock: WallClock) -> None:
     with with_expired(tmp_path / "s", clock) as store, store.snapshot() as before:
         clock.now = ENDS_MS + HOUR_MS
         store.compact()
@@ -129,19 +124,19 @@ def test_a_snapshot_from_before_keeps_what_it_had(tmp_path: Path, clock: Wall) -
         check(store)
 
 
-def published(store: octavo.Store, home: Path, clock: Wall) -> Any:
+def published(store: octavo.Store, home: Path, clock: WallClock) -> Any:
     made = store.snapshot().publish(lease_seconds=HOUR_MS)
     return PublishedReader(RealDisk(), snapshots.read(RealDisk(), made.path), clock, 64)
 
 
-def pinned(store: octavo.Store, home: Path, clock: Wall) -> Any:
+def pinned(store: octavo.Store, home: Path, clock: WallClock) -> Any:
     found = pinning.pin(RealDisk(), store.path, HOUR_MS, int(clock.now))
     return PublishedReader(RealDisk(), found, clock, 64)
 
 
 @pytest.mark.parametrize("made_by", [published, pinned])
 def test_readers_of_other_processes_judge_as_the_store_does(
-    tmp_path: Path, clock: Wall, made_by: Callable[[octavo.Store, Path, Wall], Any]
+    tmp_path: Path, clock: WallClock, made_by: Callable[[octavo.Store, Path, WallClock], Any]
 ) -> None:
     with compacted(tmp_path / "s", clock) as store:
         reader = made_by(store, tmp_path, clock)
@@ -152,7 +147,7 @@ def test_readers_of_other_processes_judge_as_the_store_does(
 
 
 def test_a_store_that_is_opened_to_be_read_judges_as_its_owner_does(
-    tmp_path: Path, clock: Wall, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: WallClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with compacted(tmp_path / "s", clock) as store:
         monkeypatch.setattr(time, "time_ns", lambda: BEGIN_MS * 1_000_000)
@@ -161,7 +156,9 @@ def test_a_store_that_is_opened_to_be_read_judges_as_its_owner_does(
 
 
 @pytest.mark.parametrize("ledger", [True, False])
-def test_a_backup_and_what_is_restored_of_it(tmp_path: Path, clock: Wall, ledger: bool) -> None:
+def test_a_backup_and_what_is_restored_of_it(
+    tmp_path: Path, clock: WallClock, ledger: bool
+) -> None:
     with compacted(tmp_path / "s", clock) as store:
         store.backup(tmp_path / "b", ledger=ledger)
     octavo.restore(tmp_path / "b", tmp_path / "r")
@@ -171,7 +168,7 @@ def test_a_backup_and_what_is_restored_of_it(tmp_path: Path, clock: Wall, ledger
             assert store.verify().ok
 
 
-def test_a_ledger_that_is_made_anew(tmp_path: Path, clock: Wall) -> None:
+def test_a_ledger_that_is_made_anew(tmp_path: Path, clock: WallClock) -> None:
     compacted(tmp_path / "s", clock).close()
     (tmp_path / "s" / "ledger" / "REBUILD").write_text("a test")
     with opened(tmp_path / "s", clock_ms=clock, **SMALL_FILES) as store:
@@ -179,7 +176,7 @@ def test_a_ledger_that_is_made_anew(tmp_path: Path, clock: Wall) -> None:
         assert store.verify().ok
 
 
-def test_a_ledger_that_is_made_anew_without_its_manifest(tmp_path: Path, clock: Wall) -> None:
+def test_a_ledger_that_is_made_anew_without_its_manifest(tmp_path: Path, clock: WallClock) -> None:
     compacted(tmp_path / "s", clock).close()
     shutil.rmtree(tmp_path / "s" / "ledger")
     with opened(tmp_path / "s", clock_ms=clock, **SMALL_FILES) as store:
@@ -187,7 +184,7 @@ def test_a_ledger_that_is_made_anew_without_its_manifest(tmp_path: Path, clock: 
         assert store.verify().ok
 
 
-def test_what_merging_dropped_stays_absent(tmp_path: Path, clock: Wall) -> None:
+def test_what_merging_dropped_stays_absent(tmp_path: Path, clock: WallClock) -> None:
     """The journal has it still; verify must not call it lost."""
     store = with_expired(tmp_path / "s", clock)
     clock.now = ENDS_MS
@@ -210,7 +207,7 @@ def test_what_merging_dropped_stays_absent(tmp_path: Path, clock: Wall) -> None:
 
 
 def test_what_was_dropped_while_the_store_was_closed(
-    tmp_path: Path, clock: Wall, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: WallClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_expired(tmp_path / "s", clock).close()
     now = {"ms": ENDS_MS + HOUR_MS}

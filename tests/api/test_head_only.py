@@ -10,25 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import SEED, Clock, flush, killed, opened
+from whole_store import SEED, WallClock, flush, killed, opened
 
 import octavo
 
 
-class Millis(Clock):
-    """ms UTC, set by the test."""
-
-    def __call__(self) -> int:  # type: ignore[override]
-        return int(self.now)
+@pytest.fixture
+def clock() -> WallClock:
+    return WallClock(1_000_000)
 
 
 @pytest.fixture
-def clock() -> Millis:
-    return Millis(1_000_000)
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: Millis) -> Iterator[octavo.Store]:
+def store(tmp_path: Path, clock: WallClock) -> Iterator[octavo.Store]:
     with opened(tmp_path / "s", mode="head_only", clock_ms=clock) as store:
         yield store
 
@@ -204,7 +197,7 @@ def test_a_batch_cut_by_a_kill_is_whole_or_not_there(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- expiry, snapshots, reopenings
 
 
-def test_expiry(store: octavo.Store, clock: Millis) -> None:
+def test_expiry(store: octavo.Store, clock: WallClock) -> None:
     bucket = store.head_bucket("b")
     bucket.put("a", b"1", ttl=10)
     bucket.put("b", b"1", expires_at=datetime.fromtimestamp(1020, UTC))

@@ -7,27 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from whole_store import Clock, flush, killed, opened
+from whole_store import WallClock, flush, killed, opened
 
 import octavo
 
 ALL = {"push_rows": 1 << 20, "push_bytes": 1 << 30}
 
 
-class Millis(Clock):
-    """ms UTC, set by the test."""
-
-    def __call__(self) -> int:  # type: ignore[override]
-        return int(self.now)
+@pytest.fixture
+def clock() -> WallClock:
+    return WallClock(1_000_000)
 
 
 @pytest.fixture
-def clock() -> Millis:
-    return Millis(1_000_000)
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: Millis) -> Iterator[octavo.Store]:
+def store(tmp_path: Path, clock: WallClock) -> Iterator[octavo.Store]:
     with opened(tmp_path / "s", clock_ms=clock) as store:
         yield store
 
@@ -76,7 +69,7 @@ def test_an_empty_set_is_none(store: octavo.Store) -> None:
 
 
 def test_an_expiry_removes_all_and_a_snapshot_judges_it_at_its_moment(
-    store: octavo.Store, clock: Millis
+    store: octavo.Store, clock: WallClock
 ) -> None:
     store.put("k", b"1", index={"f": "a"}, ttl=10)
     store.put("l", b"1", index={"f": "a"}, expires_at=clock() + 20_000)
@@ -95,7 +88,7 @@ def test_an_expiry_removes_all_and_a_snapshot_judges_it_at_its_moment(
 
 
 def test_an_expired_version_does_not_uncover_the_one_before(
-    store: octavo.Store, clock: Millis
+    store: octavo.Store, clock: WallClock
 ) -> None:
     store.put("k", b"1", index={"f": "old"})
     flush(store)
@@ -144,7 +137,7 @@ def test_an_edit_of_what_is_removed_and_added_adds_it(store: octavo.Store) -> No
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("how", ["absent", "deleted", "expired", "put without"])
 def test_an_edit_of_a_version_without_entries_begins_with_none(
-    store: octavo.Store, clock: Millis, how: str, merged: bool
+    store: octavo.Store, clock: WallClock, how: str, merged: bool
 ) -> None:
     if how != "absent":
         store.put("k", b"", index={"f": "old"}, ttl=5)
@@ -172,7 +165,7 @@ def test_an_edit_finds_its_set_after_a_push_and_a_reopening(tmp_path: Path) -> N
 
 
 def test_edits_in_a_batch_see_the_operations_before_them(
-    store: octavo.Store, clock: Millis
+    store: octavo.Store, clock: WallClock
 ) -> None:
     edit = octavo.IndexEdit(add={"f": "new"})
     store.put("live", b"", index={"f": "old"})
@@ -533,7 +526,7 @@ def test_a_live_query_reads_one_moment(store: octavo.Store) -> None:
 
 
 @pytest.mark.parametrize("how", ["reopened", "killed", "ledger deleted", "compacted"])
-def test_the_index_outlives(tmp_path: Path, clock: Millis, how: str) -> None:
+def test_the_index_outlives(tmp_path: Path, clock: WallClock, how: str) -> None:
     store = opened(tmp_path / "s", clock_ms=clock)
     for i in range(400):
         key = b"%02d" % (i * 7 % 40)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from whole_store import Clock, flush, killed, opened, settle
+from whole_store import WallClock, flush, killed, opened, settle
 
 import octavo
 from octavo.files.disk import AppendFile, RealDisk
@@ -20,18 +20,13 @@ from octavo.manifest.snapshot_draft import Draft
 HOUR_MS = 3_600_000
 
 
-class Wall(Clock):
-    def __call__(self) -> int:
-        return int(self.now)
+@pytest.fixture
+def clock() -> WallClock:
+    return WallClock(1_800_000_000_000)
 
 
 @pytest.fixture
-def clock() -> Wall:
-    return Wall(1_800_000_000_000)
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: Wall) -> Iterator[octavo.Store]:
+def store(tmp_path: Path, clock: WallClock) -> Iterator[octavo.Store]:
     with opened(tmp_path / "störe 1", clock_ms=clock) as store:
         for number in range(400):
             store.put(b"k%04d" % number, b"first %d" % number)
@@ -73,7 +68,7 @@ def test_every_file_it_names_is_there_and_stays(store: octavo.Store) -> None:
     assert all(name.endswith((".sst", ".cdb")) or name in ("manifest", "live") for name in there)
 
 
-def test_a_name_is_of_one_snapshot_at_a_time(store: octavo.Store, clock: Wall) -> None:
+def test_a_name_is_of_one_snapshot_at_a_time(store: octavo.Store, clock: WallClock) -> None:
     first = store.snapshot().publish("nightly")
     with pytest.raises(octavo.Misuse, match=first.id):
         store.snapshot().publish("nightly")
@@ -98,7 +93,9 @@ def test_names_are_checked(store: octavo.Store, name: object) -> None:
         store.snapshot().publish(name)  # type: ignore[arg-type]
 
 
-def test_it_expires_and_is_swept_after_a_grace_period(store: octavo.Store, clock: Wall) -> None:
+def test_it_expires_and_is_swept_after_a_grace_period(
+    store: octavo.Store, clock: WallClock
+) -> None:
     made = store.snapshot().publish(lease_seconds=10)
     clock.now += 10_000
     assert made.expired
@@ -116,7 +113,7 @@ def test_it_expires_and_is_swept_after_a_grace_period(store: octavo.Store, clock
     assert names(store) == [other.id]
 
 
-def test_it_can_be_renewed_and_released(store: octavo.Store, clock: Wall) -> None:
+def test_it_can_be_renewed_and_released(store: octavo.Store, clock: WallClock) -> None:
     made = store.snapshot().publish(lease_seconds=10)
     clock.now += 9_000
     made.renew(10)
@@ -129,7 +126,7 @@ def test_it_can_be_renewed_and_released(store: octavo.Store, clock: Wall) -> Non
         made.renew()
 
 
-def test_the_next_opening_sweeps(tmp_path: Path, clock: Wall) -> None:
+def test_the_next_opening_sweeps(tmp_path: Path, clock: WallClock) -> None:
     path = tmp_path / "s"
     with opened(path, clock_ms=clock) as store:
         store.put(b"a", b"1")
@@ -150,7 +147,7 @@ def test_it_survives_the_death_of_its_owner(store: octavo.Store, tmp_path: Path)
 
 
 def test_an_orphan_is_left_alone_while_it_may_be_in_the_making(
-    store: octavo.Store, clock: Wall
+    store: octavo.Store, clock: WallClock
 ) -> None:
     orphan = Draft(RealDisk(), store.path, clock())
     orphan.link_journal(store._running.inker.actor.active.name)  # type: ignore[union-attr]
@@ -256,7 +253,7 @@ def stop() -> None:
 
 
 def test_a_removal_that_is_cut_short_leaves_no_half_of_a_snapshot(
-    tmp_path: Path, clock: Wall
+    tmp_path: Path, clock: WallClock
 ) -> None:
     with opened(tmp_path / "s", clock_ms=clock) as store:
         store.put(b"a", b"1")
@@ -276,7 +273,7 @@ def test_a_removal_that_is_cut_short_leaves_no_half_of_a_snapshot(
             assert names(store) == []
 
 
-def test_two_processes_may_renew_one_at_once(store: octavo.Store, clock: Wall) -> None:
+def test_two_processes_may_renew_one_at_once(store: octavo.Store, clock: WallClock) -> None:
     made = store.snapshot().publish()
     first, second = clock() + 2 * HOUR_MS, clock() + 3 * HOUR_MS
     for call in range(1, 10):
@@ -291,7 +288,7 @@ def test_two_processes_may_renew_one_at_once(store: octavo.Store, clock: Wall) -
 
 
 def test_who_renews_what_is_being_released_brings_nothing_back(
-    store: octavo.Store, clock: Wall
+    store: octavo.Store, clock: WallClock
 ) -> None:
     def renew() -> None:
         with contextlib.suppress(octavo.SnapshotExpired):
@@ -314,7 +311,9 @@ def test_who_renews_what_is_being_released_brings_nothing_back(
         assert call > 5
 
 
-def test_what_is_released_while_it_is_renewed_has_expired(store: octavo.Store, clock: Wall) -> None:
+def test_what_is_released_while_it_is_renewed_has_expired(
+    store: octavo.Store, clock: WallClock
+) -> None:
     for call in range(1, 10):
         made = store.snapshot().publish()
         disk = _BesideDisk(call, made.release)

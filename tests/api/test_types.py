@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import Clock, flush, killed, opened
+from whole_store import WallClock, flush, killed, opened
 
 import octavo
 from octavo import Tag
@@ -376,11 +376,7 @@ def test_a_damaged_value_does_not_keep_its_key_out_of_a_rebuild(tmp_path: Path) 
 
 
 def test_expired_objects_have_no_entries_after_a_rebuild(tmp_path: Path) -> None:
-    class Millis(Clock):
-        def __call__(self) -> int:  # type: ignore[override]
-            return int(self.now)
-
-    clock, path = Millis(10**6), tmp_path / "s"
+    clock, path = WallClock(10**6), tmp_path / "s"
     with opened(path, tags={"note": NOTE}, clock_ms=clock, **RECALC) as store:
         notes = store.bucket("b", tag="note")
         for i in range(100):

@@ -48,6 +48,13 @@ class Clock:
         return self.now
 
 
+class WallClock(Clock):
+    """The same of whole ms UTC."""
+
+    def __call__(self) -> int:
+        return int(self.now)
+
+
 def opened(path: Path | str, disk: Disk | None = None, **given: object) -> octavo.Store:
     """A small store; ``clock_ms`` and ``monotonic`` stand in for the clocks."""
     clocks = {name: given.pop(name) for name in ("clock_ms", "monotonic") if name in given}

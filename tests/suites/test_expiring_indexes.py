@@ -7,17 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from whole_store import SEED, Clock, flush, opened, settle
+from whole_store import SEED, WallClock, flush, opened, settle
 
 import octavo
 from octavo.actors.inker_clerk import EXPIRED_FOR_MS
-
-
-class Millis(Clock):
-    """ms UTC, set by the test."""
-
-    def __call__(self) -> int:  # type: ignore[override]
-        return int(self.now)
 
 
 def expected(model: dict[bytes, tuple[int, int]], now: int) -> list[tuple[int, bytes]]:
@@ -26,7 +19,7 @@ def expected(model: dict[bytes, tuple[int, int]], now: int) -> list[tuple[int, b
 
 @pytest.mark.parametrize("reopens", [False, True])
 def test_entries_go_at_their_moment_while_time_passes(tmp_path: Path, reopens: bool) -> None:
-    rng, clock = random.Random(SEED), Millis(10**9)
+    rng, clock = random.Random(SEED), WallClock(10**9)
     model: dict[bytes, tuple[int, int]] = {}
     store = opened(tmp_path / "s", clock_ms=clock)
     for _ in range(12):
@@ -51,7 +44,7 @@ def test_entries_go_at_their_moment_while_time_passes(tmp_path: Path, reopens: b
 
 
 def test_a_longer_and_a_shorter_life(tmp_path: Path) -> None:
-    clock = Millis(10**9)
+    clock = WallClock(10**9)
     with opened(tmp_path / "s", clock_ms=clock) as store:
         for key in ("longer", "shorter", "for ever", "mortal"):
             store.put(key, b"", index={"f": key}, ttl=None if key == "mortal" else 100)
@@ -72,7 +65,7 @@ def test_a_longer_and_a_shorter_life(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ledger", ["kept", "deleted"])
 def test_what_expired_leaves_ledger_and_journal(tmp_path: Path, ledger: str) -> None:
-    clock, path = Millis(10**9), tmp_path / "s"
+    clock, path = WallClock(10**9), tmp_path / "s"
     with opened(path, clock_ms=clock) as store:
         for i in range(2000):
             store.put(b"%04d" % i, bytes(100), index={"f": i, "g": "x"}, ttl=50)

@@ -7,18 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from whole_store import SEED, Clock, flush, killed, opened
+from whole_store import SEED, WallClock, flush, killed, opened
 
 import octavo
 
 Model = dict[tuple[bytes, bytes, bytes], tuple[bytes, int]]  # bucket, key, sub-key: value, expiry
-
-
-class Millis(Clock):
-    """ms UTC, set by the test."""
-
-    def __call__(self) -> int:  # type: ignore[override]
-        return int(self.now)
 
 
 def live(model: Model, bucket: bytes, now: int) -> list[tuple[bytes, bytes, bytes]]:
@@ -48,7 +41,7 @@ def check(where: octavo.Store | octavo.Snapshot, model: Model, now: int, lookup:
 @pytest.mark.parametrize("lookup", [True, False])
 @pytest.mark.parametrize("end", ["open", "closed", "killed"])
 def test_batches_of_sub_keys(tmp_path: Path, lookup: bool, end: str) -> None:
-    rng, clock, path = random.Random(SEED), Millis(10**9), tmp_path / "s"
+    rng, clock, path = random.Random(SEED), WallClock(10**9), tmp_path / "s"
     model: Model = {}
     store = opened(path, mode="head_only", lookup=lookup, clock_ms=clock, roll_count=512)
     for number in range(40):
