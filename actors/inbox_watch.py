@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from octavo.actors.ingest import ingest
+from octavo.actors.interpreter import begin
 from octavo.files import inbox
 from octavo.files.argument_checks import to_whole
 from octavo.files.errors import AskTimeout, Closed, OctavoError
@@ -115,7 +116,8 @@ class InboxWatch:
         self._wake = threading.Event()
 
     def add(self, running: Running) -> Watched:
-        """Look after this store until it is closed. At most one thread is started."""
+        """Look after this store until it is closed. At most one thread is started; raises
+        StorageFull where it cannot be."""
         watched = Watched(running)
         with self._lock:
             self._stores.add(watched)
@@ -124,7 +126,7 @@ class InboxWatch:
                 self._thread = threading.Thread(
                     target=self._run, args=(self._wake,), name="octavo-inbox", daemon=True
                 )
-                self._thread.start()
+                begin(self._thread)
         return watched
 
     def _run(self, wake: threading.Event) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 from importlib import import_module
 
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, StorageFull
 
 _get_ident = threading.get_ident
 
@@ -55,3 +55,15 @@ def refuse_replaced_threads() -> None:
             "threads were replaced (monkey-patched, as gevent and eventlet do) after octavo was "
             "imported: do that first of all, before octavo is imported"
         )
+
+
+def begin(thread: threading.Thread) -> None:
+    """Start a thread that a store cannot do without. Raises StorageFull where none can be started.
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise StorageFull(
+            f"no thread can be started ({error}); end some, or raise the limit (ulimit -u, or "
+            "pids.max of a container)"
+        ) from error

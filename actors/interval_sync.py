@@ -7,6 +7,7 @@ import threading
 import time
 
 from octavo.actors.inker import Inker
+from octavo.actors.interpreter import begin
 from octavo.files.errors import AskTimeout, OctavoError
 
 log = logging.getLogger("octavo.sync")
@@ -18,11 +19,12 @@ class IntervalSync:
     """Every ``seconds`` makes durable what was written. Its thread sleeps, or is in fsync."""
 
     def __init__(self, inker: Inker, seconds: float) -> None:
+        """Begin. Raises StorageFull where no thread can be started."""
         self._inker = inker
         self._seconds = seconds
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="octavo-sync", daemon=True)
-        self._thread.start()
+        begin(self._thread)
 
     def _run(self) -> None:
         while True:

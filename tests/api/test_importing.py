@@ -1,4 +1,4 @@
-"""What importing says where Octavo, or a part of it, can not be used."""
+"""What importing and opening say where Octavo, or a part of it, can not be used."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import octavo
+from octavo.actors.inbox_watch import WATCH
 
 
 def test_on_windows_importing_says_what_there_is_to_do() -> None:
@@ -84,5 +85,20 @@ def test_where_threads_were_replaced_after_the_import_an_opening_says_so(
     with monkeypatch.context() as patched:
         patched.setattr(threading, "get_ident", lambda: _thread.get_ident())
         with pytest.raises(octavo.Misuse, match="before octavo is imported"):
+            octavo.open(tmp_path / "s", **options)
+    octavo.open(tmp_path / "s", **options).close()
+
+
+@pytest.mark.parametrize("options", [{}, {"sync": 0.5}], ids=["inbox", "interval"])
+def test_where_no_thread_can_be_started_an_opening_says_so_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, float]
+) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(WATCH, "_thread", None)
+        scarce.setattr(threading.Thread, "start", start)
+        with pytest.raises(octavo.StorageFull, match=r"no thread can be started.*ulimit -u"):
             octavo.open(tmp_path / "s", **options)
     octavo.open(tmp_path / "s", **options).close()
