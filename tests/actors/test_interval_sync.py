@@ -21,7 +21,7 @@ class Syncs:
         self.errors = list(errors)
         self.done = threading.Event()
 
-    def make_durable(self, sqn: int, timeout: float) -> None:
+    def make_durable(self, sqn: int) -> None:
         if self.errors:
             raise self.errors.pop(0)
         self.done.set()
