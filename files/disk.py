@@ -289,6 +289,9 @@ def _opened(path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
     fd = open_regular(path, flags)
     try:
         yield fd
+    except OSError as error:
+        error.filename = error.filename or path  # a descriptor has no name
+        raise
     finally:
         os.close(fd)
 
@@ -340,10 +343,7 @@ class RealDisk(Disk):
     def map(self, path: str) -> mmap.mmap | bytes:
         with _opened(path) as fd:
             length = os.fstat(fd).st_size
-            try:
-                return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
-            except OSError as error:  # no address space left: of which file, it does not say
-                raise OSError(error.errno, error.strerror, path) from error
+            return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
 
     def read(self, path: str, limit_bytes: int) -> bytes:
         with _opened(path) as fd:

@@ -160,6 +160,17 @@ def is_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int)
     return any(_epoch(disk, directory, name) > state_epoch for name in sorted(unlisted))
 
 
+def refuse_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int) -> None:
+    """For who only reads there, and so can not make up the newer manifest: raises Corruption. What
+    compactions dropped since the earlier one, only the newer one said."""
+    if is_earlier(disk, directory, unlisted, state_epoch):
+        raise Corruption(
+            f"{directory}/manifest", 0,
+            "its newest log is missing, and what is there is an earlier state: open the store for "
+            "writing once, which recovers what can be",
+        )  # fmt: skip
+
+
 def _epoch(disk: Disk, directory: str, name: str) -> int:
     """The epoch in which a journal file was made; 0: it is none."""
     if recovery.identity(name) is None:
@@ -176,10 +187,11 @@ def may_belong(
 ) -> set[str]:
     """Of the names that a listing of the journal gave: those that its manifest, a whole one of
     ``state_epoch``, does not list, and that are of its state all the same; for who only reads
-    there. Files of a commit that is not decided are not among them. Raises FileNotFoundError where
-    they go meanwhile."""
+    there. Files of a commit that is not decided are not among them. Raises Corruption where a newer
+    manifest was lost, FileNotFoundError where files go meanwhile."""
     found = update_mark.unlisted(disk, directory, names, manifest)
-    if _is_lost(manifest) or is_earlier(disk, directory, found, state_epoch):
+    refuse_earlier(disk, directory, found, state_epoch)
+    if _is_lost(manifest):
         return found
     return {name for name in found if not _made_elsewhere(disk, directory, name)}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -16,9 +17,9 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
-from octavo.files.errors import Corruption, HistoryCompacted, Misuse
+from octavo.files.errors import Corruption, HistoryCompacted, Misuse, storage_error
 from octavo.files.sealed_records import table_of
-from octavo.manifest import change_log, recovery, unsynced, update_mark
+from octavo.manifest import adoption, change_log, recovery, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
 
 _TRIES = 20
@@ -74,7 +75,11 @@ class JournalLook:
 
     def look(self) -> None:
         """See which files there are. One listing where nothing changed. Raises Misuse where there
-        is no store, Corruption."""
+        is no store, Corruption, StorageFailed."""
+        with _reading(self._folder):
+            self._look()
+
+    def _look(self) -> None:
         refuse_links(self._disk, self._folder, f"{self._folder}/manifest")
         if self._names is None and not self._disk.exists(self._folder):
             raise Misuse(f"there is no store at {self._folder.removesuffix('/journal')}")
@@ -84,17 +89,22 @@ class JournalLook:
                 return
             found = change_log.recover(self._disk, f"{self._folder}/manifest")
             manifest = JournalManifest.replayed(found.snapshot, found.changes)
+            unlisted = update_mark.unlisted(self._disk, self._folder, names, manifest)
+            try:
+                adoption.refuse_earlier(self._disk, self._folder, unlisted, found.state_epoch)
+            except FileNotFoundError:
+                continue  # it was sealed, or compacted away
             if frozenset(self._disk.listdir(self._folder)) == names:
-                self._take(names, manifest)
+                self._take(names, manifest, unlisted)
                 return
         raise Corruption(self._folder, 0, "changes faster than it can be read; try again")
 
-    def _take(self, names: frozenset[str], manifest: JournalManifest) -> None:
+    def _take(self, names: frozenset[str], manifest: JournalManifest, unlisted: set[str]) -> None:
         self._names, self.manifest = names, manifest
         self._settled = True
         self._bound = 0
         files = [(entry.base_sqn, entry.seed, entry.name) for entry in manifest.entries]
-        for name in update_mark.unlisted(self._disk, self._folder, names, manifest):
+        for name in unlisted:
             who = recovery.identity(name)
             if who is None or manifest.find(who[0]) is not None:
                 continue
@@ -126,7 +136,8 @@ class JournalLook:
         """What ``ask`` finds, asked again where compaction took a file since the last look."""
         for _ in range(_TRIES):
             try:
-                return ask()
+                with _reading(self._folder):
+                    return ask()
             except FileNotFoundError as missing:
                 gone = str(missing.filename or self._folder)
                 self.look()
@@ -290,6 +301,17 @@ class JournalLook:
         return ""
 
 
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Within it a read error is StorageFailed, or StorageFull for want of descriptors."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise  # it went meanwhile
+    except OSError as error:
+        raise storage_error(error, f"{error.filename or path} cannot be read") from error
+
+
 def _part(name: str, base: int, seed: int, group: list[Place]) -> JournalPart:
     return JournalPart(
         name,
@@ -344,13 +366,15 @@ def records(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator
     """
     path = f"{store}/journal/{part.name}"
     try:
-        buffer = disk.map(path)
+        with _reading(path):
+            buffer = disk.map(path)
     except FileNotFoundError:
         sealed = path.removesuffix(recovery.LOG) + recovery.SEALED
         if not disk.exists(sealed):
             yield from _moved(disk, store, part, horizon)
             return
-        path, buffer = sealed, disk.map(sealed)
+        with _reading(sealed):
+            path, buffer = sealed, disk.map(sealed)
     view = memoryview(buffer)
     if path.endswith(recovery.SEALED):
         table = table_of(view, path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from whole_store import flush, opened, settle
@@ -78,6 +80,24 @@ def test_a_file_that_is_sealed_between_two_looks_at_it_is_told(tmp_path: Path) -
         disk = Meanwhile()
         assert JournalLook(disk, store.path).newest() == 20
         assert disk.sealed == 1
+
+
+@pytest.mark.parametrize("call", ["size", "map", "sync_file", "listdir"])
+def test_a_file_that_cannot_be_read_is_told_by_its_name(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: str) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    with opened(tmp_path / "s") as store:
+        disk = RealDisk()
+        look = JournalLook(disk, store.path)
+        store.put(b"a", b"v")
+        with monkeypatch.context() as broken:
+            broken.setattr(disk, call, fails)
+            with pytest.raises(octavo.StorageFailed, match=f"{store.path}/journal.*cannot be read"):
+                look.newest()
+        assert look.newest() == 1
 
 
 def test_files_that_are_compacted_away_between_two_looks_are_told_of_their_successors(

@@ -1,0 +1,60 @@
+"""The newest log of the journal's manifest is gone: who only reads the files tells, for what was
+compacted since the log before is complete from another sqn on than that one says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import octavo
+from octavo import Corruption
+from octavo.files.disk import RealDisk
+from octavo.pipeline.feed_files import JournalLook
+
+DISK = RealDisk()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "s"
+    octavo.open(path).close()
+    with octavo.open(path, roll_count=256, compact_every_seconds=None) as writes:
+        for n in range(1000):
+            writes.put(b"%d" % (n % 100), b"%d" % n)
+        writes.compact()
+    max((path / "journal" / "manifest").iterdir()).unlink()
+    return path
+
+
+def pinned(store: Path) -> object:
+    with octavo.open(store, read_only=True) as reads:
+        return list(reads.changes())
+
+
+def restored(store: Path) -> object:
+    with octavo.open(octavo.restore(store, store.parent / "new", sqn=500).path) as reads:
+        return len(reads)
+
+
+def fed(store: Path) -> tuple[int, int]:
+    look = JournalLook(DISK, str(store))
+    return look.newest(), look.horizon
+
+
+@pytest.mark.parametrize("read", [pinned, restored, fed])
+def test_who_reads_files_of_which_the_newest_manifest_is_gone_is_told(
+    read: Callable[[Path], object], store: Path
+) -> None:
+    with pytest.raises(Corruption, match="newest log is missing"):
+        read(store)
+
+
+def test_an_opening_makes_that_manifest_up(store: Path) -> None:
+    octavo.open(store).close()
+    newest, horizon = fed(store)
+    assert newest == 1000
+    assert horizon > 500
+    with pytest.raises(octavo.HistoryCompacted):
+        restored(store)
