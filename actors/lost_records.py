@@ -1,9 +1,11 @@
-"""Records that a repair found lost, and the mark that outlives a repair that is cut short.
+"""Records that a repair found lost, and the file that keeps them until a repair has ended well.
 
-Before a journal file that lacks records takes the place of a damaged one, the ledger gets the mark
-``REBUILD``: the file is whole from then on, and shows neither that the ledger names what it lacks
-nor what that was. The mark is text, for people; a line of it that begins with ``lost `` is JSON:
-sqn, file, why, bucket and key in hexadecimal digits or null.
+Before a journal file that lacks records takes the place of a damaged one, they are written to
+``damaged/LOST``, and the ledger gets the mark ``REBUILD``: the file is whole from then on, and
+shows neither that the ledger names what it lacks nor what that was. The opening that makes the
+ledger anew takes the mark away; what was lost stays, for the repair may be cut short behind it.
+Both are text, for people. A line of ``LOST`` that begins with ``lost `` is JSON: sqn, file, why,
+bucket and key in hexadecimal digits or null. Marks of earlier releases have such lines, too.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.manifest.level_sizes import REBUILD
 
+DAMAGED = "damaged"
+"""Folder of a store for files that a repair replaced."""
+LOST = "LOST"
 _LOST = "lost "
 _MOST = 1000
-"""Records that a mark names."""
+"""Records that are kept."""
 _MAX_BYTES = 1 << 20
 _MAX_NAME = 256
-"""Bytes of a bucket or key that a mark tells."""
+"""Bytes of a bucket or key that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +42,48 @@ class Lost:
     key: bytes | None = None
 
 
-def mark(disk: Disk, ledger: str, why: Sequence[str], lost: Sequence[Lost]) -> None:
-    """Have the next opening make the ledger in this directory anew, and the next repair know what
-    was lost. Durable. Raises OSError."""
-    lines = [line.replace("\n", " ") for line in why]
+def mark(disk: Disk, store: str, why: Sequence[str], lost: Sequence[Lost]) -> None:
+    """Have the next opening make the ledger anew, and the next repair know what was lost, unless
+    this one ends well. Durable. Raises OSError."""
+    keep(disk, store, lost)
+    text = "\n".join(line.replace("\n", " ") for line in why)
+    disk.write_atomically(f"{store}/ledger/{REBUILD}", text.encode())
+
+
+def keep(disk: Disk, store: str, lost: Sequence[Lost]) -> None:
+    """Have the next repair know what was lost, unless this one ends well. Durable."""
+    lines = []
     for each in lost[:_MOST]:
         names = [_short(each.bucket), _short(each.key)]
         lines.append(_LOST + json.dumps([each.sqn, each.file, each.why[:_MAX_NAME], *names]))
-    disk.write_atomically(f"{ledger}/{REBUILD}", "\n".join(lines).encode())
+    if lines:
+        disk.mkdir(f"{store}/{DAMAGED}")
+        disk.write_atomically(f"{store}/{DAMAGED}/{LOST}", "\n".join(lines).encode())
 
 
-def marked(disk: Disk, ledger: str) -> list[Lost]:
-    """What the mark of a repair that was cut short names; [] where it names nothing."""
+def kept(disk: Disk, store: str) -> list[Lost]:
+    """What repairs that were cut short found lost."""
+    found = {}
+    for name in (f"ledger/{REBUILD}", f"{DAMAGED}/{LOST}"):
+        for line in _lines(disk, f"{store}/{name}"):
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                each = _lost(*json.loads(line.removeprefix(_LOST)))
+                found[each.sqn] = each
+    return list(found.values())
+
+
+def told(disk: Disk, store: str) -> None:
+    """A repair ended well, and tells what was lost."""
+    if disk.exists(f"{store}/{DAMAGED}/{LOST}"):
+        disk.unlink(f"{store}/{DAMAGED}/{LOST}")
+
+
+def _lines(disk: Disk, path: str) -> list[str]:
     try:
-        text = disk.read(f"{ledger}/{REBUILD}", _MAX_BYTES).decode(errors="replace")
+        text = disk.read(path, _MAX_BYTES).decode(errors="replace")
     except (FileNotFoundError, Corruption):
         return []
-    found = []
-    for line in text.split("\n"):
-        if line.startswith(_LOST):
-            with contextlib.suppress(ValueError, TypeError, RecursionError):
-                found.append(_lost(*json.loads(line.removeprefix(_LOST))))
-    return found
+    return [line for line in text.split("\n") if line.startswith(_LOST)]
 
 
 def _short(name: bytes | None) -> str | None:

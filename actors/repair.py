@@ -15,7 +15,7 @@ from typing import Any
 
 from octavo.actors import lost_records
 from octavo.actors.identity import Identity, read, write
-from octavo.actors.lost_records import Lost
+from octavo.actors.lost_records import DAMAGED, Lost
 from octavo.files import cdb, ledger_key, record
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption
@@ -30,9 +30,6 @@ from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.store_identity import FOLDERS, IDENTITY
 
 log = logging.getLogger("octavo.repair")
-
-DAMAGED = "damaged"
-"""Folder of a store for files that a repair replaced."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -64,7 +61,8 @@ class Repaired:
             (self.moved, later.moved), (self.notes, later.notes),
         ):  # fmt: skip
             mine += more
-        self.lost += later.lost
+        known = {each.sqn for each in self.lost}
+        self.lost += [each for each in later.lost if each.sqn not in known]
 
 
 def repair_files(
@@ -83,7 +81,7 @@ def repair_files(
     names = [name for name in disk.listdir(journal) if name.endswith(recovery.SEALED)]
     files = {name: who for name in names if (who := recovery.identity(name))}
     identity = _identity(disk, path, files, done)
-    done.lost += lost_records.marked(disk, f"{path}/ledger")  # by a repair that was cut short
+    done.lost += lost_records.kept(disk, path)  # from a repair that was cut short
     manifest, epoch, whole = _journal_manifest(disk, path, done)
     entries = {entry.name: entry for entry in manifest.entries}
     for number, (name, who) in enumerate(files.items()):
@@ -211,7 +209,7 @@ def _ledger(
             f"{folder}: the ledger of a head-only store cannot be rebuilt: restore a backup"
         )
         return
-    lost_records.mark(disk, folder, done.ledger, done.lost)
+    lost_records.mark(disk, path, done.ledger, done.lost)
 
 
 # ---------------------------------------------------------------- journal files
@@ -270,8 +268,10 @@ def _journal_file(
     def losing(lost: list[Lost]) -> None:
         known = {each.sqn for each in done.lost}
         done.lost += [each for each in lost if each.sqn not in known]
-        if lost and not identity.head_only:
-            lost_records.mark(disk, f"{path}/ledger", [f"{whole.path}: lacks records"], done.lost)
+        if lost and identity.head_only:
+            lost_records.keep(disk, path, done.lost)
+        elif lost:
+            lost_records.mark(disk, path, [f"{whole.path}: lacks records"], done.lost)
 
     made = _rewritten(disk, f"{path}/journal", whole, entry, losing)
     done.rewritten.append(name)

@@ -80,15 +80,15 @@ def repair_on(
         shutdown.stop(startup.start(path, Options(create=False), disk))
         files.and_then(_mended(disk, path, progress, accept_missing))
     done, unrecorded = _opened(disk, path, files, progress)
-    if not unrecorded:
-        return done
-    lock = locked(disk, f"{path}/LOCK")
-    try:
-        why = ["names records that are lost"]
-        lost_records.mark(disk, f"{path}/ledger", why, files.lost)
-    finally:
-        lock.release()
-    return _opened(disk, path, files, progress)[0]
+    if unrecorded:
+        lock = locked(disk, f"{path}/LOCK")
+        try:
+            lost_records.mark(disk, path, ["names records that are lost"], files.lost)
+        finally:
+            lock.release()
+        done, _ = _opened(disk, path, files, progress)
+    lost_records.told(disk, path)
+    return done
 
 
 def _mended(
