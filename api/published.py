@@ -83,8 +83,9 @@ class PublishedSnapshot:
         return {count.name: count for count in self._found.counts.values()}
 
     def renew(self, lease_seconds: float = PUBLISHED_SECONDS) -> None:
-        """Begin the lease anew, now: one small file is written. Whoever reads it already is told
-        where they look. Raises Misuse, SnapshotExpired if it had ended."""
+        """Begin the lease anew, now: one small file is written. A lease that ends later stays as it
+        is, for others may count on it. Whoever reads it already is told where they look. Raises
+        Misuse, SnapshotExpired if it had ended."""
         now_ms = self._clock_ms()
         ends = now_ms + int(to_lease(lease_seconds) * 1000)
         self._found = published.renewed(self._disk, self.path, ends, now_ms)

@@ -204,10 +204,11 @@ def _gone(path: str) -> SnapshotExpired:
 
 
 def renewed(disk: Disk, path: str, expires_at: int, now_ms: int) -> Published:
-    """Its lease ends at ``expires_at``, ms UTC. Raises SnapshotExpired if it had ended."""
+    """Its lease ends at ``expires_at``, ms UTC, or when it did, if that is later: others may count
+    on it. Raises SnapshotExpired if it had ended."""
     found = read(disk, path)
     found.check(now_ms)
-    found = replace(found, expires_at=expires_at)
+    found = replace(found, expires_at=max(found.expires_at, expires_at))
     try:
         write(disk, found)
     except FileNotFoundError:

@@ -126,6 +126,17 @@ def test_it_can_be_renewed_and_released(store: octavo.Store, clock: WallClock) -
         made.renew()
 
 
+def test_no_renewal_shortens_the_lease_of_another(store: octavo.Store, clock: WallClock) -> None:
+    made = store.snapshot().publish(lease_seconds=1000)
+    [other] = store.published(made.id)
+    other.renew(10)
+    [found] = store.published(made.id)
+    assert found.expires_at == other.expires_at == made.expires_at
+    other.renew(2000)
+    [found] = store.published(made.id)
+    assert found.expires_at == other.expires_at == made.expires_at + 1_000_000
+
+
 def test_the_next_opening_sweeps(tmp_path: Path, clock: WallClock) -> None:
     path = tmp_path / "s"
     with opened(path, clock_ms=clock) as store:
