@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from octavo.files.disk import Disk
@@ -26,12 +27,14 @@ SHARE = 16
 
 
 def put_by(disk: Disk, path: str) -> None:
-    """Have the reserve of the store at ``path`` there, if there is plenty of room. Two calls where
+    """Have the reserve of the store at ``path`` there, if there is plenty of room. One call where
     it is. Raises nothing: the store goes on without it."""
     where = f"{path}/{RESERVE}"
     try:
-        if disk.exists(where):
-            return
+        with suppress(FileNotFoundError):
+            if disk.size(where) >= RESERVE_BYTES:
+                return
+            disk.unlink(where)  # its making was cut short by a kill
         if disk.free_bytes(path) < SHARE * RESERVE_BYTES:
             return
         disk.create_zeros(where, RESERVE_BYTES)

@@ -1,0 +1,31 @@
+"""The low-space reserve is there in full, or is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from octavo.actors import reserve
+from octavo.files.disk import RealDisk
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reserve, "RESERVE_BYTES", 4096)
+
+
+@pytest.mark.parametrize("there", [None, 0, 100])
+def test_one_whose_making_was_cut_short_is_made(there: int | None, tmp_path: Path) -> None:
+    file = tmp_path / reserve.RESERVE
+    if there is not None:
+        file.write_bytes(bytes(there))
+    reserve.put_by(RealDisk(), str(tmp_path))
+    assert file.stat().st_size == 4096
+
+
+def test_one_that_is_there_stays(tmp_path: Path) -> None:
+    reserve.put_by(RealDisk(), str(tmp_path))
+    made = (tmp_path / reserve.RESERVE).stat()
+    reserve.put_by(RealDisk(), str(tmp_path))
+    assert (tmp_path / reserve.RESERVE).stat().st_ino == made.st_ino
