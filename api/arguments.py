@@ -11,7 +11,7 @@ from octavo.actors import operation
 from octavo.actors.derivation import derived_index, derived_metadata
 from octavo.actors.index_sets import index_parts
 from octavo.actors.operation import Operation, packed_index
-from octavo.files.argument_checks import number, shown, to_whole, whole_number
+from octavo.files.argument_checks import number, seconds, shown, to_whole, whole_number
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.record import MAX_METADATA_BYTES, PUT
@@ -172,10 +172,12 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
     if ttl is not None and expires_at is not None:
         raise Misuse("ttl and expires_at are two ways to say one thing: give one of them")
     if ttl is not None:
-        seconds = number(ttl)
-        if seconds is None or not 0 < seconds < 1e10:
-            raise Misuse(f"ttl={shown(ttl)}: allowed are seconds above 0, and fewer than 1e10")
-        return now_ms + max(int(seconds * 1000), 1)
+        found = seconds(ttl)
+        if found is None or not 0 < found < 1e10:
+            raise Misuse(
+                f"ttl={shown(ttl)}: allowed are seconds, or a timedelta, above 0 and below 1e10 s"
+            )
+        return now_ms + max(int(found * 1000), 1)
     if expires_at is None:
         return 0
     moment = to_moment("expires_at", expires_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -110,7 +110,7 @@ class Batch(Together):
         value: Value,
         *,
         metadata: bytes | str = b"",
-        ttl: float | None = None,
+        ttl: float | timedelta | None = None,
         expires_at: int | datetime | None = None,
         index: Mapping[Any, Any] | IndexEdit | None = None,
         if_sqn: int | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, TypedDict, TypeVar, Unpack, overload
@@ -40,7 +40,7 @@ class PutOptions(TypedDict, total=False):
     """What may be said of a put beside key and value: see Bucket.put."""
 
     metadata: bytes | str
-    ttl: float | None
+    ttl: float | timedelta | None
     expires_at: int | datetime | None
     index: Mapping[Any, Any] | IndexEdit | None
     sync: bool | None
@@ -98,10 +98,11 @@ class Bucket(Mutable[Out, Told]):
         """Write a value; its sequence number. One system call, and an fsync where asked for.
 
         Options, by name: ``metadata``: up to 1 MiB that ``head`` gives without reading the value.
-        ``ttl`` seconds, or ``expires_at`` (ms UTC, or an aware datetime): from then on the key
-        reads as absent; without either it never does, also if it did before. ``index``: the whole
-        set of the key's index entries, {field: term or iterable of terms}, or an IndexEdit of the
-        set it has; terms are int, bytes or str, and a put without it leaves the key with none.
+        ``ttl`` (seconds, or a timedelta) or ``expires_at`` (ms UTC, or an aware datetime): from
+        then on the key reads as absent; without either it never does, also if it did before.
+        ``index``: the whole set of the key's index entries, {field: term or iterable of terms}, or
+        an IndexEdit of the set it has; terms are int, bytes or str, and a put without it leaves the
+        key with none.
         ``sync=True`` returns when the write is durable; it can only strengthen the store's
         setting. ``if_sqn=n`` writes only if the live version's sqn is n, 0 meaning absent.
 
@@ -134,7 +135,7 @@ class Bucket(Mutable[Out, Told]):
         value: Value,
         *,
         metadata: bytes | str = b"",
-        ttl: float | None = None,
+        ttl: float | timedelta | None = None,
         expires_at: int | datetime | None = None,
         index: Mapping[Any, Any] | IndexEdit | None = None,
         sync: bool | None = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, overload
 
 from octavo.actors.operation import Operation
@@ -228,7 +228,7 @@ class HeadBucket(HeadReads):
         value: Value,
         *,
         sub_key: Key = b"",
-        ttl: float | None = None,
+        ttl: float | timedelta | None = None,
         expires_at: int | datetime | None = None,
         sync: bool | None = None,
         if_sqn: int | None = None,
@@ -268,7 +268,7 @@ class HeadBatch(Together):
         value: Value,
         *,
         sub_key: Key = b"",
-        ttl: float | None = None,
+        ttl: float | timedelta | None = None,
         expires_at: int | datetime | None = None,
         if_sqn: int | None = None,
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from datetime import timedelta
 
 from octavo.files.errors import Misuse
 
@@ -41,6 +42,14 @@ def whole_number(value: object) -> int | None:
 def number(value: object) -> float | None:
     """As ``whole_number``, of floats, too: plain ones."""
     return float.__float__(value) if isinstance(value, float) else whole_number(value)
+
+
+def seconds(value: object) -> float | None:
+    """As ``number``, of a timedelta, too."""
+    found = number(value)
+    if found is None and isinstance(value, timedelta):
+        return timedelta.total_seconds(value)
+    return found
 
 
 def to_whole(name: str, value: object, allowed: str, low: int = 0, high: int | None = None) -> int:

@@ -7,7 +7,7 @@ import copy
 import enum
 import math
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import octavo
+from octavo.files.wall_clock import wall_clock_ms
 
 SECONDS = 1_795_340_754  # of a day in 2026; as ms it is in January 1970
 
@@ -106,6 +107,19 @@ def test_a_moment_that_is_a_float_is_told_to_be_whole(tmp_path: Path) -> None:
     told = pytest.raises(octavo.Misuse, match=r"whole ms since 1970 UTC \(int, not float\)")
     with octavo.open(tmp_path / "s") as store, told:
         store.put("k", "v", expires_at=1.8e12)  # type: ignore[arg-type]
+
+
+def test_a_time_to_live_may_be_a_timedelta(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        before = wall_clock_ms()
+        store.put("k", "v", ttl=timedelta(hours=1))
+        head = store.head("k")
+        assert head is not None
+        assert head.expires_at is not None
+        assert before + 3_600_000 <= head.expires_at <= wall_clock_ms() + 3_600_000
+        for wrong in (timedelta(0), timedelta(seconds=-1), timedelta.max):
+            with pytest.raises(octavo.Misuse, match="ttl="):
+                store.put("k", "v", ttl=wrong)
 
 
 @pytest.mark.parametrize(
