@@ -63,7 +63,8 @@ class Ingested:
 
     ``first_sqn``: The first sequence number that it took.
     ``last_sqn``: The last one, inclusive; below ``first_sqn`` where it brought nothing.
-    ``repeated``: It had been made before, and nothing was done.
+    ``repeated``: It was there already, and nothing was done. So it is, too, where the store's owner
+        made it for this very call of ``octavo.commit``, and was killed before it could say so.
     """
 
     first_sqn: int
