@@ -423,8 +423,8 @@ def test_a_sealed_file_under_both_names_is_one_file(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     for i in range(100):
         store.put(f"{i:02}", b"value")
-    store._inker.roll()
     before = shutil.copytree(tmp_path / "s/journal/manifest", tmp_path / "manifest")
+    store._inker.roll()
     settle(store)
     image = killed(store, tmp_path / "image")
     store.close()
