@@ -156,7 +156,7 @@ def next_run(
     small = clerk.inker.actor.roll_size // SMALL
     run: list[JournalEntry] = []
     dirty = False
-    below = clerk.clean_below(entries[0])
+    below = clerk.clean_below()[entries[0].name]
     for number, entry in enumerate(entries[: clerk.worth.run_length]):
         score = None if entry.name in clerk.damaged else scores.get(entry.name)
         if score is None or (run and entry.last_sqn - run[0].base_sqn >= MAX_RUN_SQNS):

@@ -36,7 +36,7 @@ from octavo.files.locks import new_lock
 from octavo.manifest import published
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
-from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.run_choice import Worth, best_run, countable
 
 if TYPE_CHECKING:
@@ -198,27 +198,26 @@ class InkerClerk(TurnActor):
             if entry.last_sqn <= persisted and entry.name not in self.damaged
         )
 
-    def clean_below(self, entry: JournalEntry) -> int:
-        """As of this sqn no file older than ``entry`` holds a superseded put."""
-        manifest = self.inker.actor.manifest
-        sealed = {each.name for each in manifest.sealed()}
-        for file in self.inker.actor.view.files:
-            if file.base < entry.base_sqn and file.name not in sealed:
-                return 0
-        return manifest.clean_below(entry.base_sqn)
+    def clean_below(self) -> dict[str, int]:
+        """Of each sealed file: as of this sqn no older one holds a superseded put. O(files)."""
+        inker = self.inker.actor
+        sealed = {entry.name for entry in self.sealed()}
+        bases = (file.base for file in inker.view.files if file.name not in sealed)
+        return inker.manifest.clean_below(min(bases, default=MAX_SQN))
 
     def survey(self, one_in: int = 1) -> dict[str, Score]:
         """Scores of the eligible files, anew for those without one and one in ``one_in`` of the
         others. In this turn. One job, O(files x samples)."""
-        there = {entry.name for entry in self.eligible()}
+        eligible, below = self.eligible(), self.clean_below()
+        there = {entry.name for entry in eligible}
         self.scores = {
             name: score
             for number, (name, score) in enumerate(self.scores.items(), self._looks)
             if name in there and number % one_in
         }
         files = [
-            {**entry.for_job(), "clean_below": self.clean_below(entry)}
-            for entry in self.eligible()
+            {**entry.for_job(), "clean_below": below[entry.name]}
+            for entry in eligible
             if entry.name not in self.scores
         ]
         with self._held() as view:
@@ -284,7 +283,7 @@ class InkerClerk(TurnActor):
                 view,
                 run=[entry.for_job() for entry in run],
                 persisted_sqn=persisted,
-                clean_below=self.clean_below(run[0]),
+                clean_below=self.clean_below()[run[0].name],
                 horizon=inker.manifest.horizon,
                 epoch=inker.epoch,
                 rank=self._next_rank(),

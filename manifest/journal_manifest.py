@@ -126,11 +126,14 @@ class JournalManifest:
         """Of every sealed file, oldest first. O(files)."""
         return tuple(entry for entry in self.entries if entry.state == "sealed")
 
-    def clean_below(self, base_sqn: int) -> int:
-        """As of this sqn no sealed file below ``base_sqn`` holds a superseded put; MAX_SQN where
-        there is none. O(files)."""
-        older = (entry.clean_sqn for entry in self.sealed() if entry.base_sqn < base_sqn)
-        return min(older, default=MAX_SQN)
+    def clean_below(self, unsealed: int = MAX_SQN) -> dict[str, int]:
+        """Of each sealed file, by name: as of this sqn no older file holds a superseded put. The
+        first file that is not sealed begins at ``unsealed``: nothing is known of it. O(files)."""
+        found, lowest = {}, MAX_SQN
+        for entry in self.sealed():
+            found[entry.name] = lowest if entry.base_sqn <= unsealed else 0
+            lowest = min(lowest, entry.clean_sqn)
+        return found
 
     # ------------------------------------------------------------ editing
 

@@ -22,7 +22,7 @@ from octavo.manifest import store_identity
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.consumers import Consumers
-from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path
 
@@ -117,13 +117,6 @@ def runs_of(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
     return out
 
 
-def _clean_below(store: ClosedStore, entry: JournalEntry) -> int:
-    """As of this sqn no file older than ``entry`` holds a superseded put."""
-    if any(tail.base_sqn < entry.base_sqn for tail in store.tails):
-        return 0
-    return store.journal.clean_below(entry.base_sqn)
-
-
 def _strategies(identity: dict[str, Any]) -> dict[str, str]:
     """By the number of the type, as the jobs take them."""
     numbers = {"standard": ledger_key.STANDARD, **identity.get("tags", {})}
@@ -147,6 +140,8 @@ def _replaced(
             "strategies": _strategies(store.identity),
         }
         persisted = 0 if ledger is None else ledger.persisted_sqn
+        unsealed = min((tail.base_sqn for tail in store.tails), default=MAX_SQN)
+        below = store.journal.clean_below(unsealed)
         there = set(store.disk.listdir(f"{store.path}/journal"))
         try:
             scratch = _surveyed(run, disk_of, common, [entry for each in runs for entry in each])
@@ -154,7 +149,7 @@ def _replaced(
                 {
                     "run": [entry.for_job() for entry in each],
                     "persisted_sqn": persisted,
-                    "clean_below": _clean_below(store, each[0]),
+                    "clean_below": below[each[0].name],
                     "horizon": store.journal.horizon,
                     "epoch": epoch,
                     "rank": (store.journal.version + 1 << RANK_BITS) + number,

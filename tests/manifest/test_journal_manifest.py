@@ -13,7 +13,7 @@ from simdisk import SimDisk
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
 from octavo.manifest.change_log import ChangeLog, recover
 from octavo.manifest.commits import KEPT, Commit, found, merged
-from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
 
 
 def sealed(base: int, last: int, **more: Any) -> JournalEntry:
@@ -139,6 +139,15 @@ def test_the_actor_of_a_file_stays_with_its_entry_and_is_not_packed() -> None:
     assert JournalManifest.decode(manifest.encode()).entries[0].file is None
     other = manifest.edit([replace(sealed(1, 9), file=object())])
     assert len(manifest.change_to(other)) == len(manifest.change_to(manifest))
+
+
+@given(st.lists(st.integers(0, 50), max_size=9), st.integers(0, 100))
+def test_below_a_file_it_is_as_clean_as_all_that_is_older(clean: list[int], unsealed: int) -> None:
+    files = [sealed(10 * n + 1, 10 * n + 10, clean_sqn=sqn) for n, sqn in enumerate(clean)]
+    manifest = JournalManifest.empty().edit(files, ceiling=1000)
+    for at, file in enumerate(files):
+        known = 0 if unsealed < file.base_sqn else min(clean[:at], default=MAX_SQN)
+        assert manifest.clean_below(unsealed)[file.name] == known
 
 
 def test_nothing_can_be_assigned() -> None:
