@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 from octavo.actors import waits
 from octavo.actors.empty_ranges import EmptyRanges
@@ -45,6 +45,7 @@ _MOST_ENTRIES = 4096
 """In memory, of a range that is to be noted."""
 
 T = TypeVar("T")
+Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
 
 class Bookie(LiveReads, TurnActor):
@@ -126,24 +127,17 @@ class Bookie(LiveReads, TurnActor):
             self.unfinished.remember(self, sqn)
 
     def put_many(
-        self,
-        ledger_keys: list[bytes],
-        tag: int,
-        bucket: bytes,
-        pairs: list[tuple[bytes, bytes]],
+        self, ledger_keys: list[bytes], tag: int, bucket: bytes, pairs: Pairs, kind: int = PUT
     ) -> int:
-        """Plain puts of one bucket in few writes; the last sqn. Otherwise as put."""
-        last = self.actor_ref.call(Bookie._put_many, ledger_keys, tag, bucket, pairs)
+        """Plain puts of one bucket in few writes; the last sqn. Otherwise as put. With DELETE as
+        the kind and empty values, deletes."""
+        last = self.actor_ref.call(Bookie._put_many, ledger_keys, tag, bucket, pairs, kind)
         if self.pause_seconds:
             self.wait_a_little()
         return last
 
     def _put_many(
-        self,
-        ledger_keys: list[bytes],
-        tag: int,
-        bucket: bytes,
-        pairs: list[tuple[bytes, bytes]],
+        self, ledger_keys: list[bytes], tag: int, bucket: bytes, pairs: Pairs, kind: int
     ) -> int:
         if self.closed:
             raise self.stopped_error()
@@ -151,12 +145,13 @@ class Bookie(LiveReads, TurnActor):
         if table.newest_pin >= 0:
             for ledger_key in ledger_keys:
                 table.keep(ledger_key)
-        self._take_back(ledger_keys)
+        if kind == PUT:
+            self._take_back(ledger_keys)
         following = self.inker.last_sqn + 1
         try:
-            first, last = self.inker.append_puts(tag, bucket, pairs, self.clock_ms())
-            entries = zip(ledger_keys, range(first, last + 1), strict=True)
-            self.cache.write_without(ledger_keys, lambda: table.rows.update(entries))
+            first, last = self.inker.append_plain(kind, tag, bucket, pairs, self.clock_ms())
+            enter = partial(table.enter_run, ledger_keys, first, kind)
+            self.cache.write_without(ledger_keys, enter)
         except BaseException:
             self.unfinished.remember(self, following)
             raise

@@ -12,12 +12,12 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import map_to_roll, retire_empty, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.operation import Operation, encoded, puts_encoded
+from octavo.actors.operation import Operation, encoded, plain_encoded
 from octavo.actors.runtime import TurnActor, in_turn
 from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner
-from octavo.files import cdb, record
+from octavo.files import cdb
 from octavo.files.compress import Compressor
 from octavo.files.disk import Disk
 from octavo.files.errors import (
@@ -108,20 +108,21 @@ class Inker(TurnActor):
 
     # ------------------------------------------------------------ appending
 
-    def append_puts(
-        self, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
+    def append_plain(
+        self, kind: int, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
     ) -> tuple[int, int]:
-        """Plain puts of one bucket in few writes; (first sqn, last sqn). As append_group."""
+        """Plain puts, or deletes, of one bucket in few writes; (first sqn, last sqn). As
+        append_group."""
         active = self.active
         if active is None or self._crowded(active, pairs):
             return self.append_group(
-                [Operation(record.PUT, tag, bucket, key, value) for key, value in pairs],
+                [Operation(kind, tag, bucket, key, value) for key, value in pairs],
                 time_ms,
                 False,
             )
         first = active.base + len(active.offsets) - 1
         packing = self.compress_from, self.compressor.packed
-        for data, ends in puts_encoded(active, tag, bucket, pairs, time_ms, *packing):
+        for data, ends in plain_encoded(active, kind, tag, bucket, pairs, time_ms, *packing):
             active.append_encoded(data, ends)
         last = first + len(pairs) - 1
         if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
@@ -129,7 +130,7 @@ class Inker(TurnActor):
         return first, last
 
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether these puts want the long way, because there is little room for them."""
+        """Whether these records want the long way, because there is little room for them."""
         return (
             active.offsets[-1] > _MOST_BYTES
             or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling

@@ -97,7 +97,8 @@ class MemoryTable:
                 rows[ledger_key] = sqn
 
     def enter_run(self, ledger_keys: Iterable[bytes], first: int, kind: int) -> None:
-        """Take in plain puts, or deletes, of these sqns from ``first`` on. Nobody reads yet."""
+        """Take in plain puts, or deletes, of the sqns from ``first`` on. What a pin needs was
+        kept."""
         entries = count(first) if kind == PUT else count(-first, -1)
         self.rows.update(zip(ledger_keys, entries, strict=False))
 

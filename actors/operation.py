@@ -147,8 +147,9 @@ def encoded(
     return parts, ends
 
 
-def puts_encoded(
+def plain_encoded(
     file: JournalFile,
+    kind: int,
     tag: int,
     bucket: bytes,
     pairs: Sequence[tuple[bytes, bytes]],
@@ -156,14 +157,15 @@ def puts_encoded(
     compress_from: int,
     packed_of: Callable[[bytes], bytes | None],
 ) -> Iterator[tuple[Data, list[int]]]:
-    """What to write for puts without optional fields at a file's end, a piece at a time, and where
-    each record of it ends. Values from ``compress_from`` bytes on as ``packed_of`` makes them."""
+    """What to write for records without optional fields, all puts or all deletes, at a file's end,
+    a piece at a time, and where each record of it ends. Values from ``compress_from`` bytes on as
+    ``packed_of`` makes them."""
     start, seed = file.offsets[-1], file.seed
     numbers = record.numbers(len(file.offsets) - 1, len(pairs))
     pack, sums, raw_size = record.PLAIN.pack, record.pack_sums, record.pack_u32
     key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
-    raw_middle = record.middle(record.PUT, tag, 0, len(bucket))
-    lz4_middle = record.middle(record.PUT, tag, record.LZ4, len(bucket))
+    raw_middle = record.middle(kind, tag, 0, len(bucket))
+    lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))
     rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
     parts: list[bytes] = []
     ends: list[int] = []

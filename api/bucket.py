@@ -21,7 +21,7 @@ from octavo.actors.view import Head
 from octavo.arguments import Key, Value, to_condition, to_keys, to_put, to_sync, to_value
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
-from octavo.files.record import DELETE, LOW_32, plain_fields
+from octavo.files.record import DELETE, LOW_32, PUT, plain_fields
 from octavo.index_edit import IndexEdit
 from octavo.mutable import Mutable
 from octavo.reading import REFUSED
@@ -179,17 +179,10 @@ class Bucket(Mutable[Out, Told]):
         self._running.identity.tags.functions_of(self._type)
         whole = self._whole(key)
         durable = to_sync(sync)
-        running = self._running
-        if if_sqn is None:
-            sqn = with_reserve(running.disk, running.path, lambda: self._delete_one(whole, b""))
-        else:
-            expected = to_condition(if_sqn)
-            told = Operation(DELETE, self._tag, self._name, whole, b"")
-            sqn = with_reserve(
-                running.disk,
-                running.path,
-                lambda: self._delete_one(whole, b"", told, expected),
-            )
+        expected = -1 if if_sqn is None else to_condition(if_sqn)
+        told = None if if_sqn is None else Operation(DELETE, self._tag, self._name, whole, b"")
+        one = partial(self._delete_one, whole, b"", told, expected)
+        sqn = with_reserve(self._running.disk, self._running.path, one)
         if self._always or durable:
             self._inker.make_durable(sqn)
         return sqn
@@ -198,16 +191,19 @@ class Bucket(Mutable[Out, Told]):
         """Delete keys, present or not; the last sqn (0 for none). Of a range:
         ``bucket.delete_many(bucket.keys(prefix="session/"))``.
 
-        Not atomic: an error, or a stop, leaves a first part deleted. With ``sync`` all share an
-        fsync. One system call a key. Otherwise, and in what it raises, as ``delete``.
+        Not atomic: an error, or a stop, leaves a first part deleted. Some hundreds of keys are
+        taken at a time and share a system call, and with ``sync`` all share an fsync. Otherwise,
+        and in what it raises, as ``delete``.
         """
-        wanted, durable = to_keys(keys), to_sync(sync)
+        source, durable = iter(to_keys(keys)), to_sync(sync)
         running = self._running
         running.identity.tags.functions_of(self._type)
         last = 0
-        for key in wanted:
-            one = partial(self._delete_one, self._whole(key), b"")
-            last = with_reserve(running.disk, running.path, one)
+        while pairs := [(self._whole(key), b"") for key in islice(source, _GROUP)]:
+            write = partial(self._write_plain, pairs, DELETE)
+            if len(pairs) == 1:
+                write = partial(self._delete_one, *pairs[0])
+            last = with_reserve(running.disk, running.path, write)
         if last and (self._always or durable):
             self._inker.make_durable(last)
         return last
@@ -272,11 +268,11 @@ class Bucket(Mutable[Out, Told]):
                 last = self.put(key, value, sync=False)
                 continue
             if held + len(value) > _LARGE_GROUP_BYTES:
-                last = self._put_whole(ready)
+                last = self._write_plain(ready)
                 ready, held = [], 0
             ready.append((key, value))
             held += len(value)
-        last = self._put_whole(ready) or last
+        last = self._write_plain(ready) or last
         if wrong is not None:
             raise wrong
         return last
@@ -288,12 +284,12 @@ class Bucket(Mutable[Out, Told]):
             raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
         return self._whole(key), to_value(value)
 
-    def _put_whole(self, pairs: list[tuple[bytes, bytes]]) -> int:
-        """Plain puts of what was checked, in one write; the last sqn, 0 for none."""
+    def _write_plain(self, pairs: list[tuple[bytes, bytes]], kind: int = PUT) -> int:
+        """Plain puts, or deletes, of what was checked, in few writes; the last sqn, 0 for none."""
         if not pairs:
             return 0
         ledger_keys = [self._prefix + key for key, _ in pairs]
-        return self._bookie.put_many(ledger_keys, self._tag, self._name, pairs)
+        return self._bookie.put_many(ledger_keys, self._tag, self._name, pairs, kind)
 
     # ------------------------------------------------------------ reading
 

@@ -18,7 +18,7 @@ import octavo
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("files", "manifest", "actors", "api", "pipeline")
 HOT = {
-    "put", "put_many", "get", "get_many", "head", "append", "append_puts", "append_group",
+    "put", "put_many", "get", "get_many", "head", "append", "append_plain", "append_group",
     "append_encoded", "_publish", "_get", "_head", "_get_many", "_get_from_ledger", "raw",
     "ensure_open", "find", "probe", "keep", "fill", "discard", "wait_durable", "timed", "record",
 }  # fmt: skip

@@ -88,6 +88,15 @@ def test_a_delete_on_a_full_disk_goes_by_the_reserve(disk: SmallDisk | None) -> 
         assert len(store) == 0
 
 
+def test_deletes_of_one_call_on_a_full_disk_go_by_the_reserve(disk: SmallDisk | None) -> None:
+    if disk is None:
+        return
+    with octavo.open(disk.path / "s", **SMALL) as store:
+        filled(store)
+        store.delete_many(store.keys())
+        assert len(store) == 0
+
+
 def test_the_reserve_goes_with_its_store(disk: SmallDisk | None) -> None:
     if disk is None:
         return
