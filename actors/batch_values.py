@@ -6,15 +6,26 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from mmap import mmap
 
+from xxhash import xxh3_64_intdigest as xxh3
+
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.read_values import Opened, read_values
 from octavo.actors.reader import Reader
 from octavo.actors.view import JournalView
 from octavo.files import ledger_key, record
 from octavo.files.arrays import np
-from octavo.files.byte_strings import Ints, alike, as_list, by_length, copy, gather, offsets_of
+from octavo.files.byte_strings import (
+    Ints,
+    Words,
+    alike,
+    as_list,
+    by_length,
+    copy,
+    gather,
+    offsets_of,
+)
 from octavo.files.errors import Corruption, OctavoError
-from octavo.files.journal_values import Places, places_at, spans
+from octavo.files.journal_values import Places, places_at, places_unseen, spans
 from octavo.files.journal_windows import RecordSums
 from octavo.files.lifecycle import State
 from octavo.files.live_batches import Batch, buckets_of, keys_of
@@ -29,6 +40,9 @@ _MANY, _SMALL_BYTES = 64, 512
 """So many values, of so many bytes on the average at most, are cut out by array kernels."""
 _ROWS_A_LENGTH = 16
 """So many values of each length make it worth while to move them by length."""
+_LATE_BYTES = 24 << 10
+"""Values of so many bytes on the average are hashed as they are cut out: two visits to memory cost
+more than checksums of their own do."""
 
 
 class OpenJournal:
@@ -74,20 +88,33 @@ def _in_files(
 
 
 class Located:
-    """Where the values of a batch's rows stand, which were seen to be as they were written. They
-    are cut out a few at a time, as they are wanted, so that they stay in the processor's caches."""
+    """Where the values of a batch's rows stand, which were seen to be as they were written, or are
+    as they are cut out. That is done a few at a time, as they are wanted, so that they stay in the
+    processor's caches."""
 
-    def __init__(self, count: int, with_care: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, count: int, with_care: Callable[[int], bytes], *, late: bool = False
+    ) -> None:
         """``with_care``: the value of a row that did not come the short way; it says what is wrong,
-        if so."""
+        if so. ``late``: values are compared with their checksums as they are cut out."""
         self._with_care = with_care
         self._maps: list[mmap | bytes] = []
         self._of, self._at, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
         self._raw_bytes = np.full(count, _LONG_WAY, np.int64)
+        self._unseen: tuple[Words, Ints] | None = None
+        if late:  # seeds and checksums of all values, until those were compared
+            self._unseen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         self._listed: tuple[list[int], list[int], list[int], list[int]] | None = None
 
-    def add(self, mapped: mmap | bytes, rows: Ints | slice, found: Places) -> None:
-        """What was found of some rows, whose records are in this file."""
+    def add(
+        self,
+        mapped: mmap | bytes,
+        rows: Ints | slice,
+        found: Places,
+        sums: tuple[Words, Ints] | None = None,
+    ) -> None:
+        """What was found of some rows, whose records are in this file; ``late``: and the seeds and
+        checksums of their values."""
         self._listed = None
         possible = found.raw_bytes <= 255 * found.lengths + 64  # as record.decompress sees it
         good = found.good & possible
@@ -95,11 +122,29 @@ class Located:
             chosen = np.flatnonzero(good)
             rows = chosen + rows.start if isinstance(rows, slice) else rows[chosen]
             found = found.some(chosen)
+            sums = None if sums is None else (sums[0][chosen], sums[1][chosen])
+        if self._unseen is not None and sums is not None:
+            self._unseen[0][rows], self._unseen[1][rows] = sums
         self._of[rows] = len(self._maps)
         self._at[rows] = found.at
         self._lengths[rows] = found.lengths
         self._raw_bytes[rows] = found.raw_bytes
         self._maps.append(mapped)
+
+    def _see(self) -> None:
+        """Compare all values with their checksums: those that are not as they were written are
+        read the long way, which says so."""
+        if self._unseen is None:
+            return
+        seeds, sums = (part.tolist() for part in self._unseen)
+        views = [memoryview(mapped) for mapped in self._maps]
+        for row, (of, at, end, raw_bytes) in enumerate(zip(*self._lists(), strict=True)):
+            if (
+                raw_bytes != _LONG_WAY
+                and xxh3(views[of][at:end], seeds[row]) & record.LOW_32 != sums[row]
+            ):
+                self._raw_bytes[row] = _LONG_WAY
+        self._unseen = self._listed = None
 
     def __len__(self) -> int:
         return len(self._at)
@@ -114,6 +159,7 @@ class Located:
 
         Raises Corruption, SnapshotExpired, Closed.
         """
+        self._see()
         if self._small(low, high):
             # From far apart, they come faster by a kernel, which waits for several at a time.
             found = self._moved(low, high)
@@ -122,6 +168,7 @@ class Located:
 
     def views(self, low: int, high: int) -> list[Value]:
         """As ``values``; some are views of maps, which they keep alive."""
+        self._see()
         return self._read(low, high, copied=False)
 
     def _read(self, low: int, high: int, *, copied: bool) -> list[Value]:
@@ -167,17 +214,28 @@ class Located:
 
     def column(self, low: int, high: int) -> ByteColumn:
         """The values of rows [low, high), low < high, end to end. Raises as ``values``."""
+        if (found := self._by_frame(low, high)) is not None:
+            return found
+        self._see()
         raw_bytes, lengths = self._raw_bytes[low:high], self._lengths[low:high]
         if bool((raw_bytes == _PLAIN).all()) and _few_lengths(lengths):
             return self._moved(low, high)
         if bool((raw_bytes == _LONG_WAY).any()):
             return self._joined(low, high)
-        if may_hold(lengths, raw_bytes):
-            frame = Frame(self._maps, self._of[low:high], self._at[low:high], lengths, raw_bytes)
-            blob = frame.values(frame.unpack())
-            if blob is not None:
-                return ByteColumn(blob, frame.offsets)
         return self._one_by_one(low, high)
+
+    def _by_frame(self, low: int, high: int) -> ByteColumn | None:
+        """The same by one call. None: that is not the way of these, or one is damaged."""
+        if not self._lengths[low:high].all():
+            self._see()  # an empty value is not copied into a frame
+        raw_bytes, lengths = self._raw_bytes[low:high], self._lengths[low:high]
+        if bool((raw_bytes == _LONG_WAY).any()) or not may_hold(lengths, raw_bytes):
+            return None
+        sums = self._unseen and (self._unseen[0][low:high], self._unseen[1][low:high])
+        of, at = self._of[low:high], self._at[low:high]
+        frame = Frame(self._maps, of, at, lengths, raw_bytes, sums)
+        blob = frame.values(frame.unpack()) if frame.right else None
+        return None if blob is None else ByteColumn(blob, frame.offsets)
 
     def _one_by_one(self, low: int, high: int) -> ByteColumn:
         """The same where some are too large to be decompressed together, or one is damaged."""
@@ -259,15 +317,22 @@ class BatchValues:
         self._reader = reader
         self._journal = OpenJournal()
 
-    def locate(self, batch: Batch, *, of: Batch | None = None) -> Located:
+    def column(self, batch: Batch, *, of: Batch) -> ByteColumn:
+        """The values of all rows, end to end; as ``locate``."""
+        sizes = batch.columns.sizes[batch.rows]
+        late = int(sizes.sum()) >= _LATE_BYTES * len(sizes)
+        return self.locate(batch, of=of, late=late).column(0, len(sizes))
+
+    def locate(self, batch: Batch, *, of: Batch | None = None, late: bool = False) -> Located:
         """Where the value of each row stands; framing, keys and checksums are compared. 0.2 us
         each, and their bytes are hashed. ``of``: the batch of which this is a part, if the rest is
-        likely to be asked for. Raises Corruption, SnapshotExpired, Closed."""
+        likely to be asked for. ``late``: values are hashed as they are cut out. Raises Corruption,
+        SnapshotExpired, Closed."""
         columns, numbers = batch
         starts, lengths = columns.keys.starts[numbers], columns.keys.lengths[numbers]
         sqns = columns.sqns[numbers].astype(np.int64)
         times = 1 if of is None else len(of.rows) // len(numbers)
-        located = Located(len(numbers), lambda row: self._with_care(batch, row))
+        located = Located(len(numbers), lambda row: self._with_care(batch, row), late=late)
         with self._reader.reading():
             for prefix, low, high in buckets_of(batch):
                 tag, bucket, _ = ledger_key.split(prefix)
@@ -277,6 +342,13 @@ class BatchValues:
                     except (Corruption, FileNotFoundError):
                         continue  # told with care, of the first row that is wanted
                     begins, ends = spans(offsets, sqns[rows] - file.base)
+                    if late:
+                        wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
+                        located.add(
+                            mapped, rows,
+                            *places_unseen(mapped, begins, ends, file.seed, tag, bucket, wanted),
+                        )  # fmt: skip
+                        continue
                     sums, right = self._journal.sums(file, mapped), None
                     if not sums.vouch_for(begins, ends):  # which would read from front to back
                         order = np.argsort(begins)

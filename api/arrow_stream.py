@@ -92,7 +92,7 @@ def _array(
     if name == "expires_at":
         moments = None if columns.expiries is None else columns.expiries[rows]
         return arrow.moments_array(moments, count, zero_is_null=True)
-    return arrow.large_binary_of(values.locate(batch, of=whole).column(0, count))
+    return arrow.large_binary_of(values.column(batch, of=whole))
 
 
 def capsule(

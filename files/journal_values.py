@@ -378,6 +378,30 @@ def places_at(
     return out
 
 
+def places_unseen(
+    mapped: mmap | bytes,
+    starts: Ints,
+    limits: Ints,
+    seed: int,
+    tag: int,
+    bucket: bytes,
+    keys: Strings,
+) -> tuple[Places, tuple[Words, Ints]]:
+    """As places_at, but of checksums only the headers' are compared; what each value has to hash
+    to, seed and lower half, is for who reads it. 0.3 us a record more than without checksums."""
+    found = places_at(mapped, starts, limits, None, tag, bucket, keys)
+    seeds, sums = np.zeros(len(starts), np.uint64), np.zeros(len(starts), np.int64)
+    rows = np.flatnonzero(found.good)
+    if len(rows):
+        cut, raw = memoryview(mapped), np.frombuffer(mapped, dtype=np.uint8)
+        ends = found.at[rows] - SUMS_BYTES
+        heads = zip(starts[rows].tolist(), ends.tolist(), strict=True)
+        seeds[rows] = np.array([xxh3(cut[at:end], seed ^ at) for at, end in heads], np.uint64)
+        sums[rows] = _u32(raw, ends + 4)
+        found.good[rows] = (seeds[rows] & np.uint64(LOW_32)) == _u32(raw, ends).astype(np.uint64)
+    return found, (seeds, sums)
+
+
 def right_of(mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, check: Check) -> Mask:
     """Which of these records, whose framing fits, are as they were written."""
     if isinstance(check, int):

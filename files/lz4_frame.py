@@ -23,11 +23,13 @@ from mmap import mmap
 from struct import Struct
 from typing import Any
 
+from xxhash import xxh3_64_intdigest as xxh3
 from xxhash import xxh32_intdigest as xxh32
 
 from octavo.files import arrow
 from octavo.files.arrays import np
-from octavo.files.byte_strings import Bytes, Ints, offsets_of, windows
+from octavo.files.byte_strings import Bytes, Ints, Words, offsets_of, windows
+from octavo.files.record import LOW_32
 
 WORTH_IT_BYTES = 256 << 10
 """What is decompressed must be so much: a frame costs 60 us, besides 0.4 us a value."""
@@ -52,10 +54,17 @@ class Frame:
     """Some values that are about to be decompressed, their bytes copied out of maps."""
 
     def __init__(
-        self, maps: Sequence[mmap | bytes], of: Ints, at: Ints, lengths: Ints, raw_bytes: Ints
+        self,
+        maps: Sequence[mmap | bytes],
+        of: Ints,
+        at: Ints,
+        lengths: Ints,
+        raw_bytes: Ints,
+        sums: tuple[Words, Ints] | None = None,
     ) -> None:
         """Value i is ``maps[of[i]][at[i]:][:lengths[i]]``, and ``raw_bytes[i]`` long when it is
-        decompressed, -1: it is not compressed. They were seen to fit. See ``may_hold``."""
+        decompressed, -1: it is not compressed. They were seen to fit. See ``may_hold``. ``sums``:
+        seeds and checksums of all, none of them empty, that nobody has compared yet."""
         packed = raw_bytes >= 0
         self.offsets = offsets_of(np.where(packed, raw_bytes, lengths))
         there = np.flatnonzero(lengths > 0)  # a block of no bytes would be the end mark
@@ -69,7 +78,10 @@ class Frame:
         frame[-_SIZE_BYTES:] = 0
         sizes = lengths[there] + np.where(packed[there], 0, _AS_IT_IS)
         windows(frame, _SIZE_BYTES)[starts - _SIZE_BYTES] = sizes.astype("<u4").view("V4")
-        _copy(maps, of[there], at[there], lengths[there], frame, starts)
+        self.right = _copy(maps, of[there], at[there], lengths[there], frame, starts, sums)
+        """Whether all have the checksums that were given; where not, there is no more than that."""
+        if not self.right:
+            return
         self._mark = np.void(secrets.token_bytes(_MARK_BYTES))
         marked = windows(frame, _MARK_BYTES)
         tails = ends[packed[there]] - _MARK_BYTES
@@ -125,14 +137,29 @@ def _room(count: int) -> Bytes:
 
 
 def _copy(
-    maps: Sequence[mmap | bytes], of: Ints, at: Ints, lengths: Ints, target: Bytes, goals: Ints
-) -> None:
-    """Their lengths differ, so a slice each is cheaper than array kernels are."""
+    maps: Sequence[mmap | bytes],
+    of: Ints,
+    at: Ints,
+    lengths: Ints,
+    target: Bytes,
+    goals: Ints,
+    sums: tuple[Words, Ints] | None,
+) -> bool:
+    """Their lengths differ, so a slice each is cheaper than array kernels are. Each is hashed where
+    it was copied to, while it is in a cache of the processor; False: one is not as ``sums`` say."""
     views = [memoryview(mapped) for mapped in maps]
     out = target.data
     places = zip(
         of.tolist(), at.tolist(), (at + lengths).tolist(),
         goals.tolist(), (goals + lengths).tolist(), strict=True,
     )  # fmt: skip
-    for number, start, end, low, high in places:
+    if sums is None:
+        for number, start, end, low, high in places:
+            out[low:high] = views[number][start:end]
+        return True
+    told = zip(places, sums[0].tolist(), sums[1].tolist(), strict=True)
+    for (number, start, end, low, high), seed, told_sum in told:
         out[low:high] = views[number][start:end]
+        if xxh3(out[low:high], seed) & LOW_32 != told_sum:
+            return False
+    return True

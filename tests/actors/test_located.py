@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 
 import lz4.block
 import numpy as np
 import pytest
+from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.batch_values import Located
 from octavo.files.errors import Corruption
 from octavo.files.journal_values import Places
+from octavo.files.record import LOW_32
 
 SMALL = [b"%d" % at * at for at in range(1, 60)]
 LARGE = [b"large %d" % at * 1000 for at in range(40)]
 
 
-def located(kinds: list[tuple[bytes, int]], careful: dict[int, bytes], files: int = 1) -> Located:
+def located(
+    kinds: list[tuple[bytes, int]],
+    careful: dict[int, bytes],
+    files: int = 1,
+    damaged: Collection[int] | None = None,
+) -> Located:
     """Of values as they are stored, with their bytes before compression; -1: not compressed, -2:
-    not found. They are in so many files by turns."""
+    not found. They are in so many files by turns. ``damaged``: they have yet to be compared with
+    their checksums, of which these rows have others."""
 
     def with_care(row: int) -> bytes:
         if row in careful:
             return careful[row]
         raise Corruption("file", 0, f"row {row}")
 
-    found = Located(len(kinds), with_care)
+    found = Located(len(kinds), with_care, late=damaged is not None)
     for number in range(files):
         rows = np.arange(number, len(kinds), files)
         stored = [kinds[row][0] for row in rows]
@@ -33,7 +42,11 @@ def located(kinds: list[tuple[bytes, int]], careful: dict[int, bytes], files: in
         raw_bytes = np.array([kinds[row][1] for row in rows])
         at = np.cumsum(lengths) - lengths + 3
         image = b"..." + b"".join(stored)
-        found.add(image, rows, Places(raw_bytes > -2, at, lengths, raw_bytes))
+        seeds = rows.astype(np.uint64) << np.uint64(40)
+        each = zip(rows.tolist(), stored, seeds.tolist(), strict=True)
+        wrong = damaged or ()
+        sums = np.array([xxh3(part, seed) & LOW_32 ^ (row in wrong) for row, part, seed in each])
+        found.add(image, rows, Places(raw_bytes > -2, at, lengths, raw_bytes), (seeds, sums))
     return found
 
 
@@ -41,15 +54,19 @@ def packed(value: bytes) -> tuple[bytes, int]:
     return lz4.block.compress(value, store_size=False), len(value)
 
 
+def column(found: Located) -> list[bytes]:
+    """Every value, of those that nobody has asked for yet."""
+    whole = found.column(0, len(found))
+    blob = whole.blob.tobytes()
+    return [blob[at:end] for at, end in pairwise(whole.offsets.tolist())]
+
+
 def all_of(found: Located) -> list[bytes]:
     """Every value, by each of the ways, which are compared."""
     values = found.values(0, len(found))
     assert list(map(bytes, found.views(0, len(found)))) == values
     assert [found.values(row, row + 1)[0] for row in range(len(found))] == values
-    column = found.column(0, len(found))
-    blob, offsets = column.blob.tobytes(), column.offsets.tolist()
-    ends = pairwise(offsets)
-    assert [blob[at:end] for at, end in ends] == values
+    assert column(found) == values
     return values
 
 
@@ -100,3 +117,20 @@ def test_lengths_that_make_up_for_each_other_shift_no_value() -> None:
 def test_where_nothing_was_located_all_is_read_the_long_way() -> None:
     found = Located(3, lambda row: b"%d" % row)
     assert all_of(found) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("files", [1, 2, 3])
+@pytest.mark.parametrize("empty", [False, True])
+def test_what_is_not_as_it_was_written_is_read_the_long_way(files: int, empty: bool) -> None:
+    large = [*map(packed, LARGE[1:]), *[(b"", -1)] * empty]
+    plain = [(b"as it is" * 400, -1)] * 20
+    values = [*LARGE[1:], *[b""] * empty, *[value for value, _ in plain]]
+    for kinds, expected in ((large + plain, values), (plain, values[-20:])):
+        assert all_of(located(kinds, {}, files, ())) == expected
+        assert column(located(kinds, {}, files, ())) == expected
+        for row in (0, len(kinds) // 2, len(kinds) - 1):
+            right = [*expected[:row], b"care", *expected[row + 1 :]]
+            assert column(located(kinds, {row: b"care"}, files, {row})) == right
+            assert all_of(located(kinds, {row: b"care"}, files, {row})) == right
+            with pytest.raises(Corruption, match=f"row {row}"):
+                column(located(kinds, {}, files, {row}))

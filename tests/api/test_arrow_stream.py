@@ -244,9 +244,19 @@ def test_a_closed_snapshot_ends_its_streams(small: octavo.Store) -> None:
 
 
 @pytest.mark.parametrize("how", ["value", "header", "record"])
-def test_damage_in_the_journal_is_named_and_never_given(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    "value",
+    [b"value", b"much of one kind " * 2000, random.Random(SEED).randbytes(30_000)],
+    ids=["small", "large", "incompressible"],
+)
+def test_damage_in_the_journal_is_named_and_never_given(
+    tmp_path: Path, value: bytes, how: str
+) -> None:
     with opened(tmp_path / "s", push_rows=1 << 20, roll_count=1 << 20) as store:
-        store.put_many((b"k%03d" % at, b"value %d" % at) for at in range(100))
+        store.put_many((b"k%03d" % at, value + b" %d" % at) for at in range(100))
+        with store.snapshot() as snap:
+            given = snap.to_arrow(["value"]).read_all()["value"].to_pylist()
+        assert given == [value + b" %d" % at for at in range(100)]
         sqn = store.head(b"k050").sqn
         file = store._running.inker.actor.view.file_of(sqn)
         at = sqn - file.base

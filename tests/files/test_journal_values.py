@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 from ledger_rows import column
 from whole_store import SEED
+from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
 from octavo.files.byte_strings import lengths_of
-from octavo.files.journal_values import Places, checksums_right, places_of, puts_of, spans
+from octavo.files.journal_values import (
+    Places,
+    checksums_right,
+    places_of,
+    places_unseen,
+    puts_of,
+    spans,
+)
 from octavo.files.rows import Strings
 from octavo.files.sparse_offsets import SparseOffsets
 
@@ -153,6 +161,34 @@ def test_whatever_byte_is_changed_no_wrong_place_comes(rng: random.Random) -> No
         row = int(np.searchsorted(offsets, at, side="right")) - 1
         good = places_of(bytes(bad), ends, rows, FILE_SEED, TAG, b"b", keys).good.tolist()
         assert good == [number != row for number in range(12)], at
+
+
+def test_whatever_byte_is_changed_no_wrong_place_comes_with_a_checksum_that_fits(
+    rng: random.Random,
+) -> None:
+    image, offsets, pairs = journal(rng, 12)
+    rows, ends = np.arange(12, dtype=np.int64), np.array(offsets, dtype=np.uint32)
+    keys = strings([key for key, _ in pairs])
+
+    def whole(image: bytes) -> list[bool]:
+        places, sums = places_unseen(image, *spans(ends, rows), FILE_SEED, TAG, b"b", keys)
+        stored = [
+            image[at : at + length]
+            for at, length in zip(places.at.tolist(), places.lengths.tolist(), strict=True)
+        ]
+        each = zip(places.good.tolist(), stored, *(part.tolist() for part in sums), strict=True)
+        return [
+            good and xxh3(part, seed) & record.LOW_32 == told for good, part, seed, told in each
+        ]
+
+    assert all(whole(image))
+    for at in range(offsets[0], len(image)):
+        bad = bytearray(image)
+        bad[at] ^= 1 << rng.randrange(8)
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
+        assert whole(bytes(bad)) == [number != row for number in range(12)], at
+    places, _ = places_unseen(b"", *spans(ends, rows), FILE_SEED, TAG, b"b", keys)
+    assert not places.good.any()
 
 
 def test_puts_of_one_shape_are_found_in_any_order_and_no_wrong_one(rng: random.Random) -> None:
