@@ -15,6 +15,9 @@ from octavo.files.open_file import OPEN_FLAGS, sync_directory
 PROBE_PREFIX = ".octavo-probe-"
 """Names that the probe makes and removes; one left by a crash may be removed."""
 
+_LONGEST_NAME = 80
+"""Bytes: below its directory an open store makes no path that is longer, with its snapshots'."""
+
 _ABSENT = frozenset(
     {
         errno.EPERM,
@@ -37,10 +40,11 @@ _MARK = b"octavo"
 def refuse_unsupported(path: str) -> None:
     """Raise Misuse where the directory lacks hard links, flock, mmap or directory sync.
 
-    A directory that cannot be written at all, and an I/O error, pass as OSError. About 10 calls.
+    A directory that cannot be written at all, or whose path leaves no room for a store's names,
+    and an I/O error, pass as OSError. About 10 calls.
     """
     name = os.path.join(path, f"{PROBE_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
-    other = name + "-link"
+    other = f"{name}-link".ljust(len(os.path.join(path, "")) + _LONGEST_NAME, "-")
     fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
     try:
         os.write(fd, _MARK)

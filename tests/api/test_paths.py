@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -151,3 +152,31 @@ def test_a_store_is_one_by_whatever_path_and_stays_it_when_the_directory_changes
 def test_a_path_that_no_name_of_a_file_can_be_is_refused() -> None:
     with pytest.raises(octavo.Misuse, match="is no name in"):
         octavo.open("store \ud800")
+
+
+def of_length(above: Path, length: int) -> Path:
+    """A path of so many bytes, in a directory that is made."""
+    while length - len(str(above)) > 201:
+        above /= "d" * min(200, length - len(str(above)) - 3)
+    above.mkdir(parents=True, exist_ok=True)
+    return above / ("s" * (length - len(str(above)) - 1))
+
+
+def test_where_a_path_leaves_room_for_a_store_it_has_all_of_its_names(tmp_path: Path) -> None:
+    longest = os.pathconf(tmp_path, "PC_PATH_MAX") - 1
+    for room in range(40, 120):
+        path = of_length(tmp_path / str(room), longest - room)
+        try:
+            opened = octavo.open(path, push_rows=64)
+        except octavo.Misuse as error:
+            assert "choose a shorter one" in str(error)  # noqa: PT017 - of any that is refused
+            continue
+        break
+    with opened as store:
+        store.put_many((str(n), "v") for n in range(200))
+        store.compact()
+        with octavo.open(path, read_only=True) as reader:
+            assert len(reader) == 200
+    with octavo.open(path) as store:
+        assert store.verify().ok
+        assert len(store) == 200
