@@ -179,7 +179,7 @@ def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct
     highest = max(sst.max_sqn + base for sst, _, base in files)
     slots, shift = _empty(rows, np.uint32 if highest < 1 << 32 else np.uint64)
     for sst, _, base in files:
-        found = np.asarray(sst.sqns) + np.uint64(base)
+        found = sst.sqns_of(slice(None), base)
         found[np.asarray(sst.flags) != 0] = 0
         for tag in (HEAD_ONLY, INDEX):
             low, high = sst.lower_bound(bytes((tag,))), sst.lower_bound(bytes((tag + 1,)))

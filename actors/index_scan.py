@@ -189,6 +189,6 @@ class _Objects:
             levels.insert(0, [])  # no level zero: its files would not be disjoint
         sqns = np.zeros(len(left), dtype=np.uint64)
         for sst, base, which, rows in find_many.newest(levels, column, hash_column(column)):
-            sqns[which] = np.asarray(sst.sqns)[rows] + np.uint64(base)
+            sqns[which] = sst.sqns_of(rows, base)
         for at, sqn in zip(left, sqns.tolist(), strict=True):
             found[at] = sqn

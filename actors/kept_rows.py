@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from octavo.files.arrays import np
 from octavo.files.bounds import Bounds
 from octavo.files.live_batches import merged, rows_at, rows_between
 from octavo.files.rows import TOMBSTONE
@@ -57,6 +58,7 @@ class KeptRows:
             self._rows = 0
             return None
         columns = rows_at(columns, rows)
+        columns.sqns = columns.sqns.astype(np.uint64, copy=False)  # as Arrow has them
         for column in (columns.keys.blob, columns.sqns, columns.sizes, columns.times):
             column.setflags(write=False)  # they are given away as they are
         return columns

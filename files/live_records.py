@@ -60,7 +60,7 @@ def newest_of(levels: Sequence[Level], keys: ByteColumn, hashes: npt.NDArray[np.
     sqns = np.zeros(len(hashes), dtype=np.uint64)
     deleted = np.zeros(len(hashes), dtype=np.bool_)
     for sst, base, which, rows in newest(levels, keys, hashes):
-        sqns[which] = np.asarray(sst.sqns)[rows] + np.uint64(base)
+        sqns[which] = sst.sqns_of(rows, base)
         deleted[which] = (np.asarray(sst.flags)[rows] & TOMBSTONE) != 0
     return Newest(sqns, deleted)
 

@@ -15,12 +15,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from octavo.files import constant_columns, ledger_key, sst_layout
-from octavo.files.arrays import np, npt
+from octavo.files.arrays import np
 from octavo.files.byte_strings import Bytes, Ints, offsets_of, windows
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.files.key_order import key_order
-from octavo.files.rows import EXPIRES, TOMBSTONE, Rows, Strings
+from octavo.files.rows import EXPIRES, TOMBSTONE, Rows, SqnColumn, Strings
 from octavo.files.scattered_strings import Scattered, no_strings
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import MAX_BLOB_BYTES, MAX_ROWS
@@ -28,7 +28,8 @@ from octavo.files.sst_writer import Columns, Writer
 from octavo.files.stale_entries import without_stale
 
 _ROW_BYTES = 33
-"""Bytes of a file that a row takes beside its key, metadata and the name of a new bucket."""
+"""Bytes of a file that a row takes beside its key, metadata and the name of a new bucket, or 4
+less: sqns are counted as 8."""
 
 _TOGETHER_BYTES = 128 << 20
 """Metadata up to which it is copied to one blob: so rows with little of it cost a quarter less."""
@@ -175,7 +176,7 @@ def _cut(strings: Strings, here: slice) -> Strings:
 # ---------------------------------------------------------------- which rows stay
 
 
-def newest(order: Ints, firsts: Ints, sqns: npt.NDArray[np.uint64]) -> Ints:
+def newest(order: Ints, firsts: Ints, sqns: SqnColumn) -> Ints:
     """Of each set of equal keys the row with the highest sqn, in the order of the keys."""
     if len(firsts) == len(order):
         return order

@@ -13,6 +13,8 @@ EXPIRES = 2
 """Flag: ``expiries`` holds the moment, in ms UTC, from which the key reads as absent."""
 
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+SqnColumn: TypeAlias = "npt.NDArray[np.uint32] | npt.NDArray[np.uint64]"
+"""Sequence numbers as a ledger file has them: widen them before adding to them."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from typing import Literal
 
 from octavo.files import sst_layout, sst_lookup, sst_verify
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import as_list, lengths_of
+from octavo.files.byte_strings import Ints, as_list, lengths_of
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_of
 from octavo.files.rows import Strings
@@ -78,15 +78,13 @@ class Sst:
         self.last_key = layout.last_key
         self._buffer = buffer
         self._view = view
-        self.sqns = self.column(Section.SQNS, "Q")
+        self.sqns = self._numbers(Section.SQNS)
         self.flags = self.column(Section.FLAGS, "B")
         self.sizes = self.column(Section.SIZES, "I")
         self._key_ends = self.column(Section.KEY_ENDS, "I")
         self._keys_at = layout.sections[Section.KEYS][0]
-        times_bytes = layout.sections[Section.TIMES][1]
-        small_times = times_bytes == 4 * self.rows
-        self._times = self.column(Section.TIMES, "I" if small_times else "Q")
-        self._time_base = layout.time_base if small_times else 0
+        self._times = self._numbers(Section.TIMES)
+        self._time_base = layout.time_base if self._times.itemsize == 4 else 0
         expires = Section.EXPIRIES in layout.sections
         self._expiries = self.column(Section.EXPIRIES, "Q") if expires else None
         has_metas = Section.META_ENDS in layout.sections
@@ -120,6 +118,11 @@ class Sst:
         """A section as it stands in the map, items of a ``struct`` code. Not verified."""
         offset, length = self.layout.sections[kind]
         return self._view[offset : offset + length].cast(code)
+
+    def _numbers(self, kind: Section) -> memoryview:
+        """A column of u32 or u64: its length tells which."""
+        narrow = self.layout.sections[kind][1] == 4 * self.rows
+        return self.column(kind, "I" if narrow else "Q")
 
     # ------------------------------------------------------------ verified before use
 
@@ -318,6 +321,13 @@ class Sst:
         self.ensure_whole()
         return np.asarray(self.column(Section.HASHES, "I"))
 
+    def sqns_of(self, rows: slice | Ints, sqn_base: int) -> npt.NDArray[np.uint64]:
+        """Absolute sqns of some rows, copied. Verifies all checksums first. Raises Corruption."""
+        self.ensure_whole()
+        sqns = np.asarray(self.sqns)[rows]
+        absolute: npt.NDArray[np.uint64] = np.add(sqns, np.uint64(sqn_base), dtype=np.uint64)
+        return absolute
+
     def columns(self, sqn_base: int = 0, low: int = 0, high: int | None = None) -> Columns:
         """Rows [low, high), one at the least, as arrays, for a merge; most of them views of the
         map. The strings keep their places in the blobs, which are whole.
@@ -327,7 +337,6 @@ class Sst:
         self.ensure_whole()
         rows = slice(low, self.rows if high is None else high)
         prefixes, groups = self._views.groups_between(rows.start, rows.stop)
-        sqns = np.asarray(self.sqns[rows])
         times = np.asarray(self._times[rows])
         if self._times.itemsize == 4:
             times = times + np.uint64(self.layout.time_base)
@@ -337,7 +346,7 @@ class Sst:
             prefixes=prefixes,
             groups=groups,
             hashes=np.asarray(self.column(Section.HASHES, "I")[rows]),
-            sqns=sqns + np.uint64(sqn_base) if sqn_base else sqns,
+            sqns=self.sqns_of(rows, sqn_base) if sqn_base else np.asarray(self.sqns[rows]),
             flags=np.asarray(self.flags[rows]),
             sizes=np.asarray(self.sizes[rows]),
             times=times,

@@ -25,7 +25,8 @@ Sections (n rows, ascending by ledger key, each key once):
 
     KEYS          user keys end to end, without tag and bucket
     KEY_ENDS      n + 1 u32: key i is KEYS[e[i] : e[i + 1]]; at most 2**31 - 1, as in Arrow
-    SQNS          n u64, relative to a base that the manifest holds
+    SQNS          n u32, or n u64 where they do not fit, relative to a base that the manifest
+                  holds; in version 1 always u64
     FLAGS         n u8: rows.TOMBSTONE, rows.EXPIRES
     SIZES         n u32, bytes of the value
     TIMES         n u32 above the base of the write times, or n u64 where they do not fit
@@ -59,7 +60,8 @@ from octavo.files.index_terms import MAX_FIELD_BYTES, MAX_TERM_BYTES
 from octavo.files.ledger_key import MAX_KEY_BYTES
 
 MAGIC = b"\x93octSST\n"
-VERSION = 1
+VERSION = 2
+"""What is written. Version 1, whose sqns are u64, is read as it is: lengths tell widths."""
 ALIGNMENT = 64
 WINDOW_BYTES = 64 * 1024
 MAX_BLOB_BYTES = 2**31 - 1
@@ -200,9 +202,9 @@ def _summary(view: memoryview, name: str) -> memoryview:
     found = xxh3(view[:56])
     if found != expected:
         raise Corruption(name, 56, "header checksum", expected=f"{expected:x}", found=f"{found:x}")
-    if version != VERSION or zero or zero_2 or any(zeros):
+    if not 1 <= version <= VERSION or zero or zero_2 or any(zeros):
         raise UnsupportedFormat(
-            f"{name}: ledger file of version {version}, this release reads version {VERSION}"
+            f"{name}: ledger file of version {version}, this release reads versions 1 to {VERSION}"
         )
     if file_bytes != len(view):
         raise Corruption(name, 16, "length of the file", expected=file_bytes, found=len(view))
@@ -269,7 +271,6 @@ def _check_lengths(placed: dict[Section, tuple[int, int]], rows: int, homes: int
         raise ValueError(f"sections are missing: {sorted(missing)}")
     for kind, width, extra in (
         (Section.KEY_ENDS, 4, 1),
-        (Section.SQNS, 8, 0),
         (Section.FLAGS, 1, 0),
         (Section.SIZES, 4, 0),
         (Section.HASHES, 4, 0),
@@ -284,7 +285,8 @@ def _check_lengths(placed: dict[Section, tuple[int, int]], rows: int, homes: int
     slots, odd = divmod(length[Section.TABLE], 4)
     if odd or not 1 <= homes < slots:
         raise ValueError("length of section TABLE")
-    if length[Section.TIMES] not in (4 * rows, 8 * rows):
-        raise ValueError("length of section TIMES")
+    for kind in (Section.SQNS, Section.TIMES):
+        if length[kind] not in (4 * rows, 8 * rows):
+            raise ValueError(f"length of section {kind.name}")
     if max(length[Section.KEYS], length.get(Section.METAS, 0)) > MAX_BLOB_BYTES:
         raise ValueError("length of a blob")

@@ -10,7 +10,7 @@ from octavo.files import sst_layout
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Bytes, Ints, copy, fill, offsets_of, prefixed
 from octavo.files.constant_columns import take_into, taken
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, SqnColumn, Strings
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 
 _LOAD = 0.5
@@ -25,7 +25,7 @@ class Columns:
     prefixes: list[bytes]  # ascending
     groups: Ints | None  # which of the prefixes each row has; None: there is one prefix
     hashes: npt.NDArray[np.uint32]
-    sqns: npt.NDArray[np.uint64]
+    sqns: SqnColumn
     flags: npt.NDArray[np.uint8]
     sizes: npt.NDArray[np.uint32]
     times: npt.NDArray[np.uint64]
@@ -88,11 +88,13 @@ class _Plan:
     key_ends: Ints
     key_lengths: Ints
     hashes: npt.NDArray[np.uint32]
+    sqns: SqnColumn
     times: npt.NDArray[np.uint64]
     table: npt.NDArray[np.uint32]
     group_firsts: Ints
     prefixes: list[bytes]
     time_base: int
+    wide_sqns: bool
     wide_times: bool
     meta_lengths: Ints | None
     meta_ends: Ints | None
@@ -120,15 +122,14 @@ class Writer:
         image = self._buffer[:file_bytes]
         _fill(image, sections, columns, plan, data_at)
         flags = _section(image, sections, Section.FLAGS, "u1")
-        sqns = _section(image, sections, Section.SQNS, "<u8")
         layout = Layout(
             file_bytes=file_bytes,
             data_at=data_at,
             rows=len(rows),
             tombstones=int(np.count_nonzero(flags & TOMBSTONE)),
             expiring=int(np.count_nonzero(flags & EXPIRES)),
-            min_sqn=int(sqns.min()),
-            max_sqn=int(sqns.max()),
+            min_sqn=int(plan.sqns.min()),
+            max_sqn=int(plan.sqns.max()),
             time_base=plan.time_base,
             homes=table_shape(len(rows))[0],
             row_bits=table_shape(len(rows))[1],
@@ -148,6 +149,7 @@ class Writer:
 
 def _plan(columns: Columns, rows: Ints) -> _Plan:
     key_lengths = taken(columns.keys.lengths, rows)
+    sqns = columns.sqns[rows]
     times = taken(columns.times, rows)
     hashes = columns.hashes[rows]
     time_base = int(times.min())
@@ -166,11 +168,13 @@ def _plan(columns: Columns, rows: Ints) -> _Plan:
         key_ends=offsets_of(key_lengths),
         key_lengths=key_lengths,
         hashes=hashes,
+        sqns=sqns,
         times=times,
         table=hash_table(hashes, *table_shape(len(rows))),
         group_firsts=firsts,
         prefixes=prefixes,
         time_base=time_base,
+        wide_sqns=int(sqns.max()) >= 1 << 32,
         wide_times=int(times.max()) - time_base >= 1 << 32,
         meta_lengths=meta_lengths,
         meta_ends=None if meta_lengths is None else offsets_of(meta_lengths),
@@ -184,7 +188,7 @@ def _section_lengths(plan: _Plan) -> dict[Section, int]:
         Section.TABLE: plan.table.nbytes,
         Section.KEY_ENDS: 4 * (count + 1),
         Section.KEYS: int(plan.key_ends[-1]),
-        Section.SQNS: 8 * count,
+        Section.SQNS: (8 if plan.wide_sqns else 4) * count,
         Section.FLAGS: count,
         Section.SIZES: 4 * count,
         Section.TIMES: (8 if plan.wide_times else 4) * count,
@@ -232,7 +236,7 @@ def _fill(
         keys.blob, keys.starts[rows], plan.key_lengths, column(Section.KEYS, "u1"),
         plan.key_ends[:-1],
     )  # fmt: skip
-    take_into(columns.sqns, rows, column(Section.SQNS, "<u8"))
+    column(Section.SQNS, "<u8" if plan.wide_sqns else "<u4")[:] = plan.sqns
     take_into(columns.flags, rows, column(Section.FLAGS, "u1"))
     take_into(columns.sizes, rows, column(Section.SIZES, "<u4"))
     column(Section.HASHES, "<u4")[:] = plan.hashes

@@ -30,7 +30,7 @@ def without_stale(columns: Columns, kept: Ints, levels: Sequence[Level]) -> Ints
     objects = column_of([_object_of(columns.ledger_key(row)) for row in rows.tolist()])
     newest = np.zeros(len(rows), dtype=np.uint64)
     for sst, base, which, found in find_many.newest(levels, objects, hash_column(objects)):
-        newest[which] = np.asarray(sst.sqns)[found] + np.uint64(base)
+        newest[which] = sst.sqns_of(found, base)
     stale = newest != columns.sqns[rows]
     if not stale.any():
         return kept

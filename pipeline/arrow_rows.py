@@ -77,7 +77,7 @@ def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) ->
     if name == "key":
         return binary_array(end_to_end(columns.keys, as_slice(rows)))
     if name == "sqn":
-        return pa.array(columns.sqns[rows].view(np.int64))
+        return pa.array(columns.sqns[rows].astype(np.int64))
     if name == "size":
         return pa.array(columns.sizes[rows].astype(np.int64))
     if name == "metadata":

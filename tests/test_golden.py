@@ -75,6 +75,14 @@ def test_a_golden_store_is_rebuilt_restored_and_compacted(tmp_path: Path, versio
             assert store.verify().ok
 
 
+def test_golden_ledger_files_have_sqns_as_their_versions_say() -> None:
+    for version in VERSIONS:
+        for path in (GOLDEN / version).rglob("*.sst"):
+            image = path.read_bytes()
+            width = 8 if int(version) < 4 else 4
+            assert (image[8], Sst(image, str(path)).sqns.itemsize) == (8 // width, width), path
+
+
 # ---------------------------------------------------------------- what is newer
 
 

@@ -168,6 +168,19 @@ def test_a_base_decides_which_version_is_newer(disk: SimDisk) -> None:
     assert rows_of(disk, [found]) == [Row(key(b"k"), 1001, meta=b"new")]
 
 
+def test_files_with_sqns_of_four_and_of_eight_bytes_are_merged(disk: SimDisk) -> None:
+    next_name = names()
+    low, high = numbered(range(60)), numbered(range(30, 90), 2**32)
+    older = Row(key(b"both"), 2**32 - 1)
+    inputs = [
+        (write(disk, [*low, older], next_name)[0].name, 0),
+        (write(disk, [*high, Row(key(b"both"), 2**32)], next_name)[0].name, 0),
+        (write(disk, [Row(key(b"both"), 2**32 - 2)], next_name)[0].name, 3),
+    ]
+    found = merged(disk, inputs)
+    assert rows_of(disk, found) == newest([*low, *high, Row(key(b"both"), 2**32 + 1)])
+
+
 def test_a_large_merge_keeps_every_key_and_its_newest_sqn(disk: SimDisk) -> None:
     seed = 20
     print("seed", seed)

@@ -21,7 +21,7 @@ from octavo.files.errors import Corruption, OctavoError, UnsupportedFormat
 from octavo.files.hashing import hash_of
 from octavo.files.ledger_key import after, prefix
 from octavo.files.sst import Sst
-from octavo.files.sst_layout import HEADER_BYTES, WINDOW_BYTES, Section, decode
+from octavo.files.sst_layout import HEADER_BYTES, VERSION, WINDOW_BYTES, Section, decode
 
 exact = settings(derandomize=True, max_examples=120, deadline=None)
 some_rows = st.lists(
@@ -67,10 +67,10 @@ def numbered(count: int, bucket: bytes = b"") -> list[Row]:
     return [Row(key(b"key%06d" % at, bucket), at + 1) for at in range(count)]
 
 
-def varied() -> list[Row]:
-    """Few rows in two buckets, with every kind of section."""
+def varied(below: int = 0) -> list[Row]:
+    """Few rows in two buckets, with every kind of section; sqns above ``below``."""
     return [
-        Row(key(b"k%02d" % at, b"bk" if at % 3 else b""), at + 1, at % 5 == 0,
+        Row(key(b"k%02d" % at, b"bk" if at % 3 else b""), below + at + 1, at % 5 == 0,
             0 if at % 4 else 99 + at, b"m" * (at % 3), at, 10**12 + at)
         for at in range(24)
     ]  # fmt: skip
@@ -232,8 +232,9 @@ def outcome(image: bytes, rows: list[Row]) -> object:
         return type(refused)
 
 
-def test_one_damaged_byte_is_noticed_or_harmless() -> None:
-    rows = varied()
+@pytest.mark.parametrize("below", [0, 2**32])
+def test_one_damaged_byte_is_noticed_or_harmless(below: int) -> None:
+    rows = varied(below)
     image = file_of(rows)
     right = everything(image, rows)
     for at in range(len(image)):
@@ -243,11 +244,12 @@ def test_one_damaged_byte_is_noticed_or_harmless() -> None:
             assert outcome(bytes(damaged), rows) in (right, Corruption), (at, flip)
 
 
-def test_a_damaged_version_with_a_right_checksum_is_a_newer_release() -> None:
+@pytest.mark.parametrize("version", [0, VERSION + 1])
+def test_a_damaged_version_with_a_right_checksum_is_of_another_release(version: int) -> None:
     image = bytearray(file_of(varied()))
-    image[8] = 2
+    image[8] = version
     image[56:64] = xxh3(bytes(image[:56])).to_bytes(8, "little")
-    with pytest.raises(UnsupportedFormat, match="version 2"):
+    with pytest.raises(UnsupportedFormat, match=f"version {version}"):
         Sst(bytes(image), "f")
 
 
@@ -341,6 +343,30 @@ def test_readers_in_many_threads_see_the_file_become_whole() -> None:
             assert list(pool.map(reader, range(seed * 6, seed * 6 + 6))) == [0] * 6
 
 
+# ---------------------------------------------------------------- sqns of four and of eight bytes
+
+
+@pytest.mark.parametrize(("highest", "width"), [(2**32 - 1, 4), (2**32, 8), (2**64 - 1, 8)])
+def test_sqns_take_four_bytes_where_the_highest_fits(highest: int, width: int) -> None:
+    rows = [Row(key(b"a"), highest), Row(key(b"b"), 1)]
+    sst = Sst(file_of(rows), "f")
+    assert sst.layout.sections[Section.SQNS][1] == width * len(rows)
+    assert (sst.min_sqn, sst.max_sqn) == (1, highest)
+    assert read(sst) == plain(sst.columns()) == rows
+    sst.verify()
+
+
+@pytest.mark.parametrize("base", [0, 1, 2**32 - 1, 2**32, 2**40])
+def test_sqns_above_a_base_may_need_more_than_four_bytes(base: int) -> None:
+    sqns = [2**32 - 1, 2, 7]
+    rows = [Row(key(b"%d" % at), sqn) for at, sqn in enumerate(sqns)]
+    sst = Sst(file_of(rows), "f")
+    wanted = [sqn + base for sqn in sqns]
+    assert sst.columns(base).sqns.tolist() == wanted
+    assert sst.sqns_of(slice(None), base).tolist() == wanted
+    assert sst.sqns_of(np.array([2, 0]), base).tolist() == [wanted[2], wanted[0]]
+
+
 # ---------------------------------------------------------------- files made by an enemy
 
 
@@ -392,8 +418,9 @@ def bounded(image: bytes, rows: list[Row]) -> None:
                 pass
 
 
-def test_a_hostile_summary_is_bounded() -> None:
-    rows = varied()
+@pytest.mark.parametrize("below", [0, 2**32])
+def test_a_hostile_summary_is_bounded(below: int) -> None:
+    rows = varied(below)
     image = file_of(rows)
     data_at = decode(memoryview(image), "f")[0].data_at
     for at in range(HEADER_BYTES + 8, data_at - 3, 4):
@@ -407,13 +434,16 @@ def test_a_hostile_summary_is_bounded() -> None:
             bounded(bytes(hostile), rows)
 
 
-def test_hostile_columns_are_bounded_and_verify_refuses_them() -> None:
-    rows = varied()
+@pytest.mark.parametrize(("below", "kinds"), [(0, set(Section)), (2**32, {Section.SQNS})])
+def test_hostile_columns_are_bounded_and_verify_refuses_them(
+    below: int, kinds: set[Section]
+) -> None:
+    rows = varied(below)
     image = file_of(rows)
     layout = decode(memoryview(image), "f")[0]
     right = everything(image, rows)
     for kind, (offset, length) in layout.sections.items():
-        for at in range(offset, offset + length - 3, 4):
+        for at in range(offset, offset + length - 3, 4) if kind in kinds else ():
             for number in HOSTILE:
                 hostile = bytearray(image)
                 hostile[at : at + 4] = number.to_bytes(4, "little")
