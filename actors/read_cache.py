@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
+from sys import gettrace
 from typing import TYPE_CHECKING, Protocol
 
 from octavo.files.locks import new_rlock
@@ -74,6 +75,8 @@ class ReadCache:
         entries, rows, size = self.entries, view.recent.rows, len(value)
         # Of an older view nothing is kept, not even a place in the queue.
         if size > self._most or key in entries or self.reads.view is not view:
+            return
+        if gettrace() is not None:  # what traces lines is called between them: threads may change
             return
         size += self.OVERHEAD_BYTES
         self._queue.append(key)  # before it is there, or an interrupt would leave it for ever

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dis
 import inspect
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, ClassVar
 
 import pytest
@@ -274,6 +276,34 @@ def test_keys_without_a_place_in_the_queue_leave_the_cache_all_the_same() -> Non
         fill(cache, b"more %d" % number, VALUE)
     assert cache.bytes == 10 * SIZE
     assert not any(b"%d" % number in cache.entries for number in range(10))
+
+
+def test_nothing_stale_is_kept_where_a_tracer_has_others_write_between_two_lines() -> None:
+    lines, first = inspect.getsourcelines(ReadCache.fill)
+    reached = 0
+    for line in range(first, first + len(lines)):
+        cache, view = made(10_000), Nothing()
+        view.rows = {}  # type: ignore[misc]
+        cache.reads = view
+        written = []
+
+        def traced(frame: FrameType, event: str, _: object) -> Any:
+            if frame.f_code is not ReadCache.fill.__code__:
+                return None
+            if event == "line" and frame.f_lineno == line and not written:  # noqa: B023
+                written.append(line)  # noqa: B023
+                cache.write_without((b"k",), lambda: view.rows.update({b"k": 7}))  # noqa: B023
+            return traced
+
+        before = sys.gettrace()
+        sys.settrace(traced)
+        try:
+            cache.fill(view, b"k", 0, VALUE)  # type: ignore[arg-type]
+        finally:
+            sys.settrace(before)
+        assert not written or b"k" not in cache.entries, lines[line - first]
+        reached += bool(written)
+    assert reached > 3
 
 
 @pytest.mark.parametrize("how", ["fill", "write over", "write large", "write without"])
