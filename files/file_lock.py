@@ -17,10 +17,9 @@ import errno
 import fcntl
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from operator import attrgetter, call
+from operator import attrgetter, call, contains
 from typing import TypeAlias
 
 from octavo.files.errors import StoreLocked
@@ -40,7 +39,8 @@ Steps: TypeAlias = "Iterator[Callable[[], object]]"
 # token -> descriptors (of the file, and for an opener of its directory) of every lock of this
 # process, and the steps that let go of it
 _held: dict[object, tuple[tuple[int, ...], Steps]] = {}
-_through: partial[object] = partial(deque, maxlen=0)
+_through: Callable[[Iterator[object], object], bool] = contains  # type: ignore[assignment]
+"""Goes through steps up to one that answers with what is given, and needs no memory."""
 
 
 class FileLock:
@@ -169,31 +169,33 @@ def _without_workers(path: str) -> int:
 
 
 def _keep(path: str, fd: int, *directory: int) -> FileLock:
-    token: object = None
+    release: Callable[[], object] | None = None
     try:
         token = object()
         steps: Steps = iter(
             (
                 partial(_held.pop, token, None),
                 # A worker's copy keeps the next owner waiting.
-                *(partial(os.close, each) for each in directory),
+                *[partial(os.close, each) for each in directory],
                 # Not close alone: a child forked meanwhile may still have the descriptor.
                 partial(fcntl.flock, fd, fcntl.LOCK_UN),
                 partial(os.close, fd),
             )
         )
+        # Such steps as are left, in one call: a Ctrl-C comes before all or behind them, and two
+        # threads never take the same one. None answers with the token, so it looks at all of them;
+        # and it takes no memory.
+        release = partial(_through, map(call, steps), token)
         _held[token] = (fd, *directory), steps
         stands = partial(_stands, os.path.dirname(path) or ".", token)
-        # Such steps as are left, in one call: a Ctrl-C comes before all or behind them, and two
-        # threads never take the same one.
-        workers = directory[0] if directory else None
-        return FileLock(path, partial(deque, map(call, steps), 0), workers, stands)
+        return FileLock(path, release, directory[0] if directory else None, stands)
     except BaseException:  # for want of memory: nobody is given the lock, so nobody has it
-        if token in _held:
-            _through(map(call, steps))
+        if release is not None:
+            release()
         else:
-            for each in (*directory, fd):
-                os.close(each)
+            os.close(fd)
+            if directory:
+                os.close(directory[0])
         raise
 
 
@@ -232,7 +234,7 @@ def _forget_in_child() -> None:
     """A forked child drops its copies, or the lock would outlive the process that holds it."""
     while _held:
         _, (descriptors, steps) = _held.popitem()
-        _through(steps)  # none is left that would let go of the parent's
+        _through(steps, None)  # none is left that would let go of the parent's
         for fd in descriptors:
             with contextlib.suppress(OSError):
                 os.close(fd)

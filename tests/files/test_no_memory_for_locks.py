@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,36 @@ def test_a_lock_without_memory_is_free(
             lock_file(path)
     assert descriptors(tmp_path) == before
     lock_file(path).release()
+
+
+THREE_IN_A_ROW = """
+import sys
+from _testcapi import remove_mem_hooks, set_nomemory
+from octavo.files.file_lock import lock_file
+
+failed = 0
+for at in range(200):
+    lock = None
+    set_nomemory(at, at + 3)
+    try:
+        lock = lock_file(sys.argv[1])
+        remove_mem_hooks()
+    except MemoryError:
+        remove_mem_hooks()
+        failed += 1
+    if lock is not None:
+        lock.release()
+    lock_file(sys.argv[1]).release()
+print(failed)
+"""
+
+
+def test_a_lock_is_free_where_letting_go_of_it_finds_no_memory_either(tmp_path: Path) -> None:
+    pytest.importorskip("_testcapi")  # some distributions leave it out
+    path = str(tmp_path / "LOCK")
+    lock_file(path).release()
+    done = subprocess.run(
+        [sys.executable, "-c", THREE_IN_A_ROW, path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 20
