@@ -53,6 +53,7 @@ class JobRunner:
         self._pipe: WorkerPipe | None = None  # its
         self._closed = False
         self._proven = False  # a worker has answered
+        self._mute = False  # one said not even its first word
         self._job: str | None = None
         self._abandoned = ""
         self.history = JobHistory()
@@ -177,22 +178,24 @@ class JobRunner:
                 self._pipe = WorkerPipe(process)
             answer = self._pipe.ask(job, blobs, arguments)
         except (worker.Disconnected, OSError) as gone:
+            pipe = self._pipe
             self._drop()
             if not self._proven and (process.returncode or 0) > 0:
-                log.warning(
-                    "the worker process cannot run: %s ended with %d before its first answer, and "
-                    "its standard error says why; merging on a thread",
-                    sys.executable,
-                    process.returncode,
+                self._do_without(
+                    f"ended with {process.returncode} before its first answer, and its standard "
+                    "error says why"
                 )
-                self._in_process = True
                 raise _Unable from gone
+            if process.returncode == 0:
+                self._refuse_mute(pipe)
             raise WorkerDied(
                 f"the worker process died during {job!r}; the next one is another: try again"
             ) from gone
         except Silent as silent:
             process.kill()
+            pipe = self._pipe
             self._drop()
+            self._refuse_mute(pipe)
             raise WorkerDied(
                 f"the worker process gave no sign of life for {LOOKS * LOOK_SECONDS:g} s of "
                 f"{job!r}, as one does that was stopped (SIGSTOP), and was ended; the next one is "
@@ -210,6 +213,21 @@ class JobRunner:
             raise worker.raised(answer)
         result: dict[str, Any] = answer["result"]
         return result
+
+    def _refuse_mute(self, pipe: WorkerPipe | None) -> None:
+        """Raise _Unable for the second one of which not even the first word came: one may have been
+        stopped, two are some other program."""
+        if self._proven or self._closed or pipe is None or pipe.begun:
+            return
+        if self._mute:
+            self._do_without("said nothing, twice, as a program does that is no Python")
+            raise _Unable
+        self._mute = True
+
+    def _do_without(self, why: str) -> None:
+        program = sys.executable
+        log.warning("the worker process cannot run: %s %s; merging on a thread", program, why)
+        self._in_process = True
 
     def _drop(self) -> None:
         process, self._process, self._pipe = self._process, None, None

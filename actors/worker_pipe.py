@@ -36,14 +36,15 @@ class WorkerPipe:
         self._writable, self._readable = select.poll(), select.poll()
         self._writable.register(self._requests, select.POLLOUT)
         self._readable.register(self._answers, select.POLLIN)
-        self._ready = False
+        self.begun = False
+        """Whether it has said its first word."""
 
     def ask(self, job: str, blobs: tuple[bytes, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         """What the worker answers. Raises Disconnected, OSError, Silent; then it is of no more
         use."""
-        if not self._ready:
+        if not self.begun:
             worker.pass_by_what_was_printed(self)
-            self._ready = True
+            self.begun = True
         worker.send(self, {"job": job, "arguments": arguments}, blobs)
         while True:
             answer, _ = worker.receive(self)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from octavo.actors import worker_pipe
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.disk import RealDisk
 from octavo.files.file_lock import FileLock
@@ -24,14 +25,15 @@ def interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> N
     monkeypatch.setattr(sys, "executable", str(program))
 
 
-def merge_of_nothing(runner: JobRunner, directory: Path) -> dict[str, Any]:
+def merge_of_nothing(runner: JobRunner, directory: Path, close: bool = True) -> dict[str, Any]:
     try:
         return runner.run(
             "merge", ledger=str(directory), stem="m", inputs=[], basement=True, now_ms=0,
             max_rows=1, max_bytes=1, levels=[],
         )  # fmt: skip
     finally:
-        runner.close()
+        if close:
+            runner.close()
 
 
 def test_one_that_ends_before_its_first_answer_is_done_without(
@@ -57,6 +59,22 @@ def test_one_that_was_killed_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
     with pytest.raises(WorkerDied):
         merge_of_nothing(runner, tmp_path)
+
+
+@pytest.mark.parametrize("does", ["exec sleep 1000", "echo What?"], ids=["stays", "ends"])
+def test_of_programs_that_say_no_first_word_there_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, does: str
+) -> None:
+    interpreter(tmp_path, monkeypatch, f"echo >> {tmp_path}/started; {does}")
+    monkeypatch.setattr(worker_pipe, "LOOK_SECONDS", 0.2)
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    with pytest.raises(WorkerDied, match="try again"):
+        merge_of_nothing(runner, tmp_path, close=False)
+    for _ in range(3):
+        assert merge_of_nothing(runner, tmp_path, close=False)["files"] == []
+    runner.close()
+    assert "said nothing, twice" in caplog.text
+    assert len((tmp_path / "started").read_text()) <= 2
 
 
 def test_a_frozen_program_is_not_started_again(
