@@ -38,8 +38,8 @@ from octavo.scans import (
 from octavo.type_parameters import Out, Told, with_defaults
 
 D = TypeVar("D")
-_MOST_FIRST = 200
-"""Rows to find at first, however many are wanted."""
+_MOST_FIRST, _MOST_KEYS = 200, 1024
+"""Rows to find at first, however many are wanted; where only keys are."""
 _AHEAD = 3
 """Keys to find in a window, for one that was given: to find some costs little, a window does."""
 REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
@@ -343,6 +343,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
             windows = reader.long_windows(left, first, times=keep is not None)
         else:
             brief = keep is None and not isinstance(give, Heads)
+            if brief and most:
+                first = max(first, min(most, _MOST_KEYS))
             windows = reader.windows(left, first, brief=brief, ahead=_AHEAD)
         return Scan.of(place, parts(reader, windows, place, keep, most, give), reader)
 

@@ -53,6 +53,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "scans _LOCATED_ROWS": (3, 50, 1 << 13),
     "scans _LARGE_BYTES": (50, 24 << 10),
     "reading _MOST_FIRST": (1, 10, 200),
+    "reading _MOST_KEYS": (1, 30, 1024),
     "bucket _GROUP": (3, 512),
     "files.live_batches WINDOW_ROWS": (3, 20, 1 << 16),
     "files.live_batches WIDE_WINDOW_ROWS": (4, 40, 1 << 20),
