@@ -59,8 +59,11 @@ class KeptRows:
             return None
         columns = rows_at(columns, rows)
         columns.sqns = columns.sqns.astype(np.uint64, copy=False)  # as Arrow has them
-        for column in (columns.keys.blob, columns.sqns, columns.sizes, columns.times):
-            column.setflags(write=False)  # they are given away as they are
+        metas = None if columns.metas is None else columns.metas.blob
+        given = (columns.keys.blob, columns.sqns, columns.sizes, columns.times)
+        for column in (*given, columns.expiries, metas):
+            if column is not None:
+                column.setflags(write=False)  # they are given away as they are
         return columns
 
 

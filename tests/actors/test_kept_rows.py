@@ -86,6 +86,19 @@ def test_a_small_ledger_is_kept_once_as_many_rows_were_given_and_given_as_it_sta
             assert not tables[3][name].chunk(0).buffers()[-1].is_mutable
 
 
+def test_what_is_kept_cannot_be_changed_through_what_is_given(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        for at in range(100):
+            store.put(b"k%04d" % at, b"v", metadata=b"m%04d" % at, expires_at=NOW_MS << 1)
+        flush(store)
+        kept(store)
+        with store.snapshot() as snap:
+            for name in ("key", "sqn", "size", "metadata", "written_at", "expires_at"):
+                buffer = snap.to_arrow([name]).read_all()[name].chunk(0).buffers()[-1]
+                assert not buffer.is_mutable, name
+        assert store._bookie.view.guide.kept._columns is not None
+
+
 @pytest.mark.parametrize("what", ["_MOST_ROWS", "_MOST_BYTES"])
 def test_of_a_larger_ledger_nothing_is_kept(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
