@@ -124,10 +124,13 @@ def _taken_in(
         raise Misuse("a head-only store takes in no files: it keeps values in its ledger")
     if len(set(attempts)) != len(attempts):
         raise Misuse(f"attempts={list(attempts)!r}: one is named twice")
-    named = [staging.read_attempt(disk, path, job, attempt) for attempt in attempts]
     where = staging.folder(path, job)
-    for attempt in named:
-        staged_files.check(disk, where, attempt)
+    try:
+        named = [staging.read_attempt(disk, path, job, attempt) for attempt in attempts]
+        for attempt in named:
+            staged_files.check(disk, where, attempt)
+    except OSError as error:
+        raise storage_error(error, where) from error
     _tell_gap(path, running.inker.actor.manifest.commits, name, batch)
     return _Taking(running, where, named, name, batch, wanted).run()
 

@@ -64,7 +64,7 @@ class JournalFile(TurnActor):
         self.file: AppendFile | None = None
         self.commit = GroupCommit(self._sync)
         self.failed: StorageFailed | None = None
-        self._open_files = open_files
+        self.open_files = open_files
         self.growing = GrowingMap(self.map_now)
         self._name_durable = False
         self._expects = False
@@ -221,7 +221,7 @@ class JournalFile(TurnActor):
         self.state = after(self.state, "roll", self.name)
         self.reading = (mapped, self.offsets)
         self.growing.forget()
-        self._open_files.settle(self)
+        self.open_files.settle(self)
 
     def recovered(self, offsets: array[int], length: int) -> None:
         """A file that a stopped process left behind: whole as far as ``offsets`` goes."""
@@ -292,7 +292,7 @@ class JournalFile(TurnActor):
             file.close()
         self.commit.durable = self.commit.appended
         self._name_durable = True
-        self._open_files.dropped(self)
+        self.open_files.dropped(self)
         self.growing.forget()
         self.reading = (None, _NONE)
         self.offsets = _NONE
@@ -333,11 +333,11 @@ class JournalFile(TurnActor):
         mapped, offsets = self.reading
         if mapped is not None:
             return mapped, offsets
-        mapped = self._open_files.opened(self)
+        mapped = self.open_files.opened(self)
         if not offsets:  # only a sealed file is without them
             offsets = self._sealed_offsets(mapped)
         self.reading = (mapped, offsets)
-        self._open_files.settle(self)
+        self.open_files.settle(self)
         return mapped, offsets
 
     def _sealed_offsets(self, mapped: mmap | bytes) -> Sequence[int]:
@@ -435,14 +435,14 @@ class JournalFile(TurnActor):
     def delete(self, remove: Callable[[str], None]) -> None:
         """The register is clear: ``remove`` the file of this path. Maps still read live on."""
         self.state = after(self.state, "delete", self.name)
-        self._open_files.dropped(self)
+        self.open_files.dropped(self)
         self.reading = (None, _NONE)  # after the state: who opens it now is told
         remove(self.path)
 
     def close(self) -> None:
         """Let go of every descriptor. Idempotent."""
         self.state = after(self.state, "close", self.name)
-        self._open_files.dropped(self)
+        self.open_files.dropped(self)
         self.growing.forget()
         self.reading = (None, _NONE)
         file, self.file = self.file, None

@@ -25,7 +25,7 @@ class LedgerFile(TurnActor):
         self.sst: Sst | None = None  # None: not open now
         self.entry: LedgerEntry | None = None
         """What its manifest knows of it; None: nothing to compare it with."""
-        self._open_files = open_files
+        self.open_files = open_files
 
     @property
     def path(self) -> str:
@@ -40,11 +40,11 @@ class LedgerFile(TurnActor):
         """The open file. Its first use maps it and reads its summary. Raises Corruption."""
         sst = self.sst
         if sst is None:
-            sst = Sst(self._open_files.opened(self), self.path)
+            sst = Sst(self.open_files.opened(self), self.path)
             if self.entry is not None:
                 refuse_another(self.entry, sst)
             self.sst = sst
-            self._open_files.settle(self)
+            self.open_files.settle(self)
         return sst
 
     def map_now(self) -> mmap | bytes:
@@ -71,5 +71,5 @@ class LedgerFile(TurnActor):
         self._close()
 
     def _close(self) -> None:
-        self._open_files.dropped(self)
+        self.open_files.dropped(self)
         self.sst = None

@@ -36,10 +36,10 @@ def publish(
     disk, store = inker.disk, inker.directory.removesuffix("/journal")
     with bookie.publishing:
         now_ms = bookie.clock_ms()
-        published.sweep(disk, store, now_ms)
-        published.refuse_name(disk, store, name, now_ms)
-        inker.make_durable(reader.sqn)
         try:
+            published.sweep(disk, store, now_ms)
+            published.refuse_name(disk, store, name, now_ms)
+            inker.make_durable(reader.sqn)
             files = sealed_up_to(bookie, reader.view.journal, reader.sqn)
             draft = Draft(disk, store, now_ms)
             try:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from pykka import ActorRegistry
+
+from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.penciller import Penciller
 from octavo.files.errors import Closed
+from octavo.files.lifecycle import IllegalEvent
 
 if TYPE_CHECKING:
+    from octavo.actors.open_files import OpenFiles
+    from octavo.actors.ref import Ref
     from octavo.actors.startup import Running
 
 _SAVE_FROM_ROWS = 1 << 14
@@ -40,12 +50,29 @@ def abandon(running: Running) -> None:
 
 
 def _end(running: Running) -> None:
-    for ref in (
-        running.inker_clerk, running.clerk, running.bookie, running.penciller, running.inker,
-    ):  # fmt: skip
+    try:
+        ended(
+            (running.inker_clerk, running.clerk, running.bookie, running.penciller, running.inker),
+            running.open_files,
+        )
+    finally:
+        running.disk.let_go(f"{running.path}/journal")
+        running.lock.release()
+
+
+def ended(refs: Iterable[Ref[Any]], open_files: OpenFiles) -> None:
+    """Stop these actors, and those of the store's files that are left, with what they have open:
+    an opening or a close that was cut short leaves some, which pykka's registry would keep."""
+    for ref in refs:
         ref.stop()
-    running.disk.let_go(f"{running.path}/journal")
-    running.lock.release()
+        if isinstance(ref.actor, (Inker, Penciller)):
+            ref.actor.change_log.close()
+    for left in ActorRegistry.get_all():
+        file = getattr(left, "actor", None)  # None: of the program itself
+        if isinstance(file, (JournalFile, LedgerFile)) and file.open_files is open_files:
+            with suppress(IllegalEvent):  # not begun yet: it has nothing open
+                file.close()
+            left.stop()
 
 
 def forked(running: Running) -> None:

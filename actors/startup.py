@@ -34,6 +34,7 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.reserve import with_reserve
 from octavo.actors.resumption import resumed
 from octavo.actors.runtime import Ref
+from octavo.actors.shutdown import ended
 from octavo.actors.tags import NamedTag
 from octavo.actors.unbroken import locked
 from octavo.actors.view import JournalView, View
@@ -139,8 +140,7 @@ class _Opening:
     def undo(self) -> None:
         """Let go of everything that a failed opening holds."""
         self.runner.close()
-        for ref in self.refs:
-            ref.stop()
+        ended(self.refs, self.open_files)
         self.disk.let_go(self.journal)
 
     def run(self, identity: Identity) -> Running:

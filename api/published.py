@@ -8,7 +8,7 @@ from typing import Any
 from octavo.arguments import to_lease
 from octavo.files.argument_checks import shown
 from octavo.files.disk import Disk
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, StorageFailed, StorageFull, storage_error
 from octavo.manifest import published
 from octavo.manifest.published import Counted, Published
 
@@ -85,10 +85,16 @@ class PublishedSnapshot:
     def renew(self, lease_seconds: float = PUBLISHED_SECONDS) -> None:
         """Begin the lease anew, now: one small file is written. A lease that ends later stays as it
         is, for others may count on it. Whoever reads it already is told where they look. Raises
-        Misuse, SnapshotExpired if it had ended."""
+        Misuse, SnapshotExpired if it had ended, StorageFull, and StorageFailed, where the lease may
+        be the old one or the new one."""
         now_ms = self._clock_ms()
         ends = now_ms + int(to_lease(lease_seconds) * 1000)
-        self._found = published.renewed(self._disk, self.path, ends, now_ms)
+        try:
+            self._found = published.renewed(self._disk, self.path, ends, now_ms)
+        except OSError as error:
+            told = storage_error(error, f"the lease of {self.path}")
+            # Nothing of the store is in doubt.
+            raise (told if isinstance(told, StorageFull) else StorageFailed(str(error))) from error
 
     def release(self) -> None:
         """Remove it: who reads it is told SnapshotExpired. Idempotent. O(files). Raises OSError."""

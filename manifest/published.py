@@ -295,8 +295,8 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
             over = read(disk, path).expires_at + GRACE_MS <= now_ms
         except (SnapshotExpired, Corruption):
             over = (made_at(id) or 0) + ORPHAN_MS <= now_ms
-        except OctavoError as newer:  # of a newer release: that one sweeps it
-            log.warning("%s is left alone: %s", path, newer)
+        except (OctavoError, OSError) as wrong:  # a newer release sweeps it, say
+            log.warning("%s is left alone: %s", path, wrong)
             continue
         if over:
             try:

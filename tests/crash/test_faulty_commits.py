@@ -86,7 +86,7 @@ def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
         raised = False
         try:
             commit(store)
-        except (octavo.OctavoError, OSError, MemoryError):
+        except (octavo.OctavoError, MemoryError):
             raised = True
         disk.at_call = None
         expected = dict(BEFORE)

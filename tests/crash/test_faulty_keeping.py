@@ -6,6 +6,7 @@ failed left nothing half made, here and after a power cut, and is done by a seco
 
 from __future__ import annotations
 
+import errno
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -101,7 +102,7 @@ def filled(disk: SimDisk, pool: HeldPool, **options: Any) -> tuple[octavo.Store,
 
 def published_now(disk: SimDisk) -> State | None:
     """What others read of the snapshot "s"; None: there is none."""
-    if not list(published.listed(disk, "/store")):
+    if not any(each.name == "s" for each in published.listed(disk, "/store")):
         return None
     return {key: value for (_, key), value in published_state(disk, "/store", "s").items()}
 
@@ -112,6 +113,7 @@ def test_what_is_published_is_whole_or_not_there(kind: str) -> None:
         with one_thread("publish") as pool:
             disk = SimDisk()
             store, _ = filled(disk, pool, sync="always")
+            store.snapshot().publish("other")  # which each publishing looks at
             state = dict(store.items())
             tried = Tried(disk, fault, lambda s=store: s.snapshot().publish("s"))
             where = f"{kind} in {fault.operation}: {tried.error!r}"
@@ -125,6 +127,42 @@ def test_what_is_published_is_whole_or_not_there(kind: str) -> None:
             except octavo.StorageFailed:
                 assert store._inker.failed is not None, where
             forget(store)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_lease_that_is_renewed_is_the_new_one_or_the_old_one(kind: str) -> None:
+    for fault in faults(kind):
+        with one_thread("renew") as pool:
+            disk = SimDisk()
+            store, _ = filled(disk, pool, sync="always")
+            made = store.snapshot().publish("s", count=False)
+            before, ends = made.expires_at, NOW_MS + 90_000_000
+            tried = Tried(disk, fault, lambda m=made: m.renew(90_000))
+            where = f"{kind} in {fault.operation}: {tried.error!r}"
+            assert not isinstance(tried.error, OSError), where
+            for image in (disk, *images(disk)):
+                (found,) = published.listed(image, "/store")
+                assert found.expires_at in ((ends,) if tried.done else (before, ends)), where
+            forget(store)
+
+
+def test_a_published_snapshot_that_cannot_be_read_stops_no_opening() -> None:
+    with one_thread("unreadable") as pool:
+        disk = SimDisk()
+        store, states = filled(disk, pool, sync="always")
+        store.snapshot().publish("s", count=False)
+        store.close()
+        read = disk.read
+
+        def unreadable(path: str, limit_bytes: int) -> bytes:
+            if "/snapshots/" in path:
+                raise OSError(errno.EIO, "Input/output error", path)
+            return read(path, limit_bytes)
+
+        disk.read = unreadable  # type: ignore[method-assign]
+        store = opened(disk, clock_ms=clock_ms)
+        assert dict(store.items()) == states[max(states)]
+        store.close()
 
 
 # ---------------------------------------------------------------- restoring
