@@ -12,7 +12,6 @@ In this order, so that a crash at any moment leaves the backup before or the one
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from octavo.actors import identity as identities
 from octavo.actors import journal_install
-from octavo.actors.backup_target import destination, lines
+from octavo.actors.backup_target import destination, give_name, lines
 from octavo.actors.bookie import Bookie
 from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.compaction import seal_waiting
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.linking import Linked, bring, remove_others
+from octavo.actors.linking import Linked, bring, remove_all_in, remove_others
 from octavo.actors.unbroken import locked
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, room_for
@@ -100,6 +99,8 @@ def _backed_up(
     fresh = target != path
     lock = locked(disk, f"{target}/LOCK")
     try:
+        if fresh:  # what one that was cut short left there may not be durable, and not become so
+            remove_all_in(disk, target, but="LOCK")
         before, after = lines(disk, running.identity, target, running.inker.actor.last_sqn)
         bookie = running.bookie.actor
         number = next(bookie.register.numbers)
@@ -138,10 +139,7 @@ def _backed_up(
         disk.unlink(f"{target}/journal/{UPDATING}")
         disk.sync_dir(f"{target}/journal")
         if fresh:
-            if disk.exists(path):
-                disk.rmdir(path)
-            disk.rename(target, path)
-            disk.sync_dir(os.path.dirname(path))
+            give_name(disk, path)
     finally:
         lock.release()
     if progress is not None:

@@ -7,6 +7,7 @@ made from, and by no other: what they wrote since they parted would be lost.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 
@@ -32,6 +33,7 @@ def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
             raise Misuse(
                 f"path={path!r} holds another store, or the backup of one; name a new directory"
             )
+        disk.mkdir(path)  # a process that was killed may have named it, not durably
         return path
     if disk.exists(path) and (strangers := identities.listed(disk, path)):
         raise Misuse(
@@ -58,6 +60,20 @@ def refuse_strangers(disk: Disk, target: str, what: str) -> None:
                 f"{target}, where {what} is to be made before it gets its name, is a directory "
                 f"with other things in it ({strangers[0]!r}, ...): remove it, or name another path"
             )
+
+
+def give_name(disk: Disk, path: str) -> None:
+    """What was made under ``path`` and PARTIAL is whole, and gets its name, durably."""
+    if disk.exists(path):
+        disk.rmdir(path)
+    disk.rename(path + PARTIAL, path)
+    try:
+        disk.sync_dir(os.path.dirname(path))
+    except OSError:
+        # A later sync that goes well would say nothing of this name: the next try gives it anew.
+        with contextlib.suppress(OSError):
+            disk.rename(path, path + PARTIAL)
+        raise
 
 
 def _left_over(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ def bring(
     have to be copied, Corruption where one is missing.
     """
     there = set(disk.listdir(target))
+    brought = []
     for name in names:
         path, wanted = f"{source}/{name}", f"{target}/{name}"
         try:
@@ -67,7 +69,15 @@ def bring(
             done.copied += 1
             done.bytes_copied += size
         disk.rename(temporary, wanted)
-    disk.sync_dir(target)
+        brought.append(wanted)
+    try:
+        disk.sync_dir(target)
+    except OSError:
+        # The next try would find them there, and a sync that goes well then says nothing of them.
+        with contextlib.suppress(OSError):
+            for wanted in brought:
+                disk.unlink(wanted)
+        raise
 
 
 def _alike(disk: Disk, one: str, other: str, size: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from octavo.actors import identity as identities
-from octavo.actors.backup_target import PARTIAL, refuse_strangers
+from octavo.actors.backup_target import PARTIAL, give_name, refuse_strangers
 from octavo.actors.linking import Linked, bring, remove_all_in
 from octavo.actors.point_in_time import last_at
 from octavo.actors.unbroken import locked
@@ -104,10 +104,7 @@ def restore_on(
         try:
             with room_for(f"store restored at {path}"):
                 done = _made(source, path + PARTIAL, upto, copy)
-            if disk.exists(path):
-                disk.rmdir(path)
-            disk.rename(path + PARTIAL, path)
-            disk.sync_dir(os.path.dirname(path))
+            give_name(disk, path)
         finally:
             alone.release()
     finally:

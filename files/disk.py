@@ -238,7 +238,14 @@ class Disk(ABC):
         # A killed process may have left the lowest one visible but not yet durable.
         self._sync_inherited(directory_of(at))
         for directory in reversed(missing or [path]):
-            self._make_directory(directory)
+            try:
+                self._make_directory(directory)
+            except OSError:
+                # A later sync that goes well would say nothing of a name whose first one failed.
+                if missing:
+                    with contextlib.suppress(OSError):
+                        self.rmdir(directory)
+                raise
 
     def _sync_inherited(self, path: str) -> None:
         """Sync a directory in which a name was found that we may have made before a crash."""

@@ -50,7 +50,7 @@ def test_a_sync_of_an_interval_without_memory_is_not_the_last() -> None:
         calls = 0
         done = threading.Event()
 
-        def make_durable(self, sqn: int, timeout: float) -> None:
+        def make_durable(self, sqn: int) -> None:
             self.calls += 1
             if self.calls == 1:
                 raise MemoryError

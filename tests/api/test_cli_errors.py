@@ -203,7 +203,7 @@ NINES = "9" * 5000
         (("put", "STORE", "k", "v", "--index", f"f:int={NINES}"), "--index f:int='999"),
         (("put", "STORE", "k", "v", "--index", NINES), "--index='999"),
         (("index", "STORE", "f", "--int", "--end", "x"), "--end='x'"),
-        (("put", "STORE", "k", "v", "--ttl", "1e10"), "fewer than 1e10"),
+        (("put", "STORE", "k", "v", "--ttl", "1e10"), "below 1e10 s"),
         (("load", "STORE", "-", "--format", "csv", "--delimiter", "\n"), "--delimiter"),
         (("load", "STORE", "-", "--format", "csv", "--delimiter", '"'), "--delimiter"),
         (("dump", "STORE", "-o", "missing/d.csv"), "FILE='missing/d.csv' cannot be used"),

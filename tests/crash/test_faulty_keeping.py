@@ -220,6 +220,48 @@ def test_a_restored_store_is_whole_or_not_there_and_its_source_as_it_was(
             assert restored_state(disk) == wanted, where
 
 
+# ---------------------------------------------------------------- backups
+
+
+def backed_up_state(disk: SimDisk) -> State:
+    with one_thread("backup"):
+        store = opened(disk, "/backup", clock_ms=clock_ms, create=False)
+        assert store.verify().problems == []
+        forget(store)
+        return dict(store.items())
+
+
+@pytest.mark.parametrize("kind", ["EIO", "Ctrl-C"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_backup_that_failed_is_durable_once_another_one_went_well(kind: str, first: bool) -> None:
+    """Also where the sync of a name failed: that a later one goes well says nothing of it."""
+    for fault in faults(kind):
+        with one_thread("store") as pool:
+            disk = SimDisk()
+            store, _ = filled(disk, pool, sync="always")
+            before = {} if first else dict(store.items())
+            if not first:
+                store.backup("/backup")
+                store.put(b"0", b"newer")
+                store.put_many((b"more %d" % number, b"v") for number in range(30))
+                store.compact()
+            state = dict(store.items())
+            tried = Tried(disk, fault, lambda s=store: s.backup("/backup"))
+            where = f"{kind} in {fault.operation}: {tried.error!r}"
+            for image in images(disk):
+                if tried.done or image.exists("/backup/OCTAVO"):
+                    allowed = (state,) if tried.done else (before, state)
+                    assert backed_up_state(image) in allowed, where
+            if store._inker.failed is not None:
+                forget(store)
+                store = opened(disk.after_kill(), clock_ms=clock_ms)
+            disk = store._running.disk
+            store.backup("/backup")
+            for image in images(disk):
+                assert backed_up_state(image) == state, where
+            forget(store)
+
+
 # ---------------------------------------------------------------- consumers
 
 

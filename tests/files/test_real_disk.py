@@ -334,6 +334,22 @@ def test_a_failed_sync_of_an_existing_directory_is_not_hidden(
         DISK.mkdir(str(tmp_path))
 
 
+def test_a_directory_whose_name_could_not_be_synced_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try would take it for durable as soon as any sync of its parent goes well."""
+    syncs = iter([None, OSError(errno.EIO, os.strerror(errno.EIO))])
+
+    def sync(fd: int) -> None:
+        if (error := next(syncs)) is not None:
+            raise error
+
+    monkeypatch.setattr(disk_module, "sync_directory", sync)
+    with pytest.raises(OSError, match="Input/output"):
+        DISK.mkdir(str(tmp_path / "x"))
+    assert not (tmp_path / "x").exists()
+
+
 def failing(code: int) -> Callable[..., None]:
     def fail(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
