@@ -12,11 +12,12 @@ import json
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple
 
 from octavo.files.argument_checks import shown
-from octavo.files.disk import Disk
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import (
     Corruption,
     HistoryCompacted,
@@ -94,6 +95,8 @@ class Consumers:
         self._came_ms = came_ms
         self._notes = notes
         self._known: dict[str, Progress] = {}
+        with suppress(FileNotFoundError):
+            disk.unlink(self._file + TEMPORARY_SUFFIX)  # of a write that was cut short
         if disk.exists(self._file):
             try:
                 self._known = _decoded(disk.read(self._file, _MAX_BYTES), self._file)

@@ -181,8 +181,12 @@ def write(disk: Disk, snapshot: Published) -> None:
     """Make it readable, or its lease another one: atomically and durably. Two processes may do so
     at once: one of the two leases counts."""
     path = f"{snapshot.path}/{MANIFEST}"
-    mine = f"{path}-{secrets.randbits(64):016x}{TEMPORARY_SUFFIX}"
-    disk.write_atomically(path, encode(snapshot), mine)
+    disk.write_atomically(path, encode(snapshot), _aside(path))
+
+
+def _aside(path: str) -> str:
+    """A name that nobody else gives."""
+    return f"{path}-{secrets.randbits(64):016x}{TEMPORARY_SUFFIX}"
 
 
 def read(disk: Disk, path: str) -> Published:
@@ -225,10 +229,8 @@ def remove(disk: Disk, path: str) -> None:
 
 def _removed(disk: Disk, path: str) -> bool:
     """False: something is there again."""
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(f"{path}/{MANIFEST}")
-        disk.sync_dir(path)  # or a power cut could leave a manifest without its files
     try:
+        _hide(disk, path)
         names = disk.listdir(path)
     except FileNotFoundError:
         return True
@@ -242,6 +244,22 @@ def _removed(disk: Disk, path: str) -> bool:
             raise
         return error.errno == errno.ENOENT
     return True
+
+
+def _hide(disk: Disk, path: str) -> None:
+    """Take its manifest away, durably: or a power cut could leave one without its files. Raises
+    FileNotFoundError where the directory is gone."""
+    manifest = f"{path}/{MANIFEST}"
+    hidden = _aside(manifest)
+    with contextlib.suppress(FileNotFoundError):
+        disk.rename(manifest, hidden)
+    try:
+        disk.sync_dir(path)
+    except OSError:
+        # A later sync that goes well would say nothing of this: the next try hides it anew.
+        with contextlib.suppress(OSError):
+            disk.link(hidden, manifest)  # never over one of who renewed it meanwhile
+        raise
 
 
 # ---------------------------------------------------------------- all of a store

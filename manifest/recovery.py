@@ -97,7 +97,11 @@ def find_tails(
             # durable before the new one was given.
             disk.unlink(f"{directory}/{name}")
         elif manifest.find(base) is not None:
-            found.strays.append(name)
+            if name.endswith(LOG) and disk.size(f"{directory}/{name}") <= cdb.RECORDS_AT:
+                # It held no record and was removed, which a power cut took back.
+                disk.unlink(f"{directory}/{name}")
+            else:
+                found.strays.append(name)
         else:
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):

@@ -146,6 +146,24 @@ def test_a_lease_that_is_renewed_is_the_new_one_or_the_old_one(kind: str) -> Non
             forget(store)
 
 
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_snapshot_that_is_released_is_whole_or_gone_and_does_not_come_back(kind: str) -> None:
+    for fault in faults(kind):
+        with one_thread("release") as pool:
+            disk = SimDisk()
+            store, _ = filled(disk, pool, sync="always")
+            state = dict(store.items())
+            made = store.snapshot().publish("s", count=False)
+            tried = Tried(disk, fault, made.release)
+            where = f"{kind} in {fault.operation}: {tried.error!r}"
+            for image in (disk, *images(disk)):
+                assert published_now(image) in ((None,) if tried.done else (None, state)), where
+            made.release()
+            for image in (disk, *images(disk)):
+                assert published_now(image) is None, where
+            forget(store)
+
+
 def test_a_published_snapshot_that_cannot_be_read_stops_no_opening() -> None:
     with one_thread("unreadable") as pool:
         disk = SimDisk()

@@ -1,0 +1,57 @@
+"""What an end at a bad moment left lying about goes with the next opening."""
+
+from __future__ import annotations
+
+from look import clock_ms
+from one_thread import forget, one_thread, opened
+from simdisk import SimDisk
+
+from octavo.files import cdb
+
+
+def journal_files(disk: SimDisk) -> set[str]:
+    return {name for name in disk.listdir("/store/journal") if name.endswith((".log", ".cdb"))}
+
+
+def written(disk: SimDisk, path: str, content: bytes) -> None:
+    file = disk.create(path)
+    file.write_all(content)
+    file.close()
+
+
+def test_a_journal_file_without_a_record_whose_numbers_another_one_has_is_removed() -> None:
+    """A power cut takes back its removal, which nothing waits for. One that has more stays: it may
+    be all that is left of something."""
+    disk = SimDisk()
+    with one_thread("left over") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"a", b"1")
+        store._inker.roll()
+        pool.go_on()
+        base = store._inker.manifest.entries[0].base_sqn
+        forget(store)
+        disk = disk.after_kill()
+        begun, cut, more = (f"{base:016x}-{number:016x}.log" for number in (1, 2, 3))
+        written(disk, f"/store/journal/{begun}", b"h" * cdb.RECORDS_AT)
+        written(disk, f"/store/journal/{cut}", b"")
+        written(disk, f"/store/journal/{more}", b"h" * cdb.RECORDS_AT + b"more")
+        store = opened(disk, clock_ms=clock_ms)
+        assert journal_files(disk) & {begun, cut, more} == {more}
+        assert dict(store.items()) == {b"a": b"1"}
+        store.close()
+
+
+def test_positions_of_consumers_that_were_being_written_are_removed() -> None:
+    disk = SimDisk()
+    with one_thread("left over") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"a", b"1")
+        store.consumer("mail", since=0)
+        pool.go_on()
+        forget(store)
+        disk = disk.after_kill()
+        written(disk, "/store/CONSUMERS.tmp", b'{"form')
+        store = opened(disk, clock_ms=clock_ms)
+        assert store.consumers() == {"mail": 0}
+        assert not disk.exists("/store/CONSUMERS.tmp")
+        store.close()
