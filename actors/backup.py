@@ -13,7 +13,7 @@ In this order, so that a crash at any moment leaves the backup before or the one
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,11 @@ from octavo.actors.compaction import seal_waiting
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.linking import Linked, bring, remove_all_in, remove_others
+from octavo.actors.progress import Progress, untold
 from octavo.actors.unbroken import locked
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, room_for
+from octavo.files.file_lock import LOCK
 from octavo.manifest import change_log, consumers, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -38,8 +40,6 @@ from octavo.manifest.update_mark import UPDATING
 
 if TYPE_CHECKING:
     from octavo.actors.startup import Running
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def backup(
     *,
     ledger: bool,
     copy: bool,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> BackedUp:
     """See Store.backup. Not in a turn."""
     with room_for(f"backup at {path}"):
@@ -91,23 +91,22 @@ def backup(
 
 
 def _backed_up(
-    running: Running, path: str, ledger: bool, copy: bool, progress: Progress | None
+    running: Running, path: str, ledger: bool, copy: bool, progress: Progress
 ) -> BackedUp:
     began = time.monotonic()
     disk, source = running.disk, running.path
     target = destination(disk, running.identity, source, path)
     fresh = target != path
-    lock = locked(disk, f"{target}/LOCK")
+    lock = locked(disk, f"{target}/{LOCK}")
     try:
         if fresh:  # what one that was cut short left there may not be durable, and not become so
-            remove_all_in(disk, target, but="LOCK")
+            remove_all_in(disk, target, but=LOCK)
         before, after = lines(disk, running.identity, target, running.inker.actor.last_sqn)
         bookie = running.bookie.actor
         number = next(bookie.register.numbers)
         try:
             state: _State = running.bookie.call(_taken, number)
-            if progress is not None:
-                progress("sealing", 0, 1)
+            progress("sealing", 0, 1)
             seal_waiting(running.inker_clerk.actor)
             entries, last = _entries(state, running.inker.actor)
             done = Linked()
@@ -115,13 +114,11 @@ def _backed_up(
                 disk.mkdir(f"{target}/{folder}/manifest")
             names = [entry.name for entry in entries]
             update_mark.write(disk, f"{target}/journal", names)
-            if progress is not None:
-                progress("journal", 0, len(names))
+            progress("journal", 0, len(names))
             bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
             levels = _up_to(last, state.ledger) if ledger else state.ledger.emptied()
             tables = [entry.name for level in levels.levels for entry in level]
-            if progress is not None:
-                progress("ledger", len(names), len(names) + len(tables))
+            progress("ledger", len(names), len(names) + len(tables))
             bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
         finally:
             bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
@@ -142,8 +139,7 @@ def _backed_up(
             give_name(disk, path)
     finally:
         lock.release()
-    if progress is not None:
-        progress("done", 1, 1)
+    progress("done", 1, 1)
     return BackedUp(
         path,
         state.sqn,

@@ -15,6 +15,7 @@ from octavo.actors import identity as identities
 from octavo.actors.identity import IDENTITY, BackupOf, Identity
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Misuse
+from octavo.files.file_lock import LOCK
 from octavo.manifest import change_log
 from octavo.manifest.journal_manifest import JournalManifest
 
@@ -77,7 +78,7 @@ def give_name(disk: Disk, path: str) -> None:
 
 
 def _left_over(name: str) -> bool:
-    return name in ("LOCK", IDENTITY, "journal", "ledger") or name.endswith(TEMPORARY_SUFFIX)
+    return name in (LOCK, IDENTITY, "journal", "ledger") or name.endswith(TEMPORARY_SUFFIX)
 
 
 def lines(

@@ -5,7 +5,7 @@ Oldest first, because a delete can go only when no older file holds what it hide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from octavo.actors import journal_install, trimming
@@ -13,6 +13,7 @@ from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import SMALL, InkerClerk, Score
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.progress import Progress, untold
 from octavo.files.errors import StorageFailed
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
@@ -20,8 +21,6 @@ from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 HIDING_PERCENT = 5.0
 """Deletes that make up more of the journal than this are worth finding out exactly which older
 files still hold what they hide."""
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Compacted:
 
 
 @or_closed
-def compact(clerk: InkerClerk, progress: Progress | None = None) -> Compacted:
+def compact(clerk: InkerClerk, progress: Progress = untold) -> Compacted:
     """See Store.compact. Not in a turn. Raises Busy, Closed, StorageFull, StorageFailed,
     Corruption (of the ledger)."""
     with clerk.alone():
@@ -101,7 +100,7 @@ def seal_waiting(clerk: InkerClerk) -> None:
             actor.answer(None)
 
 
-def _pass(clerk: InkerClerk, progress: Progress | None) -> int:
+def _pass(clerk: InkerClerk, progress: Progress) -> int:
     """All files once, oldest first; records dropped."""
     scores = clerk.actor_ref.call(InkerClerk.survey, 1)
     entries = clerk.eligible()
@@ -121,7 +120,7 @@ def _count_stale(
 
 def _rewritten(
     clerk: InkerClerk,
-    progress: Progress | None,
+    progress: Progress,
     scores: dict[str, Score],
     entries: Sequence[JournalEntry],
     deltas: str | None,
@@ -131,8 +130,7 @@ def _rewritten(
     bound = 0.0 if hiding > HIDING_PERCENT else REWRITE_PERCENT
     dropped = done = position = 0
     while left := [entry for entry in clerk.sealed() if entry.base_sqn >= position]:
-        if progress is not None:
-            progress(left[0].name, min(done, total), total)
+        progress(left[0].name, min(done, total), total)
         run = next_run(clerk, left, scores, bound)
         if run:
             found = clerk.actor_ref.call(InkerClerk.rewrite, run, deltas)
@@ -142,8 +140,7 @@ def _rewritten(
         run = run or left[:1]
         done += sum(entry.bytes for entry in run)
         position = run[-1].last_sqn + 1
-    if progress is not None:
-        progress("done", total, total)
+    progress("done", total, total)
     return dropped
 
 

@@ -12,6 +12,7 @@ from octavo.actors.options import Options
 from octavo.actors.tags import FIRST_TAG, LAST_TAG, NAME, STRATEGIES, Tags, tags_of
 from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.file_lock import LOCK
 from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.store_identity import FORMAT_VERSION as FORMAT_VERSION
 from octavo.manifest.store_identity import HEAD_ONLY, checksum, fields_of
@@ -175,7 +176,7 @@ def _backup_of(found: Any) -> BackupOf | None:
 def _ours(name: str) -> bool:
     """A name that an opening which was stopped may have left in a new store's directory."""
     return (
-        name in ("LOCK", "journal", "ledger")
+        name in (LOCK, "journal", "ledger")
         or name.endswith(TEMPORARY_SUFFIX)
         or name.startswith(PROBE_PREFIX)
     )

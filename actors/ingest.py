@@ -298,8 +298,7 @@ class _Taking:
             count = sum(journal.count for journal in self.journals)
             commit = Commit(self.name, self.batch, base, base + count - 1, inker.clock_ms())
             try:
-                entries = self._linked_journals(base)
-                ledger = self._linked_ledgers(base)
+                entries, ledger = self._linked_files(base)
                 if count:
                     inker.begin_at(base + count)
             except BaseException as error:
@@ -337,8 +336,13 @@ class _Taking:
             if inker.unsealed:
                 raise StorageFull(f"{active.path} cannot be entered in the manifest")
 
-    def _linked_journals(self, base: int) -> list[JournalEntry]:
-        entries = []
+    def _linked_files(self, base: int) -> tuple[list[JournalEntry], list[LedgerEntry]]:
+        """The job's files, durable under names of the store's, whose records begin at ``base``."""
+        penciller = self.penciller
+        with _turns(penciller):
+            stem = penciller.next_stem()
+        entries: list[JournalEntry] = []
+        tables: list[LedgerEntry] = []
         for journal in self.journals:
             name = f"{base:016x}-{journal.seed:016x}.cdb"
             self._link(journal.name, f"{self.inker.directory}/{name}")
@@ -353,20 +357,10 @@ class _Taking:
                     state="sealed",
                 )
             )
-            base += journal.count
-        self.disk.sync_dir(self.inker.directory)
-        return entries
-
-    def _linked_ledgers(self, base: int) -> list[LedgerEntry]:
-        penciller = self.penciller
-        entries: list[LedgerEntry] = []
-        with _turns(penciller):
-            stem = penciller.next_stem()
-        for journal in self.journals:
             for ledger in journal.ledgers:
-                name = f"{stem}-{len(entries):06x}.sst"
+                name = f"{stem}-{len(tables):06x}.sst"
                 self._link(ledger.name, f"{penciller.directory}/{name}")
-                entries.append(
+                tables.append(
                     LedgerEntry(
                         name=name,
                         level=0,
@@ -382,8 +376,9 @@ class _Taking:
                     )
                 )
             base += journal.count
+        self.disk.sync_dir(self.inker.directory)
         self.disk.sync_dir(penciller.directory)
-        return entries
+        return entries, tables
 
     def _link(self, name: str, target: str) -> None:
         path = f"{self.where}/{name}"

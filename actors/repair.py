@@ -16,6 +16,7 @@ from typing import Any
 from octavo.actors import lost_records
 from octavo.actors.identity import Identity, read, write
 from octavo.actors.lost_records import DAMAGED, Lost
+from octavo.actors.progress import Progress, untold
 from octavo.files import cdb, ledger_key, record
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption
@@ -31,7 +32,6 @@ from octavo.manifest.store_identity import FOLDERS, IDENTITY
 
 log = logging.getLogger("octavo.repair")
 
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Repaired:
 
 
 def repair_files(
-    disk: Disk, path: str, progress: Progress | None = None, accept_missing: bool = False
+    disk: Disk, path: str, progress: Progress = untold, accept_missing: bool = False
 ) -> Repaired:
     """Repair the files of a closed store; the lock is the caller's. What can be told only from
     all of them together, the next opening does. ``accept_missing``: journal files that are gone
@@ -85,8 +85,7 @@ def repair_files(
     manifest, epoch, whole = _journal_manifest(disk, path, done)
     entries = {entry.name: entry for entry in manifest.entries}
     for number, (name, who) in enumerate(files.items()):
-        if progress is not None:
-            progress(f"journal {name}", number, len(files))
+        progress(f"journal {name}", number, len(files))
         made = _journal_file(disk, path, name, who, entries.get(name), identity, done)
         if made is not None:
             entries[name] = made
@@ -100,8 +99,7 @@ def repair_files(
     if changed is not manifest:
         ChangeLog.begin(disk, f"{journal}/manifest", epoch + 1, changed.encode()).close()
     _ledger(disk, path, identity, done, progress)
-    if progress is not None:
-        progress("done", len(files), len(files))
+    progress("done", len(files), len(files))
     return done
 
 
@@ -178,7 +176,7 @@ def _journal_manifest(
 
 
 def _ledger(
-    disk: Disk, path: str, identity: Identity, done: Repaired, progress: Progress | None
+    disk: Disk, path: str, identity: Identity, done: Repaired, progress: Progress
 ) -> None:
     """See whether every ledger file is whole; have the next opening rebuild them if one is not."""
     folder = f"{path}/ledger"
@@ -191,8 +189,7 @@ def _ledger(
         manifest = LedgerManifest.empty()
     names = [entry.name for level in manifest.levels for entry in level]
     for number, name in enumerate(names):
-        if progress is not None:
-            progress(f"ledger {name}", number, len(names))
+        progress(f"ledger {name}", number, len(names))
         try:
             Sst(disk.map(f"{folder}/{name}"), f"{folder}/{name}").verify()
         except FileNotFoundError:

@@ -15,14 +15,13 @@ from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
+from octavo.files.file_lock import LOCK
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
 from octavo.manifest import adoption, change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
-
-_LOCK = "LOCK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def restore_on(
     if f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(backup)}/"):
         raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
     identity = identities.read(disk, backup)
-    lock = locked(disk, f"{backup}/LOCK")
+    lock = locked(disk, f"{backup}/{LOCK}")
     try:
         source = _source(disk, backup, identity)
         upto, told = _upto(source, sqn, time_ms)
@@ -151,9 +150,9 @@ def _begun(disk: Disk, target: str) -> FileLock:
     else's, StoreLocked where another one is being made there."""
     refuse_strangers(disk, target, "the store")
     disk.mkdir(target)
-    lock = locked(disk, f"{target}/{_LOCK}")
+    lock = locked(disk, f"{target}/{LOCK}")
     try:
-        remove_all_in(disk, target, but=_LOCK)
+        remove_all_in(disk, target, but=LOCK)
     except BaseException:
         lock.release()
         raise

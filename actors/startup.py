@@ -41,6 +41,7 @@ from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
 from octavo.files.disk import Disk, FileLock
+from octavo.files.file_lock import LOCK
 from octavo.files.own_disk import owned
 from octavo.files.plain_runs import PlainRun
 from octavo.files.wall_clock import wall_clock_ms
@@ -88,7 +89,7 @@ def start(
     cannot be used.
     """
     who = identify(path, options, disk)
-    lock = locked(disk, f"{path}/LOCK")
+    lock = locked(disk, f"{path}/{LOCK}")
     disk = owned(disk, lock)
 
     def opened() -> Running:

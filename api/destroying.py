@@ -11,6 +11,7 @@ from octavo.actors.unbroken import locked
 from octavo.arguments import to_path
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse, usable
+from octavo.files.file_lock import LOCK
 from octavo.manifest.consumers import CONSUMERS
 from octavo.manifest.store_identity import IDENTITY
 
@@ -33,13 +34,13 @@ def destroy_on(disk: Disk, path: str) -> None:
     """As ``destroy``, on a given disk."""
     if not disk.exists(f"{path}/{IDENTITY}") and not _all_but_gone(disk, path):
         raise Misuse(f"path={path!r} holds no store")
-    lock = locked(disk, f"{path}/LOCK")
+    lock = locked(disk, f"{path}/{LOCK}")
     try:
         _remove_files(disk, path)
         disk.sync_dir(path)
         with suppress(FileNotFoundError):  # where the lock was all that was left
             disk.unlink(f"{path}/{IDENTITY}")
-        disk.unlink(f"{path}/LOCK")
+        disk.unlink(f"{path}/{LOCK}")
     finally:
         lock.release()
     if not disk.listdir(path):
@@ -49,7 +50,7 @@ def destroy_on(disk: Disk, path: str) -> None:
 
 def _all_but_gone(disk: Disk, path: str) -> bool:
     """Whether the lock is all that a destruction left which was cut short."""
-    return disk.exists(f"{path}/LOCK") and disk.listdir(path) == ["LOCK"]
+    return disk.exists(f"{path}/{LOCK}") and disk.listdir(path) == [LOCK]
 
 
 def _remove_files(disk: Disk, path: str) -> None:

@@ -9,8 +9,9 @@ from octavo.actors import lost_records, shutdown, startup
 from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.lost_records import Lost
 from octavo.actors.options import Options
+from octavo.actors.progress import Progress, untold
 from octavo.actors.reader import LEASE_SECONDS, Reader
-from octavo.actors.repair import Progress, Repaired, repair_files
+from octavo.actors.repair import Repaired, repair_files
 from octavo.actors.startup import Running
 from octavo.actors.unbroken import locked
 from octavo.arguments import to_flag, to_path
@@ -18,6 +19,7 @@ from octavo.files import ledger_key
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse, OctavoError, usable
+from octavo.files.file_lock import LOCK
 from octavo.files.live_batches import buckets_of, heads_of, keys_of
 from octavo.verify import Report, verify
 
@@ -65,11 +67,11 @@ def repair(
     """
     where, accepted = to_path("path", path), to_flag("accept_missing", accept_missing)
     with usable("path", where):
-        return repair_on(RealDisk(), where, progress, accepted)
+        return repair_on(RealDisk(), where, progress or untold, accepted)
 
 
 def repair_on(
-    disk: Disk, path: str, progress: Progress | None = None, accept_missing: bool = False
+    disk: Disk, path: str, progress: Progress = untold, accept_missing: bool = False
 ) -> Repair:
     """As ``repair``, on a given disk."""
     if not disk.exists(f"{path}/journal"):  # before a lock is left where no store is
@@ -81,7 +83,7 @@ def repair_on(
         files.and_then(_mended(disk, path, progress, accept_missing))
     done, unrecorded = _opened(disk, path, files, progress)
     if unrecorded:
-        lock = locked(disk, f"{path}/LOCK")
+        lock = locked(disk, f"{path}/{LOCK}")
         try:
             lost_records.mark(disk, path, ["names records that are lost"], files.lost)
         finally:
@@ -92,9 +94,9 @@ def repair_on(
 
 
 def _mended(
-    disk: Disk, path: str, progress: Progress | None, accept_missing: bool
+    disk: Disk, path: str, progress: Progress, accept_missing: bool
 ) -> Repaired:  # fmt: skip
-    lock = locked(disk, f"{path}/LOCK")
+    lock = locked(disk, f"{path}/{LOCK}")
     try:
         return repair_files(disk, path, progress, accept_missing)
     finally:
@@ -102,7 +104,7 @@ def _mended(
 
 
 def _opened(
-    disk: Disk, path: str, files: Repaired, progress: Progress | None
+    disk: Disk, path: str, files: Repaired, progress: Progress
 ) -> tuple[Repair, bool]:
     """Open the store, verify and close it. Also whether a ledger made anew would agree better."""
     refuse_unfit()

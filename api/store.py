@@ -21,6 +21,7 @@ from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.interval_sync import IntervalSync
 from octavo.actors.options import OpenOptions
 from octavo.actors.options import options as checked_options
+from octavo.actors.progress import untold
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.reserve import with_reserve
 from octavo.actors.startup import Running
@@ -299,7 +300,7 @@ class Store(Bucket[bytes, Head]):
         report, not raised. Raises Closed; OSError where descriptors or memory ran out.
         """
         self._refuse_if_closed()
-        return verify(self._running, progress)
+        return verify(self._running, progress or untold)
 
     def compact(self, progress: Callable[[str, int, int], None] | None = None) -> Compacted:
         """Give back the room of versions that were replaced or deleted, in the journal.
@@ -316,7 +317,7 @@ class Store(Bucket[bytes, Head]):
             raise Misuse("compact is for standard stores; this one is head-only: use trim()")
         clerk = self._running.inker_clerk.actor
         return with_reserve(
-            self._running.disk, self.path, lambda: compaction.compact(clerk, progress)
+            self._running.disk, self.path, lambda: compaction.compact(clerk, progress or untold)
         )
 
     def ingest(
@@ -362,7 +363,8 @@ class Store(Bucket[bytes, Head]):
         changes here do not touch the backup. A backup is a store: open it, or ``restore`` from
         it. A crash meanwhile leaves the backup before or the one after. Without ``ledger`` it is
         rebuilt when the backup is opened; a head-only store's is always there. On another file
-        system the files can only be copied, which ``copy`` allows. O(files).
+        system the files can only be copied, which ``copy`` allows. ``progress(what, done, total)``
+        is called before each step, in files. O(files).
 
         Raises Misuse where ``path`` holds something else, be it another copy of this store or a
         backup that was made from one, or cannot be linked to; StoreLocked where it is
@@ -376,7 +378,7 @@ class Store(Bucket[bytes, Head]):
                 where,
                 ledger=to_flag("ledger", ledger) or self._running.identity.head_only,
                 copy=to_flag("copy", copy),
-                progress=progress,
+                progress=progress or untold,
             )
 
     def close(self) -> None:

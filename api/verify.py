@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.progress import Progress
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
 from octavo.agreement import Newest, Report, agreement, unequal
@@ -17,16 +18,14 @@ from octavo.files.sealed_records import file_records
 from octavo.files.sparse_offsets import SparseOffsets
 from octavo.manifest.ledger_entry import LedgerEntry
 
-__all__ = ["Progress", "Report", "verify"]
-
-Progress = Callable[[str, int, int], None]
+__all__ = ["Report", "verify"]
 
 STEP = 1024
 MOST_KEYS = 4 << 20
 """Keys of which the newest record is kept in mind at once."""
 
 
-def verify(running: Running, progress: Progress | None) -> Report:
+def verify(running: Running, progress: Progress) -> Report:
     """Every checksum and invariant of every file, then the journal against the ledger."""
     report = Report()
     recalculated = frozenset(running.identity.tags.recalculated())
@@ -39,8 +38,7 @@ def verify(running: Running, progress: Progress | None) -> Report:
             ("ledger and journal", agreement(running, reader, newest, recalculated)),
         ]
         for done, (what, work) in enumerate(steps):
-            if progress is not None:
-                progress(what, done, len(steps))
+            progress(what, done, len(steps))
             try:
                 for found in work:
                     report.bytes += found.bytes
@@ -54,8 +52,7 @@ def verify(running: Running, progress: Progress | None) -> Report:
                 if isinstance(wrong, OSError) and wrong.errno in OUT_OF_MEANS:
                     raise
                 report.problems.append(str(wrong))
-        if progress is not None:
-            progress("done", len(steps), len(steps))
+        progress("done", len(steps), len(steps))
     finally:
         reader.close()
     return report

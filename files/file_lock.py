@@ -25,6 +25,9 @@ from typing import TypeAlias
 from octavo.files.errors import StoreLocked
 from octavo.files.open_file import open_apart, open_regular
 
+LOCK = "LOCK"
+"""The file of a store that its one opener has locked."""
+
 _ATTEMPTS = 16
 _LONGEST_PID = 20
 

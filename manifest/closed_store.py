@@ -15,6 +15,7 @@ from typing import Any
 
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.file_lock import LOCK
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
@@ -144,7 +145,7 @@ def closed_store(disk: Disk, path: str) -> Iterator[ClosedStore]:
         identity = store_identity.fields_of(disk, path)
     except FileNotFoundError:
         raise Misuse(f"path={path!r} holds no store") from None
-    lock = disk.lock(f"{path}/LOCK")
+    lock = disk.lock(f"{path}/{LOCK}")
     try:
         yield _read(disk, path, identity)
     finally:
