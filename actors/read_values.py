@@ -25,9 +25,9 @@ _MOST_FILES = 16
 """So many are kept in mind, and so their maps alive, however many are read from."""
 Opened = tuple[mmap | bytes, Sequence[int]]
 """A file's map and the offsets of its records."""
-_Way = tuple[int, int, mmap | bytes, int, Sequence[int], int]
-"""Its first sqn, and the next file's; its map and how far that goes, of a file that is being
-written; the offsets; the file's seed."""
+_Way = tuple[int, int, mmap | bytes, Sequence[int], int]
+"""A file's first sqn, and the next file's; its map, of a file that is being written as far as that
+goes; the offsets; the file's seed."""
 
 
 class Noted(Protocol):
@@ -89,7 +89,7 @@ def each_item(
     value_from = record.FIXED_BYTES + record.SUMS_BYTES + len(bucket)
     cached, rows = reader.cached(), reader.view.recent.rows
     prefix = ledger_key.prefix(tag, bucket)
-    low = high = size = 0
+    low = high = 0
     ways: dict[int, _Way] = {}
     for key, sqn in zip(keys, sqns, strict=True):
         if kept is not None:
@@ -98,46 +98,44 @@ def each_item(
                 place.last = key
                 yield item
                 continue
-        if cached:
-            value = cached.get(name := prefix + key)
+        if (
+            cached
+            and (value := cached.get(name := prefix + key)) is not None
             # It is the newest, and was before these looks at whether that is what the scan found.
-            if value is not None and reader.is_newest() and rows.get(name, sqn) == sqn:
-                place.last = key
-                yield key, value
-                continue
+            and reader.is_newest()
+            and rows.get(name, sqn) == sqn
+        ):
+            place.last = key
+            yield key, value
+            continue
         try:
             if not low <= sqn < high:
                 number = bisect_right(bases, sqn)
-                way = ways.get(number) or _way(reader.view.journal, number, sqn, opened)
-                low, high, mapped, size, offsets, seed = way
-                if size and len(ways) < _MOST_FILES:  # each map holds a descriptor
+                way = ways.get(number) or _way(reader.view.journal, number, opened)
+                low, high, mapped, offsets, seed = way
+                if high and len(ways) < _MOST_FILES:  # each map holds a descriptor
                     ways[number] = way
-            if not size or sqn < low:
-                value = _read(reader, bucket, key, sqn, plain)
-                high = 0  # it may be open now
-            else:
-                # PlainReads.get_from_ledger has the same lines: no call from here to the file.
-                at = offsets[sqn - low]
-                end = offsets[sqn - low + 1]
-                value_at = at + value_from + len(key)
-                key_at = _KEY_AT
+            # PlainReads.get_from_ledger has the same lines: no call from here to the file.
+            row = sqn - low
+            at = offsets[row]
+            end = offsets[row + 1]
+            value_at = at + value_from + len(key)
+            head = mapped[at : value_at - 8]
+            fields, key_at = head[19:24], _KEY_AT
+            if fields != plain and fields == packed:
+                value_at += 4
+                key_at += 4
                 head = mapped[at : value_at - 8]
-                fields = head[19:24]
-                if fields == packed:
-                    value_at += 4
-                    key_at += 4
-                    head = mapped[at : value_at - 8]
-                value = mapped[value_at:end]
-                if (
-                    (fields != plain and fields != packed)
-                    or head[key_at:] != (bucket + key if bucket else key)
-                    or not value_at <= end <= size
-                    or xxh3(value, xxh3(head, seed ^ at)) & _LOW_32
-                    != _sum_at(mapped, value_at - 4)[0]
-                ):
-                    value = _read(reader, bucket, key, sqn, plain)
-                elif fields == packed:
-                    value = record.decompress(value, _sum_at(head, _KEY_AT)[0])
+            value = mapped[value_at:end]
+            if (
+                (fields != plain and fields != packed)
+                or head[key_at:] != (bucket + key if bucket else key)
+                or value_at > end
+                or xxh3(value, xxh3(head, seed ^ at)) & _LOW_32 != _sum_at(mapped, value_at - 4)[0]
+            ):
+                value = _read(reader, bucket, key, sqn, plain)
+            elif fields != plain:
+                value = record.decompress(value, _sum_at(head, _KEY_AT)[0])
         except (Corruption, FileNotFoundError, IndexError, ValueError, StructError):
             # Told as it is meant: an expired lease lets files go, and the short way names nothing.
             with reader.reading():
@@ -152,18 +150,19 @@ def each_item(
 def _way(
     journal: JournalView,
     number: int,
-    sqn: int,
     opened: Callable[[JournalFile], Opened] | None,
 ) -> _Way:
-    """How to read from the file before the one of this number, in which ``sqn`` is."""
+    """How to read from the file before the one of this number."""
+    if not number:  # below all: file_of says so
+        return 0, 0, b"", (), 0
     bases, file = journal.bases, journal.files[number - 1]
-    low = bases[number - 1] if number else sqn + 1  # below all: file_of says so
     high = bases[number] if number < len(bases) else 1 << 64
     whole, offsets = file.reading
     if whole is None and opened is not None:
         whole, offsets = opened(file)
     mapped = file.growing.mapped if whole is None else whole
-    return low, high, mapped, len(mapped), offsets, file.seed
+    # Without a map nothing is as it should be there, and the next one looks again.
+    return bases[number - 1], high if mapped else 0, mapped, offsets, file.seed
 
 
 def _read(reader: Reader, bucket: bytes, key: bytes, sqn: int, plain: bytes) -> bytes:
