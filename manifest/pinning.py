@@ -106,9 +106,20 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
                 raise
             continue
         if before.mark == after.mark:
+            _refuse_earlier_ledger(store, before)
             draft.drop_others(names | set(tails))
             return before, sorted(set(tails))
     raise Busy(f"{store} changed {ATTEMPTS} times while it was being pinned; try again")
+
+
+def _refuse_earlier_ledger(store: str, found: Manifests) -> None:
+    """Raises Corruption where it names what the journal has dropped since."""
+    if adoption.outdated(found.ledger.persisted_sqn, found.journal):
+        raise Corruption(
+            f"{store}/ledger/manifest", 0,
+            "is older than the journal's last compaction; open the store for writing, which makes "
+            "the ledger anew",
+        )  # fmt: skip
 
 
 def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:

@@ -1,8 +1,10 @@
 """The newest log of the journal's manifest is gone: who only reads the files tells, for what was
-compacted since the log before is complete from another sqn on than that one says."""
+compacted since the log before is complete from another sqn on than that one says. So where somebody
+put back an earlier ledger: it has keys whose deletes the journal no longer has."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,3 +60,28 @@ def test_an_opening_makes_that_manifest_up(store: Path) -> None:
     assert horizon > 500
     with pytest.raises(octavo.HistoryCompacted):
         restored(store)
+
+
+def test_who_reads_files_beside_an_earlier_ledger_is_told(tmp_path: Path) -> None:
+    path, ledger = tmp_path / "s", tmp_path / "s" / "ledger"
+    kept = {b"%03d" % n: b"v" for n in range(500)}
+    with octavo.open(path, roll_count=256, compact_every_seconds=None) as writes:
+        writes.put_many(kept.items())
+    with octavo.open(path) as again:
+        again.compact()  # whose ledger has them all
+    shutil.copytree(ledger, tmp_path / "earlier")
+    with octavo.open(path, roll_count=256, compact_every_seconds=None) as writes:
+        for n in range(0, 500, 2):
+            writes.delete(b"%03d" % n)
+            del kept[b"%03d" % n]
+    with octavo.open(path, compact_every_seconds=None) as writes:
+        writes.compact()
+        assert writes._inker.manifest.horizon > 500
+    shutil.rmtree(ledger)
+    shutil.copytree(tmp_path / "earlier", ledger)
+    with pytest.raises(Corruption, match="older than the journal's last compaction"):
+        pinned(path)
+    with octavo.open(path) as opened:
+        assert dict(opened.items()) == kept
+    with octavo.open(path, read_only=True) as reads:
+        assert dict(reads.items()) == kept
