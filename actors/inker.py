@@ -235,7 +235,7 @@ class Inker(TurnActor):
 
     def _aim(self, active: JournalFile) -> None:
         self.stop_sqn = min(
-            active.base + self.roll_count, self.manifest.ceiling - CEILING_STEP // 4
+            active.base + self.roll_count - 1, self.manifest.ceiling - CEILING_STEP // 4
         )
 
     @unbroken

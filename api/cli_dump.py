@@ -24,11 +24,12 @@ from octavo.cli_options import (
     to_bytes,
 )
 from octavo.cli_output import Output, complain, plural, progress, whole_file
+from octavo.cli_read import tell_of_other_types
 from octavo.cli_rows import Row, entries_to_json, to_fields
 from octavo.files.errors import Misuse
 
 if TYPE_CHECKING:
-    from octavo.snapshot import Snapshot, SnapshotBucket
+    from octavo.snapshot import SnapshotBucket
 
 FORMATS = ("jsonl", "csv", "parquet")
 _BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -107,15 +108,9 @@ def dump(
                 done += number
                 snap.renew()
                 advance(done)
-        _tell_of_other_types(snap)
+        tell_of_other_types(snap)
     if output != STDIN:
         complain(f"{plural(done, 'key')} in {output}")
-
-
-def _tell_of_other_types(snap: Snapshot) -> None:
-    for name in snap._identity.tags.numbers:
-        if name != "standard" and next(snap.buckets(tag=name), None) is not None:
-            complain(f"left out: objects of type {name!r}, which only a program can load")
 
 
 def _format_of(output: str) -> str | None:

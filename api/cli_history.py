@@ -30,7 +30,7 @@ from octavo.cli_output import (
     progress,
     size,
 )
-from octavo.cli_read import fields_of, printed, tell
+from octavo.cli_read import fields_of, printed, tell, tell_of_other_types
 from octavo.cli_rows import entries_to_json
 from octavo.manifest.store_identity import HEAD_ONLY
 
@@ -172,6 +172,7 @@ def snapshot(
                 for name in names:
                     folded.bucket(name, begins, advance)
             folded.report(out, as_json)
+            tell_of_other_types(snap)
 
 
 class _Fold:

@@ -27,6 +27,7 @@ from octavo.files.head import Head
 
 if TYPE_CHECKING:
     from octavo.scans import Scan
+    from octavo.snapshot import Snapshot
 
 _MIN_COLUMNS = 20
 
@@ -223,12 +224,13 @@ def buckets(path: str, as_json: bool) -> None:
 
     Of those that hold a key; there are no others.
     """
-    with Output() as out, open_for_reading(path) as store:
-        for name in store.buckets():
+    with Output() as out, open_for_reading(path) as store, store.snapshot() as snap:
+        for name in snap.buckets():
             if as_json:
                 out.json(fields_of(bucket=name))
             else:
                 out.line(to_text(name) or "(default)")
+        tell_of_other_types(snap)
 
 
 def tell(out: Output, key: bytes, value: bytes, notation: str | None, *, as_json: bool) -> None:
@@ -239,6 +241,16 @@ def tell(out: Output, key: bytes, value: bytes, notation: str | None, *, as_json
         out.write(value)
     else:
         out.line(printed(value, notation))
+
+
+def tell_of_other_types(snap: Snapshot) -> None:
+    """A message for each type of objects that a command about all keys leaves out."""
+    from octavo.actors.tags import STANDARD
+
+    identity = snap._identity
+    for name in () if identity.head_only else identity.tags.numbers:
+        if name != STANDARD and next(snap.buckets(tag=name), None) is not None:
+            complain(f"left out: objects of type {name!r}, which are for programs")
 
 
 def printed(raw: bytes, notation: str) -> str:

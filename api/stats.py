@@ -9,6 +9,7 @@ from typing import cast
 from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.journal_file import JournalFile
 from octavo.actors.latency import Latency
 from octavo.actors.measures import CACHE, MEMORY, REST, Measures
 from octavo.actors.penciller import Penciller
@@ -58,7 +59,7 @@ def stats(running: Running) -> Stats:
         "now_ms": bookie.clock_ms(),
         "last_sqn": inker.last_sqn,
         "persisted_sqn": view.ledger.persisted_sqn,
-        "journal": _journal(inker, bookie, clerk),
+        "journal": _journal(inker, clerk),
         "ledger": _ledger(levels, penciller),
         "memory": {
             "recent_keys": len(view.recent.rows),
@@ -118,34 +119,39 @@ def score(running: Running) -> bool:
 # ---------------------------------------------------------------- files
 
 
-def _journal(inker: Inker, bookie: Bookie, clerk: InkerClerk) -> JournalStats:
-    entries = inker.manifest.entries
+def _journal(inker: Inker, clerk: InkerClerk) -> JournalStats:
+    # In the order in which a file goes from one to the next: so each is found in one at least.
     active = inker.active
-    known = {entry.name for entry in entries}
-    files: list[JournalFileStats] = [
+    waiting = list(inker.unsealed)
+    entries = inker.manifest.entries
+    files = [
         _journal_file(clerk, e.name, e.state, e.base_sqn, e.last_sqn, e.count, e.bytes)
         for e in entries
     ]
-    for file in bookie.view.journal.files:
-        ends = file.offsets  # empty once it is sealed
-        if file.name not in known and len(ends):
-            state = "writing" if file.state is State.WRITING else "rolled"
-            count = len(ends) - 1
-            files.append(
-                _journal_file(
-                    clerk, file.name, state, file.base, file.base + count - 1, count, ends[-1]
-                )
-            )
+    known = entries[-1].last_sqn if entries else 0  # what is not in the manifest is younger
+    waiting = [file for file in waiting if file.base > known and file is not active]
+    younger = waiting if active is None or active.base <= known else [*waiting, active]
+    files += [_unsealed(clerk, file) for file in younger]
     return {
-        "files": len(bookie.view.journal.files),
+        "files": len(files),
         "sealed_files": len(entries),
         "sealed_bytes": sum(entry.bytes for entry in entries),
-        "unsealed_files": len(inker.unsealed),
+        "unsealed_files": len(waiting),
         "active_file": active.name if active is not None else None,
-        "active_bytes": active.offsets[-1] if active is not None else 0,
+        "active_bytes": files[-1]["bytes"] if active is not None and active in younger else 0,
         "records": sum(file["records"] for file in files),
-        "file_list": sorted(files, key=lambda file: file["base_sqn"]),
+        "file_list": files,
     }
+
+
+def _unsealed(clerk: InkerClerk, file: JournalFile) -> JournalFileStats:
+    """A file that the manifest does not know yet."""
+    state = "writing" if file.state is State.WRITING else "rolled"
+    ends, entry = file.offsets, file.entry
+    count, size = max(len(ends) - 1, 0), ends[-1] if ends else 0
+    if entry is not None:  # it has just been sealed, and so is without its offsets
+        count, size = entry.count, entry.bytes
+    return _journal_file(clerk, file.name, state, file.base, file.base + count - 1, count, size)
 
 
 def _journal_file(

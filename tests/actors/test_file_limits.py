@@ -87,3 +87,17 @@ def test_no_file_of_a_run_reaches_farther_than_it_can_count(tmp_path: Path) -> N
     with opened(tmp_path / "s") as store:
         assert dict(store.items()) == model
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "many"])
+def test_a_file_has_as_many_records_as_the_option_says(tmp_path: Path, together: bool) -> None:
+    with opened(tmp_path / "s", roll_count=256) as store:
+        pairs = [(b"%03d" % number, b"") for number in range(1000)]
+        if together:
+            for at in range(0, 1000, 8):
+                store.put_many(pairs[at : at + 8])
+        else:
+            for key, value in pairs:
+                store.put(key, value)
+        files = store.stats()["journal"]["file_list"]
+        assert [file["records"] for file in files] == [256, 256, 256, 232]

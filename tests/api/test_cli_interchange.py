@@ -298,3 +298,16 @@ def test_objects_that_only_a_program_can_load_are_told_of(tmp_path: Path) -> Non
     found = octavo("dump", tmp_path / "s", "-o", tmp_path / "d.jsonl")
     assert "'person'" in found.stderr
     assert "1 key in" in found.stderr
+
+
+def test_commands_about_all_keys_tell_of_the_objects_that_they_leave_out(tmp_path: Path) -> None:
+    for name, value in (("s", "v"), ("t", "w")):
+        with library.open(tmp_path / name, tags={"person": library.Tag()}) as store:
+            store.bucket("x", tag="person").put("k", value)
+            store.put("a", "b")
+    for name in ("s", "t"):
+        for command in (("buckets",), ("snapshot", "--fold", "digest")):
+            found = octavo(command[0], tmp_path / name, *command[1:])
+            assert "left out: objects of type 'person'" in found.stderr, command
+    library.open(tmp_path / "h", mode="head_only").close()
+    assert not octavo("buckets", tmp_path / "h").stderr

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import flush
+from whole_store import flush, opened
 
 import octavo
 from octavo import stats_types
+from octavo.actors.inker import Inker
 
 VALUE = bytes(range(256)) * 2
 
@@ -20,8 +21,8 @@ VALUE = bytes(range(256)) * 2
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[octavo.Store]:
     # What is not written to memory is saved and merged when the test says so.
-    with octavo.open(tmp_path / "store", roll_size_bytes=1 << 20, worker=False) as opened:
-        yield opened
+    with octavo.open(tmp_path / "store", roll_size_bytes=1 << 20, worker=False) as made:
+        yield made
 
 
 def wrong(value: Any, kind: Any, where: str) -> Iterator[str]:
@@ -245,3 +246,18 @@ def test_scoring_gives_way_to_a_compaction(store: octavo.Store) -> None:
 def test_score_is_a_flag(store: octavo.Store) -> None:
     with pytest.raises(octavo.Misuse, match="score"):
         store.stats(score=3)  # type: ignore[arg-type]
+
+
+def test_a_file_that_was_sealed_and_is_not_entered_yet_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Inker, "seal_next", lambda _: None)
+    with opened(tmp_path / "s", roll_count=256) as store:
+        for number in range(300):
+            store.put(str(number), "")
+        (file,) = store._inker.unsealed
+        entry = file.seal_now(store._inker.runner)
+        journal = store.stats()["journal"]
+        assert [found["records"] for found in journal["file_list"]] == [256, 44]
+        assert (journal["files"], journal["unsealed_files"], journal["records"]) == (2, 1, 300)
+        assert journal["file_list"][0]["bytes"] == entry.bytes
