@@ -18,11 +18,15 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.operation import APART_BYTES
 from octavo.files import ledger_key as keys_of
 from octavo.files import record
+from octavo.files.freed_memory import keep_freed
 from octavo.files.wall_clock import in_ns
 
 if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
     from octavo.actors.operation import Operation
+
+_MUCH_BYTES = 32 << 10
+"""Metadata and index entries of so many bytes, which are copied more than once on their way."""
 
 
 class PlainPut(Protocol):
@@ -82,21 +86,21 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
                 fields, tail, size = lengths + fields, key + more, size + len(lengths)
             head = pack(
                 key_length,
-                size + len(tail) + len(stored),
+                size := size + len(tail) + len(stored),
                 relative.to_bytes(8, "big"),
                 middle,
                 len(key) - 1,
                 now_ns() // 1_000_000,
             )
             h = xxh3(head := head + fields + tail, active.seed ^ at)
-            head += sums(h & low_32, xxh3(stored, h) & low_32)
-            written = head + stored if len(stored) < APART_BYTES else (head, stored)
+            check = sums(h & low_32, xxh3(stored, h) & low_32)
+            written = head + check + stored if size < APART_BYTES else (head, check, stored)
             table = bookie.view.recent
             if table.newest_pin >= 0 and told is None:  # else it enters
                 table.keep(ledger_key)
             if empty and puts:
                 bookie.take_back(ledger_key, told)
-            end, sqn = at + len(head) + len(stored), active.base + relative
+            end, sqn = at + size + 16, active.base + relative
             try:
                 write = file.pwrite if type(written) is bytes else file.pwrite_parts
                 if (taken := write(written, at)) != end - at:
@@ -130,4 +134,6 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
 def _with_fields(middle: bytes, told: Operation) -> tuple[bytes, bytes, bytes]:
     """The middle of a record with the flags of what ``told`` has; as record.optional."""
     flags, lengths, more = record.optional(told.expiry_ms, told.metadata, told.index_changes)
+    if len(more) >= _MUCH_BYTES:
+        keep_freed()
     return middle[:5] + bytes((middle[5] | flags,)) + middle[6:], lengths, more

@@ -50,6 +50,16 @@ def test_writing_much_at_once_has_freed_memory_kept_and_writing_little_does_not(
         assert kept()
 
 
+def test_a_put_of_much_metadata_has_freed_memory_kept_and_one_of_little_does_not(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"k", b"v", metadata=b"m" * (8 << 10))
+        assert not kept()
+        store.put(b"k", b"v", metadata=b"m" * (64 << 10))
+        assert kept()
+
+
 def test_reading_much_at_once_has_freed_memory_kept_and_reading_little_does_not(
     tmp_path: Path,
 ) -> None:
