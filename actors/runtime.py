@@ -275,7 +275,10 @@ class TurnActor(pykka.Actor):
         actors = waits.cycle(self, me)
         if actors is not None:
             way = " -> ".join(type(actor).__name__ for actor in (actors[-1], *actors))
-            raise AskCycle(f"{self} was asked for {name_of(asked)} in its own turn: {way}")
+            raise AskCycle(
+                f"{self} was asked for {name_of(asked)} in its own turn: {way}; a signal's handler"
+                " leaves such calls to the program that it interrupted"
+            )
 
     # ------------------------------------------------------------ messages
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from pykka import ActorRegistry
@@ -12,7 +13,7 @@ from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.penciller import Penciller
-from octavo.files.errors import Closed
+from octavo.files.errors import AskCycle, Closed
 from octavo.files.lifecycle import IllegalEvent
 
 if TYPE_CHECKING:
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
     from octavo.actors.startup import Running
 
 _SAVE_FROM_ROWS = 1 << 14
+
+
+def refuse_in_a_turn(running: Running) -> None:
+    """Raise AskCycle in a turn of this very thread: a signal's handler in the midst of a put, say.
+    The put may go on behind it, so until then it must have its store."""
+    me = get_ident()
+    if any(ref.actor.holder == me for ref in _actors(running)):
+        raise AskCycle(
+            "a signal's handler called close() in the midst of a call of its own thread, which has"
+            " to end before; nothing was closed: raise SystemExit in the handler, or set a flag"
+            " there, and close the store where that leads"
+        )
 
 
 def stop(running: Running) -> None:
@@ -51,13 +64,15 @@ def abandon(running: Running) -> None:
 
 def _end(running: Running) -> None:
     try:
-        ended(
-            (running.inker_clerk, running.clerk, running.bookie, running.penciller, running.inker),
-            running.open_files,
-        )
+        ended(_actors(running), running.open_files)
     finally:
         running.disk.let_go(f"{running.path}/journal")
         running.lock.release()
+
+
+def _actors(running: Running) -> tuple[Ref[Any], ...]:
+    """In the order in which they stop."""
+    return (running.inker_clerk, running.clerk, running.bookie, running.penciller, running.inker)
 
 
 def ended(refs: Iterable[Ref[Any]], open_files: OpenFiles) -> None:

@@ -36,7 +36,7 @@ from octavo.files.argument_checks import to_sqn
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse, usable
 from octavo.files.ledger_key import HEAD_ONLY
-from octavo.files.locks import new_lock
+from octavo.files.locks import new_rlock
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.published import PublishedSnapshot, published_of
 from octavo.reading import REFUSED
@@ -117,7 +117,7 @@ class Store(Bucket[bytes, Head]):
 
     def __init__(self, running: Running) -> None:
         super().__init__(running, b"")
-        self._closing = new_lock()
+        self._closing = new_rlock()
         self._closed = False
         self._made: dict[tuple[bytes, bool, str], Bucket[Any, Any]] = {}
         self._interval: IntervalSync | None = None
@@ -385,11 +385,13 @@ class Store(Bucket[bytes, Head]):
         """Make everything durable and let go of the directory. Idempotent.
 
         Waits for other calls' turns; what other threads call afterwards raises Closed. Raises
-        StorageFailed where what was acknowledged may not be durable: the store is closed then, too.
+        StorageFailed where what was acknowledged may not be durable: the store is closed then, too;
+        AskCycle in a signal's handler that interrupted a write of its own thread: it stays open.
         """
-        with self._closing:
+        with self._closing:  # an RLock: a handler may come in the midst of this, and call it
             if self._closed:
                 return
+            shutdown.refuse_in_a_turn(self._running)
             try:
                 self._closed = True
                 _open_stores.discard(self)

@@ -1,5 +1,5 @@
-"""A signal's handler that puts, wherever in a call of its own thread it runs: at once told of a
-cycle where that call is in the turn, never left to wait for itself."""
+"""A signal's handler that puts or closes, wherever in a call of its own thread it runs: at once
+told of a cycle where that call is in the turn, never left to wait for itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import octavo
+from octavo.actors import shutdown
 from octavo.actors.bookie import Bookie
 from octavo.actors.ref import Ref
 from octavo.actors.runtime import TurnActor
@@ -27,6 +28,7 @@ class Handler:
         self._of = of
         self._left = 0
         self.met: list[str] = []
+        self.among: frozenset[str] | None = None  # calls of any name
 
     def run(self, action: Callable[[], object]) -> None:
         """The action again and again, until it has no further call to come behind."""
@@ -42,8 +44,10 @@ class Handler:
             if self._left > 0:
                 return
 
-    def _look(self, frame: FrameType, event: str, _: object) -> None:
+    def _look(self, frame: FrameType, event: str, called: Any) -> None:
         if event == "c_return" and frame.f_code is self._of:
+            if self.among is not None and called.__name__ not in self.among:
+                return
             self._left -= 1
             if self._left == 0:
                 signal.raise_signal(signal.SIGUSR1)
@@ -98,3 +102,58 @@ def test_a_handler_that_puts_waits_for_no_turn_of_its_own_thread(
             len(handler.met) - 1 - handler.met[::-1].index("put")
         )
         assert store.verify().ok
+
+
+class Closer(Handler):
+    """Closes the store, and swallows that it may not."""
+
+    def __call__(self, *_: object) -> None:
+        with pytest.raises(AskCycle, match="nothing was closed"):
+            self._store.close()
+        self.met.append("cycle")
+
+
+def test_a_close_within_a_put_of_its_own_thread_is_refused_and_the_put_goes_on(
+    tmp_path: Path,
+) -> None:
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        closer = Closer(store, of_put(store))
+        closer.among = frozenset({"xxh3_64_intdigest", "append"})  # before its record is one, after
+        earlier = signal.signal(signal.SIGUSR1, closer)
+        try:
+            closer.run(lambda: store.put("key", "value"))
+        finally:
+            signal.signal(signal.SIGUSR1, earlier)
+        assert closer.met.count("cycle") > 1
+        assert not store.closed
+        assert store["key"] == b"value"
+        assert store.verify().ok
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        assert store.last_sqn == len(closer.met) + 2  # an orderly end: no number was left out
+
+
+def test_a_close_within_a_close_of_its_own_thread_leaves_it_to_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = octavo.open(tmp_path / "store", worker=False)
+    store.put("key", "value")
+    stop, closed = shutdown.stop, []
+
+    def interrupted(running: Any) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+        stop(running)
+
+    def close(*_: object) -> None:
+        store.close()
+        closed.append(True)
+
+    monkeypatch.setattr(shutdown, "stop", interrupted)
+    earlier = signal.signal(signal.SIGUSR1, close)
+    try:
+        store.close()
+    finally:
+        signal.signal(signal.SIGUSR1, earlier)
+        monkeypatch.undo()
+    assert closed == [True]
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        assert (store["key"], store.last_sqn) == (b"value", 1)
