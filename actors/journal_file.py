@@ -355,11 +355,11 @@ class JournalFile(TurnActor):
         would hand the interpreter lock to another thread."""
         mapped, offsets = self.reading
         try:
+            if relative < 0:  # which would count from the end
+                raise IndexError
             if mapped is None:
                 file = self.file
                 if file is not None and self.state is State.WRITING:
-                    if relative < 0:
-                        raise IndexError
                     at = offsets[relative]
                     end = offsets[relative + 1]
                     mapped = self.growing.mapped

@@ -19,6 +19,8 @@ _sum_at = record.unpack_sum
 _FIELDS_BYTES = 40
 """The optional fields before a key are shorter."""
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
+_DELETED = -1 << 63
+"""In place of a sqn: the row is a delete's."""
 
 
 class PlainReads(ABC):
@@ -72,20 +74,27 @@ class PlainReads(ABC):
         plain: bytes,
     ) -> bytes | None:
         """The value of a key that is neither in the view's memory nor in the cache, but may be in
-        these steps of its guide. ``h32``: low half of the ledger key's xxh3-64. Sst.probe,
-        JournalFile.raw and record.value_of are written out: no call between here and the files."""
+        these steps of its guide. ``h32``: low half of the ledger key's xxh3-64. JournalFile.raw and
+        record.value_of are written out: no call between here and the file."""
+        bases, files = view.journal
+        slots, shift = view.guide.sqns
+        told = slots[h32 >> shift]  # most likely that of the newest row of this key
         try:
-            slots, shift = view.guide.sqns
-            if sqn := slots[h32 >> shift]:  # most likely the newest of this key
-                bases, files = view.journal
+            while True:
+                if not (sqn := told):
+                    sqn = _sqn_by_steps(steps, h32, ledger_key)
+                    if not sqn:
+                        return None
+                    if sqn == _DELETED:
+                        return self._get_with_care(ledger_key)
+                    if sqn < 0:
+                        return self._get_expiring(view, -sqn, ledger_key, bucket_and_key, plain)
                 journal = files[bisect_right(bases, sqn) - 1]
                 mapped, offsets = journal.reading
                 relative = sqn - journal.base
+                value = None
                 if mapped is None:
-                    found = journal.value(relative, bucket_and_key, plain)
-                    if found is not None:
-                        self.cache.fill(view, ledger_key, 0, found)
-                        return found
+                    value = journal.value(relative, bucket_and_key, plain)
                 elif relative >= 0:
                     at = offsets[relative]
                     end = offsets[relative + 1]
@@ -94,83 +103,52 @@ class PlainReads(ABC):
                     if head[19:24] == plain:
                         if head[34:] == bucket_and_key and value_at <= end:
                             h = xxh3(head, journal.seed ^ at)
-                            value = mapped[value_at:end]
+                            found = mapped[value_at:end]
                             # Seeded by what the header hashes to, so this is the sum of both.
-                            if xxh3(value, h) & _LOW_32 == _sum_at(mapped, value_at - 4)[0]:
-                                self.cache.fill(view, ledger_key, 0, value)
-                                return value
+                            if xxh3(found, h) & _LOW_32 == _sum_at(mapped, value_at - 4)[0]:
+                                self.cache.fill(view, ledger_key, 0, found)
+                                return found
                     elif mapped.find(bucket_and_key, at + 34, value_at + _FIELDS_BYTES) > 0:
                         check = journal.seed ^ at
-                        found = record.value_of(mapped[at:end], check, bucket_and_key, plain)
-                        if found is not None:
-                            self.cache.fill(view, ledger_key, 0, found)
-                            return found
-        except (FileNotFoundError, Corruption, IndexError):
-            return self._get_with_care(ledger_key)
-        return self._get_by_steps(view, steps, h32, ledger_key, bucket_and_key, plain)
-
-    def _get_by_steps(
-        self,
-        view: View,
-        steps: tuple[Step, ...],
-        h32: int,
-        ledger_key: bytes,
-        bucket_and_key: bytes,
-        plain: bytes,
-    ) -> bytes | None:
-        """The same by asking the places: what the guide did not know, or where it was wrong."""
-        try:
-            for firsts, file, base, entries in steps:
-                if firsts is not None:
-                    place = entries[bisect_right(firsts, ledger_key) - 1]
-                    file, base = place.file, place.sqn_base
-                sst = file.sst
-                if sst is None or sst.swift is None:
-                    sst = file.reader()
-                    row = sst.probe(h32)
-                    if row < 0:
-                        continue
-                    flags, sqns = sst.flags, sst.sqns
-                else:
-                    table, homes, row_bits, low_bits, row_mask, flags, sqns = sst.swift
-                    at = h32 * homes >> 32
-                    slot = table[at]
-                    wanted = h32 & low_bits
-                    while slot and slot >> row_bits != wanted:
-                        at += 1
-                        slot = table[at]
-                    if not slot:
-                        continue
-                    row = (slot & row_mask) - 1
-                sqn = sqns[row] + base
-                if flags is not None and flags[row]:
-                    if flags[row] & TOMBSTONE:  # perhaps of another key
-                        return self._get_with_care(ledger_key)
-                    return self._get_expiring(view, sqn, ledger_key, bucket_and_key, plain)
-                bases, files = view.journal
-                journal = files[bisect_right(bases, sqn) - 1]
-                relative = sqn - journal.base
-                mapped, offsets = journal.reading
-                if mapped is None or relative < 0:
-                    value = journal.value(relative, bucket_and_key, plain)
-                else:
-                    at = offsets[relative]
-                    end = offsets[relative + 1]
-                    value_at = at + _PLAIN_BYTES + len(bucket_and_key)
-                    head = mapped[at : value_at - 8]
-                    if head[19:24] != plain or head[34:] != bucket_and_key or end < value_at:
-                        value = record.value_of(
-                            mapped[at:end], journal.seed ^ at, bucket_and_key, plain
-                        )
-                    else:
-                        h = xxh3(head, journal.seed ^ at)
-                        value = mapped[value_at:end]
-                        if xxh3(value, h) & _LOW_32 != _sum_at(mapped, value_at - 4)[0]:
-                            value = None
-                if value is None:
+                        value = record.value_of(mapped[at:end], check, bucket_and_key, plain)
+                if value is not None:
+                    self.cache.fill(view, ledger_key, 0, value)
+                    return value
+                if not told:
                     return self._get_with_care(ledger_key)
-                self.cache.fill(view, ledger_key, 0, value)
-                return value
+                told = 0  # that was of another key, or is damaged: the places know
         except (FileNotFoundError, Corruption, IndexError):
             return self._get_with_care(ledger_key)
-        return None
+
+
+def _sqn_by_steps(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> int:
+    """Sqn of the newest row that a key may have in these steps of a guide, negative where it is of
+    a put that expires; _DELETED; 0 where there is none. The key is not compared. Sst.probe is
+    written out. Raises FileNotFoundError, Corruption."""
+    for firsts, file, base, entries in steps:
+        if firsts is not None:
+            place = entries[bisect_right(firsts, ledger_key) - 1]
+            file, base = place.file, place.sqn_base
+        sst = file.sst
+        if sst is None or sst.swift is None:
+            sst = file.reader()
+            row = sst.probe(h32)
+            if row < 0:
+                continue
+            flags, sqns = sst.flags, sst.sqns
+        else:
+            table, homes, row_bits, low_bits, row_mask, flags, sqns = sst.swift
+            at = h32 * homes >> 32
+            slot = table[at]
+            wanted = h32 & low_bits
+            while slot and slot >> row_bits != wanted:
+                at += 1
+                slot = table[at]
+            if not slot:
+                continue
+            row = (slot & row_mask) - 1
+        sqn: int = sqns[row] + base
+        if flags is None or not (flag := flags[row]):
+            return sqn
+        return _DELETED if flag & TOMBSTONE else -sqn
+    return 0

@@ -118,20 +118,26 @@ _MAKES_ROOM = {
     **dict.fromkeys(OUT_OF_DESCRIPTORS, "close some files, or raise the limit"),
 }
 
+_ALLOWS = dict.fromkeys(
+    (errno.EACCES, errno.EPERM),
+    "this process's user must be allowed to read, write and search it",
+)
+
 
 def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
     """What an I/O error on the write path means for a store: no room for now, or poisoned."""
     advice = _MAKES_ROOM.get(error.errno or 0)
     if advice is not None:
         return StorageFull(f"{what}: {error}; {advice}")
-    return StorageFailed(f"{what}: {error}; close the store and reopen it")
+    return StorageFailed(
+        f"{what}: {error}; {_ALLOWS.get(error.errno or 0, 'close the store and reopen it')}"
+    )
 
 
 _UNUSABLE = {
     errno.ENAMETOOLONG: "choose a shorter one",
     errno.EROFS: "copy the store to where files can be made: to only read it, too, links are made",
-    errno.EACCES: "this process's user must be allowed to read, write and search it",
-    errno.EPERM: "this process's user must be allowed to read, write and search it",
+    **_ALLOWS,
     errno.ENOTDIR: "a part of it is a file",
     errno.ENOENT: "the directory above it must be there, and symbolic links lead somewhere",
     errno.ELOOP: "its symbolic links lead in a circle",

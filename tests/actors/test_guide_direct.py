@@ -10,8 +10,7 @@ from at_once import AtOnce
 from whole_store import flush, opened, settle
 
 import octavo
-from octavo.actors import guide
-from octavo.actors.plain_reads import PlainReads
+from octavo.actors import guide, plain_reads
 from octavo.files.errors import Corruption
 
 SEED = 20261122
@@ -39,13 +38,13 @@ def made(store: octavo.Store) -> guide.Guide:
 def by_steps(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Keys whose values are sought by asking the places, from now on."""
     asked: list[bytes] = []
-    real = PlainReads._get_by_steps
+    real = plain_reads._sqn_by_steps
 
-    def noted(self: PlainReads, *given: object) -> bytes | None:
-        asked.append(given[3])  # type: ignore[arg-type]
-        return real(self, *given)  # type: ignore[arg-type]
+    def noted(steps: tuple[guide.Step, ...], h32: int, ledger_key: bytes) -> int:
+        asked.append(ledger_key)
+        return real(steps, h32, ledger_key)
 
-    monkeypatch.setattr(PlainReads, "_get_by_steps", noted)
+    monkeypatch.setattr(plain_reads, "_sqn_by_steps", noted)
     return asked
 
 

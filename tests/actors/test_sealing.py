@@ -82,3 +82,19 @@ def test_a_sealing_that_ctrl_c_cuts_short_at_its_end_is_done_again(
         settle(store)
         assert store.stats()["journal"]["sealed_files"] == 1
         assert dict(store.items()) == expected
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["being written", "sealed"])
+def test_a_number_below_a_files_first_is_never_counted_from_its_end(
+    tmp_path: Path, sealed: bool
+) -> None:
+    with opened(tmp_path / "s", roll_count=4096) as store:
+        store.put_many((b"%03d" % i, b"value") for i in range(20))
+        file = store._inker.active
+        assert file is not None
+        if sealed:
+            store._inker.roll()
+            settle(store)
+        for number in (-1, -5):
+            with pytest.raises(octavo.Corruption, match="no record of sqn"):
+                file.raw(number)

@@ -41,3 +41,10 @@ def test_a_limit_of_a_files_size_is_not_called_want_of_space() -> None:
     told = errors.storage_error(OSError(errno.EFBIG, "File too large"), "a file")
     assert isinstance(told, errors.StorageFull)
     assert "ulimit -f" in str(told)
+
+
+def test_who_may_not_read_a_file_is_told_of_permissions() -> None:
+    told = errors.storage_error(PermissionError(errno.EACCES, "Permission denied"), "a file")
+    assert isinstance(told, errors.StorageFailed)
+    assert "user must be allowed to read" in str(told)
+    assert "reopen" not in str(told)
