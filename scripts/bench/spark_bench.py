@@ -1,25 +1,29 @@
 """Octavo and Parquet through Spark, same session, rows and machine: reading, grouping, writing;
 and what folds cost a store that is being written to.
 
-    python scripts/bench/spark_bench.py [--scale 1.0] [--runs 5] [DIRECTORY]
+    python scripts/bench/spark_bench.py [--scale 1.0] [--runs 5] [--part PART ...] [DIRECTORY]
 
 The two take turns, and beside them floors: for reads a source that yields batches which are there
 already, so what Spark itself takes; for a bulk load a task that sorts the keys, and writes them and
 the values to one file with checksums, synced, and nothing else; for folds beside a writer the same
-query of as many rows in Parquet, so what any job on those processors takes from the writer. Medians
-are told, and CPU time, which a busy machine changes less. Needs octavo[spark] and Java. 4 M rows of
-100 B and 400 k of 1 KiB at scale 1: some 4 GB of disk.
+query of as many rows in Parquet and of such batches, so what any job, and any source in Python, on
+those processors takes from the writer. A turn begins when all that was written before is on disk,
+and what it wrote is removed when it has ended: so none pays for another's. Parquet's write syncs
+nothing; how long it takes until its files are synced is told, too.
+
+Medians are told, and of each task the median of its ratios to others in the same turns: by time,
+and by CPU time, which a busy machine changes less. Needs octavo[spark] and Java. 4 M rows of 100 B
+and 400 k of 1 KiB at scale 1: some 4 GB of disk; with three runs some 2 minutes a part.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
+import glob
 import itertools
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -27,6 +31,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,15 +43,18 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from spark_turns import Cost, Task, make_nice, seconds_of_processors, session, sync, tell, turns
 from workload import directory
 from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
 from octavo.pipeline.java import need_java
+from octavo.pipeline.partitions import split_of
+from octavo.pipeline.python_worker import settle
 
 SHAPES = {"100 B": (4_000_000, 84), "1 KiB": (400_000, 1008)}
-PARTS = 4
-BESIDE = (("local[2]", 2, 0), ("local[1]", 1, 0), ("local[2] at nice 10", 2, 10))
+BESIDE = {"local[2]": (2, 0), "local[1]": (1, 0), "local[2] at nice 10": (2, 10)}
+"""Folds beside a writer: threads of Spark, and its niceness."""
 
 
 def pairs(rows: int, size: int) -> Iterator[tuple[bytes, bytes]]:
@@ -60,60 +68,21 @@ def pairs(rows: int, size: int) -> Iterator[tuple[bytes, bytes]]:
         yield b"%016d" % number, blob[at : at + size]
 
 
-def session(threads: int = 2) -> Any:
-    """A session of so many threads, as an application would set it up."""
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(f"local[{threads}]").appName("octavo bench")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.log.level": "OFF",
-        "spark.driver.memory": "2g",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.python.unix.domain.socket.enabled": "true",
-    }.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
-
-
-def seconds_of_processors(without: int = 0) -> float:
-    """What the processes below this one have used, those that ended included; without those from
-    one on down."""
-    ticks = sum(sum(map(int, fields[11:15])) for fields in below(without).values())
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def below(without: int = 0) -> dict[int, list[str]]:
-    """What /proc tells of each process below this one, from its state on; without those from one
-    on down."""
-    found: dict[int, list[str]] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
-            found[int(name)] = file.read().rpartition(") ")[2].split()
-
-    def is_below(number: int) -> bool:
-        while number in found and number not in (os.getpid(), without):
-            number = int(found[number][1])
-        return number == os.getpid()
-
-    return {each: found[each] for each in found if each != os.getpid() and is_below(each)}
-
-
 class Prebuilt(DataSourceReader):  # type: ignore[misc]  # mypy skips PySpark
-    """Yields the batches of an Arrow file: what Spark alone costs."""
+    """Yields the batches of an Arrow file, in tasks as large as Octavo's: what Spark costs."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def partitions(self) -> list[Any]:
         with pa.memory_map(self.path) as file:
-            count = pa.ipc.open_file(file).num_record_batches
-        edges = [count * part // PARTS for part in range(PARTS + 1)]
+            count, size = pa.ipc.open_file(file).num_record_batches, file.size()
+        parts = max(round(size / split_of(size)), 1)
+        edges = [count * part // parts for part in range(parts + 1)]
         return [InputPartition(each) for each in itertools.pairwise(edges)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        settle()
         reader = pa.ipc.open_file(pa.memory_map(self.path))
         return (reader.get_batch(number) for number in range(*partition.value))
 
@@ -126,6 +95,7 @@ class Taken(DataSourceArrowWriter):  # type: ignore[misc]
         self.directory = directory
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        settle()
         if not self.directory:
             collections.deque(iterator, maxlen=0)
             return WriterCommitMessage()
@@ -197,25 +167,7 @@ def read_all(frame: Any) -> Callable[[], None]:
     return lambda: frame.write.format("noop").mode("overwrite").save()
 
 
-def turns(runs: int, tasks: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Median seconds of each, in turns, after one turn that does not count."""
-    took: dict[str, list[float]] = {name: [] for name in tasks}
-    used: dict[str, list[float]] = {name: [] for name in tasks}
-    for run in range(runs + 1):
-        for name, task in tasks.items():
-            began, before = time.perf_counter(), seconds_of_processors()
-            task()
-            if run:
-                took[name].append(time.perf_counter() - began)
-                used[name].append(seconds_of_processors() - before)
-    for name, found in used.items():
-        print(f"  {name:35} {statistics.median(found):7.2f} s of CPU in Spark and its workers")
-    return {name: statistics.median(found) for name, found in took.items()}
-
-
-def measured(
-    spark: Any, where: str, name: str, rows: int, size: int, runs: int
-) -> dict[str, float]:
+def measured(spark: Any, where: str, name: str, rows: int, size: int, runs: int) -> None:
     """All tasks on one shape of rows."""
     path, parquet = f"{where}/{rows}", f"{where}/{rows}.parquet"
     store = octavo.open(path)
@@ -236,41 +188,45 @@ def measured(
     floor_keys = floor(spark, parquet, ["key", "sqn"])
     floor_keys_alone = floor(spark, parquet, ["key"])
     rows_to_write = theirs.select("key", "value")
+    loaded, again = f"{path}-loaded", f"{parquet}-again"
 
     def load() -> None:
-        loaded = f"{path}-loaded"
         rows_to_write.write.format("octavo").mode("append").save(loaded)
-        shutil.rmtree(loaded)
 
     def taken(directory: str) -> Callable[[], None]:
         return lambda: rows_to_write.write.format("floor").mode("append").save(directory)
 
     def write_parquet() -> None:
-        rows_to_write.write.mode("overwrite").parquet(f"{parquet}-again")
+        rows_to_write.write.parquet(again)
+
+    def write_and_sync_parquet() -> None:
+        write_parquet()
+        for file in (*glob.iglob(f"{again}/*.parquet"), again):
+            sync(file)
 
     group = "substring(hex(key), 29, 2) as g"
 
     def grouped(frame: Any) -> Callable[[], object]:  # of what Spark need read: Parquet's chooses
         return lambda: frame.selectExpr(group).groupBy("g").count().collect()
 
-    return turns(
-        runs,
-        {
-            "Parquet: all": read_all(theirs),
-            "floor: all": read_all(floor_all),
-            "Octavo: all": read_all(columns),
-            "Octavo: all, checksums=false": read_all(unchecked),
-            "floor: key, sqn": read_all(floor_keys),
-            "Octavo: key, sqn": read_all(keys),
-            "Parquet: groupBy": grouped(theirs),
-            "floor: groupBy": grouped(floor_keys_alone),
-            "Octavo: groupBy": grouped(keys_alone),
-            "Parquet: write": write_parquet,
-            "floor: batches thrown away": taken(""),
-            "floor: keys sorted, written, synced": taken(where),
-            "Octavo: bulk load": load,
-        },
-    )
+    whole, write, fit = "Parquet: all", "Parquet: write", "floor: keys sorted, written, synced"
+    tasks = {
+        whole: Task(read_all(theirs)),
+        "floor: all": Task(read_all(floor_all), (whole,)),
+        "Octavo: all": Task(read_all(columns), (whole, "floor: all")),
+        "Octavo: all, checksums=false": Task(read_all(unchecked), (whole, "floor: all")),
+        "floor: key, sqn": Task(read_all(floor_keys), (whole,)),
+        "Octavo: key, sqn": Task(read_all(keys), (whole, "floor: key, sqn")),
+        "Parquet: groupBy": Task(grouped(theirs)),
+        "floor: groupBy": Task(grouped(floor_keys_alone), ("Parquet: groupBy",)),
+        "Octavo: groupBy": Task(grouped(keys_alone), ("Parquet: groupBy", "floor: groupBy")),
+        write: Task(write_parquet, (), again),
+        f"{write}, then synced": Task(write_and_sync_parquet, (write,), again),
+        "floor: batches thrown away": Task(taken(""), (write,)),
+        fit: Task(taken(where), (write,)),
+        "Octavo: bulk load": Task(load, (write, f"{write}, then synced", fit), loaded),
+    }
+    tell(f"{name} x {rows:,}", tasks, turns(runs, tasks))
 
 
 # ------------------------------------------------------------------ folds beside a writer
@@ -288,72 +244,81 @@ def write_on(path: str) -> None:
                 print(f"{told} {number}", flush=True)
 
 
-def make_nice(number: int) -> None:
-    """Lower the priority of the processes below this one, as if Spark had been started so. Threads
-    and workers to come have it from those that make them."""
-    for process in below():
-        for thread in os.listdir(f"/proc/{process}/task"):
-            os.setpriority(os.PRIO_PROCESS, int(thread), number)
+class Writer:
+    """Another process that puts all the time."""
+
+    def __init__(self, path: str) -> None:
+        command = [sys.executable, __file__, "--writer", path]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._seen: list[tuple[float, int]] = []
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        for line in self.process.stdout or ():
+            at, count = line.split()
+            self._seen.append((float(at), int(count)))
+
+    def rate_beside(self, query: Callable[[], object], seconds: float) -> float:
+        """Puts a second while a query runs again and again for so long."""
+        began, until = len(self._seen), time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            query()
+        (first, before), *_, (last, after) = self._seen[began:]
+        return (after - before) / (last - first)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._listener.join()
 
 
-def beside_writer(spark: Any, name: str, where: str, seconds: float, nice: int) -> None:
+def beside_writer(spark: Any, name: str, where: str, seconds: float, runs: int, nice: int) -> None:
     """Folds of a store that another process writes to at full rate: its rate with and without, and
-    with the same query of as many rows in Parquet."""
+    with the same query of as many rows in Parquet, and of batches that are there already."""
     make_nice(nice)
     path, parquet = f"{where}/{name}", f"{where}/state.parquet"
-    command = [sys.executable, __file__, "--writer", path]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    seen: list[tuple[float, int]] = []
-
-    def listen() -> None:
-        for line in writer.stdout or ():
-            at, count = line.split()
-            seen.append((float(at), int(count)))
-
-    listener = threading.Thread(target=listen)
-    listener.start()
     store = spark.read.format("octavo").option("columns", "key,sqn")
-    took: dict[str, list[tuple[float, float]]] = {"folds": [], "reads of Parquet": []}
+    frames: dict[str, Callable[[], Any]] = {
+        "folds": lambda: store.load(path),
+        "reads of Parquet": lambda: spark.read.parquet(parquet),
+        "reads of batches": lambda: batches,
+    }
+    took: dict[str, list[Cost]] = {what: [] for what in frames}
+    lost: dict[str, list[float]] = {what: [] for what in frames}
+    alone = []
 
     def query(what: str) -> None:
-        began, before = time.perf_counter(), seconds_of_processors(writer.pid)
-        frame = store.load(path) if what == "folds" else spark.read.parquet(parquet)
-        count, last = frame.selectExpr("count(key)", "max(sqn)").collect()[0]
+        began, before = time.perf_counter(), seconds_of_processors(writer.process.pid)
+        count, last = frames[what]().selectExpr("count(key)", "max(sqn)").collect()[0]
         if count != last:
             raise SystemExit(f"{what}: at sqn {last} there were {count} rows")
-        used = seconds_of_processors(writer.pid) - before
-        took[what].append((time.perf_counter() - began, used))
+        used = seconds_of_processors(writer.process.pid) - before
+        took[what].append(Cost(time.perf_counter() - began, used))
 
-    rates: dict[str, list[float]] = {"alone": [], **{what: [] for what in took}}
+    writer = Writer(path)
     try:
         time.sleep(seconds)  # nothing to wait for: the store is to have some rows
         query("folds")  # which starts Spark's workers
         took["folds"].clear()
-        for _ in range(3):
-            for what, found in rates.items():
+        for _ in range(runs):
+            alone.append(writer.rate_beside(lambda: time.sleep(0.05), seconds))
+            for what, found in lost.items():
                 if what == "reads of Parquet":
                     store.load(path).write.mode("overwrite").parquet(parquet)
-                began, until = len(seen), time.perf_counter() + seconds
-                while time.perf_counter() < until:
-                    if what == "alone":
-                        time.sleep(0.05)
-                    else:
-                        query(what)
-                part = seen[began:]
-                found.append((part[-1][1] - part[0][1]) / (part[-1][0] - part[0][0]))
+                    batches = floor(spark, parquet, ["key", "sqn"])
+                rate = writer.rate_beside(partial(query, what), seconds)
+                found.append(1 - rate / alone[-1])
     finally:
-        writer.kill()
-        writer.wait()
-        listener.join()
-    alone = statistics.median(rates["alone"])
-    print(f"{name}: puts a second alone {alone:,.0f}")
-    for what, runs in took.items():
-        beside = statistics.median(rates[what])
-        lost, (each, used) = 1 - beside / alone, map(statistics.median, zip(*runs, strict=True))
+        writer.end()
+    print(f"{name}: puts a second alone {statistics.median(alone):,.0f}")
+    for what, found in lost.items():
+        each, used = map(statistics.median, zip(*took[what], strict=True))
+        share = statistics.median(found)
         print(
-            f"  beside {len(runs)} {what} one after the other {beside:,.0f}: {lost:.0%} less; one "
-            f"takes {each:.2f} s, {used:.2f} s of CPU, and costs what {lost * each:.2f} s of "
-            "writing bring"
+            f"  beside {len(took[what])} {what} one after the other {share:.0%} less ("
+            f"{min(found):.0%} to {max(found):.0%}); one takes {each:.2f} s, {used:.2f} s of CPU, "
+            f"and costs what {share * each:.2f} s of writing bring"
         )
 
 
@@ -362,35 +327,27 @@ def main() -> None:
     parser.add_argument("directory", type=directory, nargs="?", help="where stores are made")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--runs", type=int, default=5)
+    parts = [*SHAPES, *BESIDE]
+    parser.add_argument("--part", choices=parts, action="append", help="of all these, only")
     parser.add_argument("--writer", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.writer:
         write_on(given.writer)
         return
     need_java()
-    spark = session()
-    spark.dataSource.register(Floor)
+    chosen = [part for part in parts if part in (given.part or parts)]  # those at nice come last
     with tempfile.TemporaryDirectory(dir=given.directory) as where:
-        for name, (rows, size) in SHAPES.items():
-            count = int(rows * given.scale)
-            found = measured(spark, where, name, count, size, given.runs)
-            written = ("bulk load", "batches thrown away", "keys sorted, written, synced")
-            bases = {"groupBy": "Parquet: groupBy", **dict.fromkeys(written, "Parquet: write")}
-            floors = {"bulk load": "keys sorted, written, synced", "all, checksums=false": "all"}
-            for task, seconds in found.items():
-                who, _, what = task.partition(": ")
-                base = bases.get(what, "Parquet: all")
-                ratio = seconds / found[task if task in bases.values() else base]
-                line = f"{name} x {count:,}: {task:35} {seconds:7.3f} s {ratio:6.2f} of Parquet"
-                if who == "Octavo":
-                    least = found[f"floor: {floors.get(what, what)}"]
-                    line += f", {seconds / least:5.2f} of its floor's {least:.3f} s"
-                print(line)
-        for name, threads, nice in BESIDE:
-            spark.stop()
+        for part in chosen:
+            threads, nice = BESIDE.get(part, (2, 0))
             spark = session(threads)
-            beside_writer(spark, name, where, max(10 * given.scale, 3.0), nice)
-        spark.stop()
+            spark.dataSource.register(Floor)
+            if part in SHAPES:
+                rows, size = SHAPES[part]
+                measured(spark, where, part, int(rows * given.scale), size, given.runs)
+            else:
+                seconds = max(6 * given.scale, 3.0)
+                beside_writer(spark, part, where, seconds, given.runs, nice)
+            spark.stop()
 
 
 if __name__ == "__main__":
