@@ -17,7 +17,7 @@ from mmap import mmap
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.arrays import np
-from octavo.files.byte_strings import Ints, as_list
+from octavo.files.byte_strings import Bytes, Ints, as_list
 from octavo.files.errors import Corruption
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
 
@@ -130,6 +130,10 @@ class Views:
             or bool((ends[1:] < ends[:-1]).any())
         ):
             raise Corruption(self.name, sections[Section.FIRSTS][0], "groups of rows")
+        at, length = sections[Section.PREFIXES]
+        blob = np.frombuffer(self.buffer, np.uint8, length, at)
+        if not _well_formed(blob, ends.astype(np.int64)):
+            raise Corruption(self.name, at, "a prefix of keys")
         self.front = self.prefix(0)
         self.groups_known = True
 
@@ -166,6 +170,19 @@ class Views:
     def group_of(self, row: int) -> int:
         """The group of a row. O(log groups)."""
         return bisect_right(self.firsts, row) - 1
+
+
+def _well_formed(blob: Bytes, ends: Ints) -> bool:
+    """Whether prefixes that stand end to end are as ``ledger_key.prefix`` makes them: a tag, a name
+    with each zero in it escaped, and the two zeros of the end. O(bytes)."""
+    starts, stops = ends[:-1], ends[1:]
+    if bool((stops - starts < 3).any()):
+        return False
+    named = np.ones(len(blob), dtype=np.bool_)
+    named[starts] = named[stops - 1] = named[stops - 2] = False
+    zeros = np.flatnonzero((blob == 0) & named)
+    end = (blob[stops - 1] == 0) & (blob[stops - 2] == 0)
+    return bool(end.all()) and bool((blob[zeros + 1] == 0xFF).all())
 
 
 def swift(views: Views) -> tuple[Probe, Find]:

@@ -8,7 +8,6 @@ from octavo.files.arrays import np
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
 from octavo.files.key_order import key_order
-from octavo.files.ledger_key import end_of_prefix
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.sst_layout import Section
 from octavo.files.sst_writer import Columns, hash_table
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 def check(sst: Sst) -> None:
     """Raise Corruption where the file is not what it must be. Some 0.4 us a row.
 
-    Checksums; well-formed prefixes; keys strictly ascending; hashes; a hash table that finds
+    Checksums, and what lookups check; keys strictly ascending; hashes; a hash table that finds
     each row; flags that agree with expiries; counts, lowest and highest sqn, first and last key
     as the summary says.
     """
@@ -51,13 +50,6 @@ def _check_order(sst: Sst, columns: Columns) -> None:
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
     if len(firsts) != sst.rows or not bool((order == np.arange(sst.rows)).all()):
         raise Corruption(sst.name, sst.section_at(Section.KEYS), "order of the keys")
-    for prefix in columns.prefixes:
-        try:
-            whole = end_of_prefix(prefix) == len(prefix)
-        except (ValueError, IndexError):
-            whole = False
-        if not whole:
-            raise Corruption(sst.name, sst.section_at(Section.PREFIXES), f"prefix {prefix[:40]!r}")
 
 
 def _check_hashes(sst: Sst, columns: Columns) -> None:

@@ -19,7 +19,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.files import merge
 from octavo.files.errors import Corruption, OctavoError, UnsupportedFormat
 from octavo.files.hashing import hash_of
-from octavo.files.ledger_key import after, prefix
+from octavo.files.ledger_key import after, prefix, split
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import HEADER_BYTES, VERSION, WINDOW_BYTES, Section, decode
 
@@ -458,6 +458,24 @@ def test_hostile_columns_are_bounded_and_verify_refuses_them(
                     Section.SQNS, Section.FLAGS, Section.SIZES, Section.TIMES, Section.EXPIRIES,
                     Section.METAS, Section.META_ENDS,
                 ) or everything(forged, rows) == right, (kind, at, number)  # fmt: skip
+
+
+def test_prefixes_that_no_bucket_has_are_refused_before_anything_is_read() -> None:
+    image = file_of([row for name in (b"", b"a\x00b", b"b") for row in numbered(3, name)])
+    offset, length = decode(memoryview(image), "f")[0].sections[Section.PREFIXES]
+    refused = 0
+    for at in range(offset, offset + length):
+        for byte in (0, 1, 255):
+            hostile = bytearray(image)
+            hostile[at] = byte
+            sst = Sst(resealed(hostile), "f")
+            try:
+                sst.ledger_key(0)
+            except Corruption:
+                refused += 1
+                continue
+            assert all(prefix(*split(front)[:2]) == front for front in sst.fronts()), (at, byte)
+    assert refused > 10
 
 
 def test_a_hash_table_without_an_end_is_refused() -> None:
