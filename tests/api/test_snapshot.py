@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import random
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from beside import until
+from counted_lines import lines_of
 from descriptors import descriptors
 from whole_store import SEED, Clock, flush, no_hang, opened, settle
 
@@ -683,26 +683,31 @@ def test_snapshots_that_live_hold_one_table_and_one_manifest(store: octavo.Store
 
 
 def test_its_cost_does_not_grow_with_the_store(tmp_path: Path) -> None:
-    def cost(store: octavo.Store) -> float:
-        best = []
-        for _ in range(7):
-            began = time.thread_time()
-            for _ in range(100):
-                store.snapshot().close()
-            best.append((time.thread_time() - began) / 100)
-        return min(best)
+    def cost(store: octavo.Store) -> tuple[int, int]:
+        """Lines of Python and bytes, each the least of some snapshots."""
+        lines = min(lines_of(lambda: store.snapshot().close()) for _ in range(7))
+        return lines, min(peak_of(lambda: store.snapshot().close()) for _ in range(7))
+
+    def peak_of(call: Callable[[], object]) -> int:
+        tracemalloc.start()
+        try:
+            call()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
 
     with opened(tmp_path / "small", push_rows=1 << 20) as small:
         small.put("k", b"v")
-        little = cost(small)
+        lines, size = cost(small)
     with opened(tmp_path / "large", push_rows=1 << 20, push_bytes=1 << 30) as large:
         large.put_many((b"%07d" % i, b"v" * 10) for i in range(200_000))
         large._running.bookie.call(Bookie.push)
         settle(large)
         large.put_many((b"%07d" % i, b"v" * 10) for i in range(0, 200_000, 2))
-        much = cost(large)
-    # A copy of 100,000 rows takes milliseconds.
-    assert much < 5 * little + 300e-6, f"{little * 1e6:.0f} us, then {much * 1e6:.0f} us"
+        more_lines, more_size = cost(large)
+    # A copy of 100,000 rows takes so many lines, or megabytes.
+    assert more_lines < lines + 100
+    assert more_size < size + 100_000
 
 
 def test_it_copies_no_table(store: octavo.Store) -> None:
