@@ -12,7 +12,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import map_to_roll, retire_empty, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.operation import Operation, encoded, plain_encoded
+from octavo.actors.operation import Operation, encoded, packed_values, plain_encoded
 from octavo.actors.runtime import TurnActor, in_turn
 from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
@@ -147,14 +147,14 @@ class Inker(TurnActor):
         if self.failed is not None:
             raise self.failed
         count = len(operations)
-        stored = [self._stored(operation[4]) for operation in operations]
+        packed = packed_values(operations, self.compress_from, self.compressor.packed)
         fresh = False
         while True:
             active = self.active
             if active is None:
                 raise Closed("the store is closed")
             first = active.base + len(active.offsets) - 1
-            parts, ends = encoded(active, operations, stored, time_ms, atomic)
+            parts, ends = encoded(active, operations, packed, time_ms, atomic)
             room = cdb.MAX_FILE_BYTES - _SEALING_BYTES * (len(active.offsets) + count) - 8192
             if fresh and ends[-1] > room:
                 raise Misuse(
@@ -170,11 +170,6 @@ class Inker(TurnActor):
         if last >= self.stop_sqn or ends[-1] >= self.roll_size:
             self.look()
         return first, last
-
-    def _stored(self, value: bytes) -> tuple[bytes, int | None]:
-        """(bytes to store, original length if that is LZ4)."""
-        packed = None if len(value) < self.compress_from else self.compressor.packed(value)
-        return (value, None) if packed is None else (packed, len(value))
 
     # ------------------------------------------------------------ rolling
 

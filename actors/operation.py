@@ -99,31 +99,46 @@ def packed_index(parts: Collection[bytes]) -> bytes:
     return packed
 
 
+def packed_values(
+    operations: Sequence[Operation],
+    compress_from: int,
+    packed_of: Callable[[bytes], bytes | None],
+) -> dict[int, bytes]:
+    """Values from ``compress_from`` bytes on as ``packed_of`` makes them, by the place of their
+    operation; without those that it leaves as they are."""
+    return {
+        number: packed
+        for number, operation in enumerate(operations)
+        if len(operation[4]) >= compress_from and (packed := packed_of(operation[4])) is not None
+    }
+
+
 def encoded(
     file: JournalFile,
     operations: Sequence[Operation],
-    stored: Sequence[tuple[bytes, int | None]],
+    packed: Mapping[int, bytes],
     time_ms: int,
     atomic: bool,
 ) -> tuple[list[bytes], list[int]]:
-    """What to join for the operations' records at a file's end, and where each ends; ``stored``:
-    (bytes, original length if they are compressed) of each value."""
+    """What to join for the operations' records at a file's end, and where each ends. ``packed``:
+    values that are compressed, by the place of their operation."""
     at, seed = file.offsets[-1], file.seed
     relative, count = len(file.offsets) - 1, len(operations)
     pack, pair, sums = record.PLAIN.pack, record.pack_pair, record.pack_sums
     key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
     batched, more = (record.BATCH, 8) if atomic else (0, 0)
-    alike: tuple[int, int, bytes] | None = None
-    middle, rest = b"", 0
+    alike_kind = alike_tag = -1
+    alike_bucket = middle = b""
+    rest = 0
     parts: list[bytes] = []
     ends: list[int] = []
-    each = zip(operations, stored, record.numbers(relative, count), strict=True)
-    for number, (operation, (value, raw_bytes), sqn) in enumerate(each):
-        kind, tag, bucket, key, _, expiry_ms, metadata, index = operation
-        if raw_bytes is None and not expiry_ms and not metadata and not index:
+    each = zip(operations, record.numbers(relative, count), strict=True)
+    for number, (operation, sqn) in enumerate(each):
+        kind, tag, bucket, key, value, expiry_ms, metadata, index = operation
+        if not (expiry_ms or metadata or index or number in packed):
             # As record.encode, whose lines stand here for what has no fields of its own.
-            if alike is None or alike[2] is not bucket or alike[0] != kind or alike[1] != tag:
-                alike = kind, tag, bucket
+            if bucket is not alike_bucket or kind != alike_kind or tag != alike_tag:
+                alike_kind, alike_tag, alike_bucket = kind, tag, bucket
                 middle = record.middle(kind, tag, batched, len(bucket))
                 rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + more + len(bucket)
             size = rest + len(key) + len(value)
@@ -134,9 +149,12 @@ def encoded(
             at += size + 16
             ends.append(at)
             continue
+        small = packed.get(number)
         data = record.encode(
-            relative + number, seed ^ at, kind, tag, bucket, key, value, time_ms,
-            expiry_ms=expiry_ms, metadata=metadata, index=index, raw_bytes=raw_bytes,
+            relative + number, seed ^ at, kind, tag, bucket, key,
+            value if small is None else small, time_ms,
+            expiry_ms=expiry_ms, metadata=metadata, index=index,
+            raw_bytes=None if small is None else len(value),
             batch=(number, count) if atomic else None,
         )  # fmt: skip
         parts.append(data)

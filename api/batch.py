@@ -120,15 +120,27 @@ class Batch(Together):
         if bucket is not self._given:
             self._turn_to(bucket)
         name = self._name
-        plain = ttl is expires_at is None and index is None
-        plain = plain and type(metadata) is bytes and not metadata
-        if plain and type(tag) is str and tag == STANDARD:
+        if (
+            ttl is expires_at is None
+            and index is None
+            and if_sqn is None
+            and type(metadata) is bytes
+            and not metadata
+            and type(tag) is str
+            and tag == STANDARD
+        ):  # as _add, without a call more
             if type(key) is not bytes or not 0 < len(key) < self._key_limit:
                 key = to_key(key, name)
-            value = to_value(value)
+            if type(value) is not bytes:
+                value = to_value(value)
+            operations = self._operations
+            size = self._bytes + len(name) + len(key) + len(value)
+            if self._done or len(operations) >= MAX_OPERATIONS or size > MAX_BYTES:
+                self._refuse()
             operation = _made(Operation, (PUT, self._standard, name, key, value, 0, b"", b""))
-            size = len(name) + len(key) + len(value)
-            self._add(operation, self._front + key, size, if_sqn)
+            self._bytes = size
+            operations.append(operation)
+            self._ledger_keys.append(self._front + key)
             return
         now_ms = self._running.bookie.actor.now_ms()
         operation, edit = to_put(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -34,6 +34,7 @@ _SMALL_BYTES = 1 << 20
 _GROUP = 512
 _GROUPED_BYTES = 32 << 10  # of larger values fewer make a group: 16 MiB in one turn at most
 _LARGE_GROUP_BYTES = 2 << 20
+_FEW = 2  # so many are put one by one in less time
 
 
 class PutOptions(TypedDict, total=False):
@@ -240,17 +241,26 @@ class Bucket(Mutable[Out, Told]):
             except (TypeError, ValueError):
                 ledger_keys = []
             if len(ledger_keys) == len(group):
-                put_group = self._bookie.put_many
+                write = partial(self._put_each, group)
+                if len(group) > _FEW:
+                    put_group = self._bookie.put_many
+                    write = partial(put_group, ledger_keys, self._tag, self._name, group)
                 if meter.left <= 0:
                     meter.left = 1
-                    last = meter.timed(put_group, ledger_keys, self._tag, self._name, group)
+                    last = meter.timed(write)
                 else:
-                    last = put_group(ledger_keys, self._tag, self._name, group)
+                    last = write()
                 meter.left -= 1
             else:
                 last = self._put_checked(group)
         if last and (self._always or durable):
             self._inker.make_durable(last)
+        return last
+
+    def _put_each(self, pairs: Sequence[tuple[bytes, bytes]]) -> int:
+        put_one, last = self._put_one, 0
+        for key, value in pairs:
+            last = put_one(key, value)
         return last
 
     def _put_checked(self, group: list[Any]) -> int:

@@ -125,7 +125,7 @@ WRITES: dict[str, Callable[[octavo.Store, bytes], object]] = {
     "a put with an index entry": lambda store, key: store.put(key, b"new", index={"a": 1}),
     "a put if it is absent": lambda store, key: store.put(key, b"new", if_sqn=0),
     "a large put": lambda store, key: store.put(key, b"new" + bytes(1 << 20)),
-    "put_many": lambda store, key: store.put_many([(b"zz", b""), (key, b"new")]),
+    "put_many": lambda store, key: store.put_many([(b"zz", b""), (b"zzz", b""), (key, b"new")]),
     "setdefault": lambda store, key: store.setdefault(key, b"new"),
 }
 

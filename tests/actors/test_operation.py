@@ -20,7 +20,7 @@ def test_each_is_encoded_for_its_place(number: int, atomic: bool) -> None:
     rng = seeded(f"operations {number}")
     buckets = [b"", b"b", b"a longer name"]
     operations: list[Operation] = []
-    stored: list[tuple[bytes, int | None]] = []
+    small: dict[int, bytes] = {}
     for _ in range(rng.choice([1, 2, 200])):
         deletes, told = rng.random() < 0.2, rng.random() < 0.2
         value = b"" if deletes else rng.randbytes(rng.choice([0, 1, 50])) + bytes(100)
@@ -37,15 +37,15 @@ def test_each_is_encoded_for_its_place(number: int, atomic: bool) -> None:
                 index_changes=rng.choice([b"", b"entries"]) if told else b"",
             )
         )
-        small: bytes = lz4.block.compress(value, store_size=False) if packed else value
-        stored.append((small, len(value) if packed else None))
+        if packed:
+            small[len(operations) - 1] = lz4.block.compress(value, store_size=False)
     file: Any = SimpleNamespace(seed=rng.getrandbits(64), offsets=array("I", [2048, 2100, 2500]))
-    parts, ends = encoded(file, operations, stored, 1_700_000_000_000, atomic)
+    parts, ends = encoded(file, operations, small, 1_700_000_000_000, atomic)
     at, wanted = 2500, b""
-    for place, (operation, (value, raw_bytes), end) in enumerate(
-        zip(operations, stored, ends, strict=True)
-    ):
-        kind, tag, bucket, key, _, expiry_ms, metadata, index = operation
+    for place, (operation, end) in enumerate(zip(operations, ends, strict=True)):
+        kind, tag, bucket, key, value, expiry_ms, metadata, index = operation
+        raw_bytes = len(value) if place in small else None
+        value = small.get(place, value)
         wanted += record.encode(
             2 + place, file.seed ^ at, kind, tag, bucket, key, value, 1_700_000_000_000,
             expiry_ms=expiry_ms, metadata=metadata, index=index, raw_bytes=raw_bytes,

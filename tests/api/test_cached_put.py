@@ -183,7 +183,7 @@ def write_third(store: octavo.Store, how: str) -> None:
     elif how == "put with metadata":
         store.put(KEY, b"third", metadata=b"m")
     elif how == "put_many":
-        store.put_many([(b"other", b"o"), (KEY, b"third")])
+        store.put_many([(b"other", b"o"), (b"more", b"o"), (KEY, b"third")])
     elif how == "batch":
         with store.batch() as batch:
             batch.put(b"", KEY, b"third")
