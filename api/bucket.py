@@ -267,25 +267,20 @@ class Bucket(Mutable[Out, Told]):
         """Write pairs that have to be converted, or are large: all before one that is wrong."""
         last = held = 0
         ready: list[tuple[bytes, bytes]] = []
-        wrong: Misuse | None = None
-        for pair in group:
-            try:
-                key, value = self._pair(pair)
-            except Misuse as error:
-                wrong = error
-                break
-            if self._type != STANDARD:
-                last = self.put(key, value, sync=False)
-                continue
-            if held + len(value) > _LARGE_GROUP_BYTES:
-                last = self._write_plain(ready)
-                ready, held = [], 0
-            ready.append((key, value))
-            held += len(value)
-        last = self._write_plain(ready) or last
-        if wrong is not None:
-            raise wrong
-        return last
+        try:
+            for key, value in map(self._pair, group):
+                if self._type != STANDARD:
+                    last = self.put(key, value, sync=False)
+                    continue
+                if held + len(value) > _LARGE_GROUP_BYTES:
+                    full, ready, held = ready, [], 0
+                    last = self._write_plain(full)
+                ready.append((key, value))
+                held += len(value)
+        except Misuse:
+            self._write_plain(ready)
+            raise
+        return self._write_plain(ready) or last
 
     def _pair(self, pair: Any) -> tuple[bytes, bytes]:
         try:

@@ -3,6 +3,9 @@ wrong."""
 
 from __future__ import annotations
 
+import gc
+import weakref
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -71,3 +74,20 @@ def test_what_gives_no_pairs_is_refused(tmp_path: Path) -> None:
         for wrong in (None, 5):
             with pytest.raises(octavo.Misuse, match=f"pairs={wrong}: allowed are a mapping"):
                 store.put_many(wrong)  # type: ignore[arg-type]
+
+
+def test_a_refused_call_keeps_nothing_of_what_it_was_given(tmp_path: Path) -> None:
+    class Pair(list[object]):
+        """A pair that can be watched."""
+
+    with octavo.open(tmp_path / "s") as store:
+        pair = Pair(["a", 5])
+        left = weakref.ref(pair)
+        gc.disable()
+        try:
+            with suppress(octavo.Misuse):
+                store.put_many([pair])  # type: ignore[list-item]
+            del pair
+            assert left() is None
+        finally:
+            gc.enable()
