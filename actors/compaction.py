@@ -72,8 +72,10 @@ def compact(clerk: InkerClerk, progress: Progress = untold) -> Compacted:
 def trim(clerk: InkerClerk) -> int:
     """See Store.trim. Not in a turn. Raises as ``compact``."""
     with clerk.alone():
+        before = clerk.trimmed
         settle(clerk)
-        return clerk.actor_ref.call(trimming.trim)
+        clerk.actor_ref.call(trimming.trim)
+        return clerk.trimmed - before  # with what went unasked as memory was saved
 
 
 def settle(clerk: InkerClerk) -> None:

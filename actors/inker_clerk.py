@@ -110,6 +110,7 @@ class InkerClerk(TurnActor):
         self.scores: dict[str, Score] = {}
         self.delete_pending: list[tuple[int, JournalFile]] = []  # (gone since generation, file)
         self.dropped = 0  # records, in this life
+        self.trimmed = 0  # bytes of a head-only store's journal, in this life
         self._ranks = 0
         self._busy = new_lock()
         self._looked = monotonic()

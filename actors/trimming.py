@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("octavo.compaction")
 
 
-def trim(clerk: InkerClerk) -> int:
-    """Let go of the sealed files that the ledger has all of; their bytes.
+def trim(clerk: InkerClerk) -> None:
+    """Let go of the sealed files that the ledger has all of; ``trimmed`` grows by their bytes.
 
     Raises Closed, StorageFull, StorageFailed, Corruption (of the ledger).
     """
@@ -38,11 +38,11 @@ def trim(clerk: InkerClerk) -> int:
         upto = min(persisted, clerk.consumers.lowest(persisted, clerk.sealed()))
         done, old = _not_needed(clerk, upto)
         if not done:
-            return 0
+            return
         names = [entry.name for entry in done]
         clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
     clerk.retire(old)
-    return sum(entry.bytes for entry in done)
+    clerk.trimmed += sum(entry.bytes for entry in done)
 
 
 def _not_needed(clerk: InkerClerk, upto: int) -> tuple[list[JournalEntry], list[JournalFile]]:

@@ -13,6 +13,8 @@ import pytest
 from whole_store import SEED, WallClock, flush, killed, opened
 
 import octavo
+from octavo.actors import compaction, trimming
+from octavo.actors.inker_clerk import InkerClerk
 
 
 @pytest.fixture
@@ -272,6 +274,23 @@ def test_it_is_all_there_after_an_end(tmp_path: Path, end: str, trims: bool) -> 
         if end == "killed":
             path = killed(store, tmp_path / f"t{number}")
         store.close()
+
+
+def test_trim_tells_what_it_gave_back_though_that_went_as_memory_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle = compaction.settle
+
+    def settled(clerk: InkerClerk) -> None:
+        settle(clerk)
+        clerk.actor_ref.call(trimming.trim_unasked)
+
+    monkeypatch.setattr(compaction, "settle", settled)
+    with octavo.open(tmp_path / "s", mode="head_only") as store:
+        for i in range(5000):
+            store.head_bucket("b").put(b"%05d" % i, bytes(100))
+        assert store.trim() > 500_000
+        assert store.trim() == 0
 
 
 def test_the_journal_lets_go_of_what_the_ledger_has(tmp_path: Path) -> None:
