@@ -32,6 +32,7 @@ MAX_OPERATIONS = 1 << 20
 MAX_BYTES = 1 << 30
 _made = tuple.__new__
 _NONE = object()
+_NO_METADATA = b""
 
 
 class Together(Handle):
@@ -109,7 +110,7 @@ class Batch(Together):
         key: Key,
         value: Value,
         *,
-        metadata: bytes | str = b"",
+        metadata: bytes | str = _NO_METADATA,
         ttl: float | timedelta | None = None,
         expires_at: int | datetime | None = None,
         index: Mapping[Any, Any] | IndexEdit | None = None,
@@ -120,26 +121,26 @@ class Batch(Together):
         if bucket is not self._given:
             self._turn_to(bucket)
         name = self._name
+        # As _add, without a call more, where nothing but these is given.
         if (
-            ttl is expires_at is None
+            metadata is _NO_METADATA
+            and tag is STANDARD
+            and ttl is expires_at is None
             and index is None
-            and if_sqn is None
-            and type(metadata) is bytes
-            and not metadata
-            and type(tag) is str
-            and tag == STANDARD
-        ):  # as _add, without a call more
+        ):
             if type(key) is not bytes or not 0 < len(key) < self._key_limit:
                 key = to_key(key, name)
             if type(value) is not bytes:
                 value = to_value(value)
-            operations = self._operations
+            collected = self._operations
             size = self._bytes + len(name) + len(key) + len(value)
-            if self._done or len(operations) >= MAX_OPERATIONS or size > MAX_BYTES:
+            if self._done or len(collected) >= MAX_OPERATIONS or size > MAX_BYTES:
                 self._refuse()
+            if if_sqn is not None:
+                self._conditions.append((len(collected), to_condition(if_sqn)))
             operation = _made(Operation, (PUT, self._standard, name, key, value, 0, b"", b""))
             self._bytes = size
-            operations.append(operation)
+            collected.append(operation)
             self._ledger_keys.append(self._front + key)
             return
         now_ms = self._running.bookie.actor.now_ms()
