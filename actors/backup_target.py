@@ -102,6 +102,11 @@ def lines(
             f"path={target!r} holds a backup that was made from another copy of this store, and "
             "may have what this one has not; name a new directory"
         )
+    if found.sqn > last_sqn:  # two directories of one id, which only files that were copied are
+        raise Misuse(
+            f"path={target!r} holds a backup up to sequence number {found.sqn}, and this store "
+            f"ends at {last_sqn}: it is an earlier copy, or has lost some; name a new directory"
+        )
     return found, found
 
 

@@ -80,7 +80,7 @@ def _listed(field: object, terms: Any) -> Iterable[object]:
         return (terms,)
     if not isinstance(terms, Iterable):
         raise Misuse(
-            f"index field {shown(field)}: {shown(terms)}; allowed are a term, or an "
-            "iterable of terms"
+            f"index field {shown(field)}: {shown(terms)}; allowed are a term (int, bytes or str; a "
+            "date as its isoformat()), or an iterable of terms"
         )
     return terms

@@ -28,11 +28,6 @@ def refuse_sub_key(sub_key: str | None) -> None:
         raise Misuse("--sub-key is for head-only stores; this is a standard one")
 
 
-def named(key: bytes, sub_key: bytes) -> str:
-    """How an entry is called in a message."""
-    return to_text(key) + (f", sub-key {to_text(sub_key)}" if sub_key else "")
-
-
 def rows(
     bucket: HeadBucket,
     start: bytes | None,

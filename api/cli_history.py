@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from xxhash import xxh3_128
 
-from octavo.cli_notation import put_field, to_text
+from octavo.cli_notation import no_key, put_field, to_text
 from octavo.cli_options import (
     COUNT,
     hex_key_option,
@@ -155,7 +155,7 @@ def snapshot(
             complain(f"snapshot at sqn {count(snap.sqn)}")
             value = snap.bucket(chosen or b"").get(wanted)
             if value is None:
-                complain(f"no key {to_text(wanted)}")
+                complain(no_key(chosen or b"", wanted))
                 ctx.exit(1)
             tell(out, wanted, value, notation, as_json=as_json)
         elif listing:

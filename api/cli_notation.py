@@ -87,3 +87,12 @@ def take_field(document: dict[str, Any], name: str) -> bytes | None:
         return base64.b64decode(packed, validate=True)
     except (ValueError, binascii.Error):
         raise Misuse(f"{name + '64'!r} is {packed!r:.60}: allowed is base64") from None
+
+
+IN_DEFAULT = " in the default bucket; others by --bucket, `octavo buckets` lists them"
+
+
+def no_key(bucket: bytes, key: bytes, sub_key: bytes = b"") -> str:
+    """Says that an entry is not there, and where it was sought if the command did not."""
+    named = to_text(key) + (f", sub-key {to_text(sub_key)}" if sub_key else "")
+    return f"no key {named}" + ("" if bucket else IN_DEFAULT)

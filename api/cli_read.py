@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from octavo.cli_heads import is_head_only, named, refuse_sub_key, rows, tell_row
-from octavo.cli_notation import put_field, to_text
+from octavo.cli_heads import is_head_only, refuse_sub_key, rows, tell_row
+from octavo.cli_notation import IN_DEFAULT, no_key, put_field, to_text
 from octavo.cli_options import (
     COUNT,
     bound,
@@ -66,7 +66,7 @@ def get(
             refuse_sub_key(sub_key)
             value = store.bucket(name).get(wanted)
         if value is None:
-            complain(f"no key {named(wanted, sub)}")
+            complain(no_key(name, wanted, sub))
             ctx.exit(1)
         tell(out, wanted, value, notation, as_json=as_json)
 
@@ -104,7 +104,7 @@ def head(
             refuse_sub_key(sub_key)
             found = store.bucket(name).head(wanted)
         if found is None:
-            complain(f"no key {named(wanted, sub)}")
+            complain(no_key(name, wanted, sub))
             ctx.exit(1)
         if as_json:
             document = fields_of(key=wanted, **({"sub_key": sub} if sub else {}))
@@ -202,6 +202,7 @@ def scan(
             modified_before=None if before is None else to_moment("--before", before),
         )
         width = terminal_columns()
+        given: Any = None
         for given in found:
             key, value = (given, None) if keys_only else given
             if as_json:
@@ -212,6 +213,8 @@ def scan(
                 out.line(name)
             else:
                 out.line(f"{name}\t{_shortened(value, notation, name, width)}")
+        if given is None and not bucket and resume is None:
+            complain(f"nothing found{IN_DEFAULT}")
         if limit and found.position is not None:
             complain(f"more may follow: --resume {found.position}")
 

@@ -11,7 +11,7 @@ import click
 from octavo.arguments import to_path
 from octavo.cli_index import index_option, to_entries
 from octavo.cli_loading import Loading
-from octavo.cli_notation import from_hex, to_text
+from octavo.cli_notation import from_hex, no_key
 from octavo.cli_options import (
     STDIN,
     bucket_option,
@@ -137,10 +137,11 @@ def delete(
         raise click.UsageError("--if-sqn takes one KEY")
     deleted, absent = 0, 0
     with Output() as out, open_store(path) as store:
-        source = store.bucket(to_bytes("--bucket", bucket))
+        name = to_bytes("--bucket", bucket)
+        source = store.bucket(name)
         for one in wanted:
             if if_sqn is None and one not in source:
-                complain(f"no key {to_text(one)}")
+                complain(no_key(name, one))
                 absent += 1
             else:
                 source.delete(one, if_sqn=if_sqn)

@@ -205,3 +205,20 @@ def test_a_consumer_in_a_backup_of_an_earlier_release_is_told_all_there_is(tmp_p
         store.put_many((b"%d" % n, b"v") for n in range(10))
         store.backup(tmp_path / "old")
     assert told_in(tmp_path / "old")[:2] == [b"both", b"newer"]
+
+
+def test_an_earlier_copy_of_the_files_of_a_store_takes_nothing_from_its_backup(
+    tmp_path: Path,
+) -> None:
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        store.put("early", b"1")
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        store.put_many((f"{number}", b"late") for number in range(9))
+        store.backup(tmp_path / "backup")
+    with octavo.open(tmp_path / "copy", worker=False) as copy:
+        copy.put("copy", b"2")
+        with pytest.raises(octavo.Misuse, match=r"number 10, .* ends at 2: .* copy"):
+            copy.backup(tmp_path / "backup")
+    with octavo.open(tmp_path / "backup", worker=False) as backup:
+        assert (len(backup), backup["8"]) == (10, b"late")

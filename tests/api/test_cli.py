@@ -268,3 +268,16 @@ def test_compact_tells_what_it_did(store: Path) -> None:
     assert figures["bytes_after"] < figures["bytes_before"] / 50
     assert figures["skipped"] == []
     assert b"0 records dropped" in output("compact", store)
+
+
+def test_what_is_not_in_the_default_bucket_is_said_to_be_sought_there(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    octavo("put", store, "k", "v", "--bucket", "pages")
+    for command in ("get", "head", "del"):
+        told = octavo(command, store, "k", code=1).stderr
+        assert "no key k in the default bucket; others by --bucket" in told
+        assert "default" not in octavo(command, store, "x", "-b", "pages", code=1).stderr
+    assert "nothing found in the default bucket" in octavo("scan", store).stderr
+    assert octavo("scan", store, "-b", "none").stderr == ""
+    octavo("put", store, "k", "v")
+    assert octavo("scan", store).stderr == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -606,3 +607,10 @@ def test_the_longest_entry_of_all_outlives_memory(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         assert list(store.bucket(bucket).index(field).having(term)) == [b"k"]
         assert store.compact().skipped == ()
+
+
+def test_a_date_is_no_term_and_the_error_says_what_is(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        with pytest.raises(octavo.Misuse, match=r"int, bytes or str; a date as its isoformat\(\)"):
+            store.put("k", b"v", index={"day": datetime.date(2026, 1, 2)})  # type: ignore[dict-item]
+        assert store.last_sqn == 0
