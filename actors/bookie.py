@@ -26,6 +26,7 @@ from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.plain_put import PlainPut, plain_put
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor, in_turn
+from octavo.actors.scan_sources import dead_entries
 from octavo.actors.unbroken import unbroken
 from octavo.actors.unfinished_writes import UnfinishedWrites
 from octavo.actors.view import JournalView, View
@@ -340,29 +341,30 @@ class Bookie(LiveReads, TurnActor):
         return table.slice(low, high, limit, reverse=reverse)
 
     def stepped_over(
-        self, view: View, low: bytes, high: bytes, names: list[bytes], rows: int
+        self, view: View, low: bytes, high: bytes, names: list[bytes], rows: int, moment: int
     ) -> None:
-        """A scan of this view found nothing that lives in [low, high), by nothing but deletes. If
-        that is so of the newest state it is noted, and later scans step over it at once.
+        """A scan of this view found nothing that lives in [low, high). If that is so of the newest
+        state it is noted, and later scans step over it at once. ``moment``: that of the scan, ms
+        UTC; 0 where nothing in its way ever expires.
 
         ``names``: all keys there of the view's table that is being written, of when it had at
         least ``rows`` rows. Takes the turn. O(names + rows that came since).
         """
-        self.actor_ref.call(Bookie._stepped_over, view, low, high, names, rows)
+        self.actor_ref.call(Bookie._stepped_over, view, low, high, names, rows, moment)
 
     def _stepped_over(
-        self, view: View, low: bytes, high: bytes, names: list[bytes], rows: int
+        self, view: View, low: bytes, high: bytes, names: list[bytes], rows: int, moment: int
     ) -> None:
         if self.view is not view:
             return
         table = view.recent
         if names:
             entries = list(map(table.rows.__getitem__, names))
-            if max(entries) > 0 or not all(map(table.deleted, entries)):
+            if max(entries) > 0 or len(dead_entries(table, entries, moment)) < len(entries):
                 return
         came = islice(reversed(table.rows), len(table.rows) - rows)
         if not any(low <= ledger_key < high for ledger_key in came):
-            self.empty_ranges.note(low, high, self.inker.last_sqn)
+            self.empty_ranges.note(low, high, self.inker.last_sqn, moment)
 
     def no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
         """A scan of index entries by a reader of this view and sqn found in [low, high) none that
@@ -374,7 +376,7 @@ class Bookie(LiveReads, TurnActor):
     def _no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
         if self.view is not view or any(table.expiring for table in (view.recent, *view.frozen)):
             return
-        low, high = self.empty_ranges.left(low, high, upper, reverse)
+        low, high = self.empty_ranges.left(low, high, upper, 0, reverse)
         if low >= high:
             return
         ledger, table = view.ledger, view.recent
@@ -384,7 +386,7 @@ class Bookie(LiveReads, TurnActor):
         names = table.slice(low, high, _MOST_ENTRIES, reverse=False)
         known = all(-upper <= table.rows[name] <= upper for name in names)
         if known and len(names) < _MOST_ENTRIES:
-            self.empty_ranges.note(low, high, self.inker.last_sqn)
+            self.empty_ranges.note(low, high, self.inker.last_sqn, 0)
 
     # ------------------------------------------------------------ snapshots
 

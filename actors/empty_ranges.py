@@ -1,9 +1,9 @@
 """Ranges in which no key lives, for scans to step over at once.
 
-A delete leaves a row, in memory and in the ledger, and a scan looks at each one that lies in its
-way: who takes the first key again and again, as from a queue, would step over all that was taken
-before. So what a scan has stepped over is noted, and a put into it takes it back. What the store
-holds is the same after a push or a merge, so a range outlives those.
+What was deleted or expired leaves a row, in memory and in the ledger, and a scan looks at each
+one that lies in its way: who takes the first key again and again, as from a queue, would step over
+all that was taken before. So what a scan has stepped over is noted, and a put into it takes it
+back. What the store holds is the same after a push or a merge, so a range outlives those.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ _MOST = 256
 
 
 class EmptyRanges:
-    """Ranges of ledger keys, each from which sqn on no key in it has lived.
+    """Ranges of ledger keys, each from which sqn and which moment on no key in it has lived. The
+    moment, in ms UTC, is 0 where nothing expired: no clock that is set back makes that live again.
 
     Changed in the Bookie's turn, read without: each range is true by itself, and who reads while
     a put takes one back has a snapshot from before that put.
@@ -25,35 +26,40 @@ class EmptyRanges:
         self.lows: list[bytes] = []
         """First keys of the ranges, ascending; empty while nothing is noted. One of them may have
         no range, for a moment or after a Ctrl-C."""
-        self._ranges: dict[bytes, tuple[bytes, int]] = {}  # end, exclusive; since which sqn
+        self._ranges: dict[bytes, tuple[bytes, int, int]] = {}  # end, exclusive; sqn; moment
         self._used: set[bytes] = set()
 
-    def left(self, low: bytes, high: bytes, upper: int, reverse: bool) -> tuple[bytes, bytes]:
-        """What of [low, high) is left to be looked at by a reader of sqn ``upper``: a range at its
-        beginning is left out, or, if ``reverse``, one at its end. 0.5 us."""
+    def left(
+        self, low: bytes, high: bytes, upper: int, now_ms: int, reverse: bool
+    ) -> tuple[bytes, bytes]:
+        """What of [low, high) is left to be looked at by a reader of sqn ``upper`` to whom it is
+        ``now_ms``: a range at its beginning is left out, or, if ``reverse``, one at its end.
+        0.5 us."""
         place = bisect_left(self.lows, high) if reverse else bisect_right(self.lows, low)
         for start in self.lows[place - 1 : place]:  # another thread may take it out meanwhile
-            end, since = self._ranges.get(start, (b"", 0))
-            if since <= upper and (start < high <= end if reverse else start <= low < end):
+            end, since, moment = self._ranges.get(start, (b"", 0, 0))
+            if since > upper or moment > now_ms:
+                continue
+            if start < high <= end if reverse else start <= low < end:
                 self._used.add(start)
                 return (low, start) if reverse else (end, high)
         return low, high
 
-    def note(self, low: bytes, high: bytes, sqn: int) -> None:
-        """In the turn: in [low, high) nothing lives as of ``sqn``, the newest."""
+    def note(self, low: bytes, high: bytes, sqn: int, moment: int) -> None:
+        """In the turn: in [low, high) nothing lives as of ``sqn``, the newest, and ``moment``."""
         lows, ranges = self.lows, self._ranges
         place = bisect_left(lows, low)
         if place:
             known = ranges.get(lows[place - 1])
             if known is not None and known[0] >= low:
                 place -= 1
-                low, high = lows[place], max(known[0], high)
+                low, high, moment = lows[place], max(known[0], high), max(known[2], moment)
         while place < len(lows) and lows[place] <= high:
             known = ranges.pop(lows[place], None)
-            if known is not None and known[0] > high:
-                high = known[0]
+            if known is not None:
+                high, moment = max(known[0], high), max(known[2], moment)
             del lows[place]
-        ranges[low] = high, sqn
+        ranges[low] = high, sqn, moment
         insort(lows, low)
         self._used.add(low)
         if len(ranges) > _MOST:
@@ -70,10 +76,10 @@ class EmptyRanges:
         if known is None or known[0] <= key:
             return
         self._forget(low)
-        high, sqn = known
+        high, sqn, moment = known
         for start, end in ((low, key), (key + b"\x00", high)):
             if start < end:
-                ranges[start] = end, sqn
+                ranges[start] = end, sqn, moment
                 insort(lows, start)
 
     def forget_unused(self) -> None:

@@ -173,7 +173,9 @@ class Reader(PlainReads):
             )  # fmt: skip
         else:
             if bound.high is not None and bookie.empty_ranges.lows:
-                low, high = bookie.empty_ranges.left(bound.low, bound.high, self.sqn, bound.reverse)
+                low, high = bookie.empty_ranges.left(
+                    bound.low, bound.high, self.sqn, self.now_ms, bound.reverse
+                )
                 bound = bound._replace(low=low, high=high)
             found = scan.windows(view, self.sqn, self.now_ms, bound, bookie.slice, first)
         while True:

@@ -29,7 +29,7 @@ _LONGEST_KEPT = 256
 _SHORT = 32
 """What is known of fewer rows is put together with what is known behind them."""
 
-Note = Callable[[bytes, bytes, list[bytes], int], None]
+Note = Callable[[bytes, bytes, list[bytes], int, int], None]
 """Told where a scan found nothing that lives: see Bookie.stepped_over."""
 
 
@@ -58,7 +58,7 @@ def short_windows(
     while high is not None and low < high and (passed < _LONG // ahead or not given):
         if empty is not None and empty.lows:
             at = high if reverse else low
-            low, high = empty.left(low, high, upper, reverse)
+            low, high = empty.left(low, high, upper, now_ms, reverse)
             if at != (high if reverse else low):
                 stepped = True
                 continue
@@ -87,10 +87,11 @@ def short_windows(
         keys, sqns, begin, end = found
         if end <= begin:
             raise Corruption("ledger", 0, f"keys out of order at {begin[:80]!r}; verify the store")
-        if note is not None and lasting and not given and (stepped or not keys):
+        if note is not None and not given and (stepped or not keys):
             # Not up to where the range ends: what is put behind all others would take it back.
             ends = begin <= low if reverse else end >= high
-            stepped = memory.tell(note, found, prefix, reverse, ends=ends) or stepped
+            moment = 0 if lasting and not memory.expiring() else now_ms
+            stepped = memory.tell(note, found, prefix, reverse, moment, ends=ends) or stepped
         if reverse:
             high = begin
             keys.reverse()
@@ -262,7 +263,6 @@ class _Memory:
         self._rows = len(view.recent.rows)
         self.tables = [table for table in (view.recent, *view.frozen) if table.rows]
         self._names: list[list[bytes]] = []
-        self._expiring = any(table.expiring for table in view.frozen)
         self._upper = upper
         self._now_ms = now_ms
         self._take = take
@@ -309,12 +309,16 @@ class _Memory:
         keys, sqns = merged(parts)
         return (keys, sqns, begin, end), full
 
-    def tell(self, note: Note, found: Found, prefix: bytes, reverse: bool, *, ends: bool) -> bool:
+    def expiring(self) -> bool:
+        """Whether anything in memory expires."""
+        return any(table.expiring for table in self.tables)
+
+    def tell(
+        self, note: Note, found: Found, prefix: bytes, reverse: bool, moment: int, *, ends: bool
+    ) -> bool:
         """Tell what ``added`` found last, up to its first key that lives, to ``note``; whether
         there was anything to tell. ``ends``: it goes to the end of the range."""
         keys, _, begin, end = found
-        if self._expiring:
-            return False
         if keys:
             if reverse:
                 begin = prefix + keys[-1] + b"\x00"
@@ -334,5 +338,5 @@ class _Memory:
         if self._names and self.tables[0] is self._recent:
             here = self._names[0]
             here = here[bisect_left(here, begin) : bisect_left(here, end)]
-        note(begin, end, here, self._rows)
+        note(begin, end, here, self._rows, moment)
         return True

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from beside import seeded, until
 from staged_rows import StagedRow, operations
 
 import octavo
+from octavo.actors import short_scans
 from octavo.actors.bookie import Bookie
 from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.memory_table import MemoryTable
@@ -23,18 +25,20 @@ NAMES = [b"%03d" % at for at in range(600)]
 def test_only_what_is_empty_for_a_reader_is_left_out(number: int) -> None:
     rng = seeded(f"emptied {number}")
     empty = EmptyRanges()
-    since: dict[bytes, int] = {}
+    since: dict[bytes, tuple[int, int]] = {}  # sqn and moment, of a key
     for sqn in range(1, 400):
         low, high = sorted(rng.sample(NAMES, 2))
         match rng.choice(["note", "take back", "take back", "forget"]):
             case "note":
                 high = min(high, b"%03d" % (int(low) + rng.choice([1, 10, 100])))
-                empty.note(low, high, sqn)
+                moment = rng.choice([0, rng.randrange(400)])
+                empty.note(low, high, sqn, moment)
                 for name in NAMES:
                     if low <= name < high:
-                        since.setdefault(name, sqn)
-                assert empty.left(low, b"999", sqn, reverse=False)[0] >= high
-                assert empty.left(b"", high, sqn, reverse=True)[1] <= low
+                        before = since.get(name, (sqn, moment))
+                        since[name] = before[0], min(before[1], moment)
+                assert empty.left(low, b"999", sqn, 400, reverse=False)[0] >= high
+                assert empty.left(b"", high, sqn, 400, reverse=True)[1] <= low
             case "take back":
                 empty.take_back(low)
                 since.pop(low, None)
@@ -44,25 +48,27 @@ def test_only_what_is_empty_for_a_reader_is_left_out(number: int) -> None:
         for upper in (sqn, rng.randrange(sqn + 1)):
             for reverse in (False, True):
                 low, high = sorted(rng.sample(NAMES, 2))
-                begin, end = empty.left(low, high, upper, reverse)
+                now_ms = rng.randrange(400)
+                begin, end = empty.left(low, high, upper, now_ms, reverse)
                 gone = [at for at in NAMES if low <= at < high and not begin <= at < end]
-                assert all(since.get(name, 10**9) <= upper for name in gone)
+                assert all(since[name][0] <= upper for name in gone)
+                assert all(since[name][1] <= now_ms for name in gone)
 
 
 def test_there_are_at_most_so_many_ranges() -> None:
     empty = EmptyRanges()
     for number in range(2000):
-        empty.note(b"%05d" % number, b"%05d5" % number, 1)
+        empty.note(b"%05d" % number, b"%05d5" % number, 1, 0)
     assert len(empty.lows) == 256
-    assert empty.left(b"01999", b"02", 1, reverse=False) == (b"019995", b"02")
+    assert empty.left(b"01999", b"02", 1, 0, reverse=False) == (b"019995", b"02")
 
 
 def test_a_range_that_no_scan_uses_is_forgotten() -> None:
     empty = EmptyRanges()
-    empty.note(b"a", b"b", 1)
-    empty.note(b"c", b"d", 1)
+    empty.note(b"a", b"b", 1, 0)
+    empty.note(b"c", b"d", 1, 0)
     empty.forget_unused()
-    empty.left(b"a", b"z", 1, reverse=False)
+    empty.left(b"a", b"z", 1, 0, reverse=False)
     empty.forget_unused()
     assert empty.lows == [b"a"]
 
@@ -246,7 +252,9 @@ def test_what_is_put_into_empty_memory_while_a_scan_looks_at_the_rest_is_found(
 
 
 @pytest.mark.parametrize("where", ["memory", "frozen memory", "the ledger"])
-def test_what_expired_is_not_noted(tmp_path: Path, where: str) -> None:
+def test_what_expired_is_looked_at_again_when_the_clock_is_set_back(
+    tmp_path: Path, where: str
+) -> None:
     with octavo.open(tmp_path / "store") as store:
         bookie = store._bookie
         clock_ms, clerk = bookie.clock_ms(), bookie.clerk
@@ -261,8 +269,55 @@ def test_what_expired_is_not_noted(tmp_path: Path, where: str) -> None:
             until(lambda: not bookie.view.frozen, "memory is saved")
         bookie.clock_ms = lambda: clock_ms + 7_200_000
         assert next(store.keys(limit=1)) == b"100"
+        assert bookie.empty_ranges.lows
         bookie.clock_ms = lambda: clock_ms
         assert next(store.keys(limit=1)) == b"000"
+        assert next(store.heads(limit=1))[0] == b"000"
+
+
+@pytest.mark.parametrize("where", ["memory", "frozen memory", "the ledger"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_expired_is_stepped_over_but_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, reverse: bool
+) -> None:
+    with octavo.open(tmp_path / "store") as store:
+        bookie = store._bookie
+        clock_ms, clerk = bookie.clock_ms(), bookie.clerk
+        names = [b"%04d" % at for at in range(5000)]
+        living = names[0] if reverse else names[-1]
+        for name in names:
+            if name != living:
+                store.put(name, b"", expires_at=clock_ms + 3_600_000)
+        store.put(living, b"")
+        if where != "memory":
+            bookie.clerk = clerk if where == "the ledger" else None
+            bookie.actor_ref.call(Bookie.push)
+            bookie.clerk = clerk
+        if where == "the ledger":
+            until(lambda: not bookie.view.frozen, "memory is saved")
+        bookie.clock_ms = lambda: clock_ms + 7_200_000
+        judged = 0
+        for of in "dead_entries", "dead_rows":
+            judge = getattr(short_scans, of)
+
+            def counted(*told: Any, judge: Any = judge) -> Any:
+                nonlocal judged
+                dead = judge(*told)
+                judged += len(dead)
+                return dead
+
+            monkeypatch.setattr(short_scans, of, counted)
+        assert next(store.keys(limit=1, reverse=reverse)) == living
+        assert judged >= len(names) - 1
+        judged = 0
+        for _ in range(20):
+            assert next(store.keys(limit=1, reverse=reverse)) == living
+        assert judged <= 20 * 200
+        middle = names[2000]
+        store.put(middle, b"", expires_at=clock_ms + 8_000_000)
+        assert next(store.keys(limit=1, reverse=reverse)) == middle
+        bookie.clock_ms = lambda: clock_ms + 9_000_000
+        assert next(store.keys(limit=1, reverse=reverse)) == living
 
 
 def test_what_is_taken_in_where_all_was_deleted_is_found(tmp_path: Path) -> None:
