@@ -27,10 +27,10 @@ from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.linking import Linked, bring, remove_all_in, remove_others
 from octavo.actors.progress import Progress, untold
-from octavo.actors.unbroken import locked
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, room_for
 from octavo.files.file_lock import LOCK
+from octavo.files.unbroken import locked
 from octavo.manifest import change_log, consumers, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest

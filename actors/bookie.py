@@ -27,12 +27,12 @@ from octavo.actors.plain_put import PlainPut, plain_put
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor, in_turn
 from octavo.actors.scan_sources import dead_entries
-from octavo.actors.unbroken import unbroken
 from octavo.actors.unfinished_writes import UnfinishedWrites
 from octavo.actors.view import JournalView, View
 from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
 from octavo.files.locks import new_lock
 from octavo.files.record import PUT
+from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 

@@ -24,7 +24,6 @@ from octavo.actors.journal_start import started_file
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import TurnActor
-from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
 from octavo.files import staged_files, staging
 from octavo.files.argument_checks import shown, to_whole
@@ -37,6 +36,7 @@ from octavo.files.errors import (
     StorageFull,
     storage_error,
 )
+from octavo.files.unbroken import unbroken
 from octavo.manifest import commits
 from octavo.manifest.commits import Commit
 from octavo.manifest.journal_manifest import JournalEntry

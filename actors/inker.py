@@ -14,7 +14,6 @@ from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import Operation, encoded, packed_values, plain_encoded
 from octavo.actors.runtime import TurnActor, in_turn
-from octavo.actors.unbroken import unbroken
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb
@@ -29,6 +28,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.lifecycle import State
+from octavo.files.unbroken import unbroken
 from octavo.manifest import unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -337,7 +337,10 @@ class Inker(TurnActor):
 
     @unbroken
     def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
-        """A file was turned into stock CDB, durably: enter it in the manifest."""
+        """A file was turned into stock CDB, durably: enter it in the manifest. Told again, where an
+        interrupt came just behind the first time, it may have been compacted since."""
+        if file not in self.unsealed:
+            return
         self._sealing = False
         self.measures.sealing_bytes += entry.bytes - file.commit.appended
         if self.closing:

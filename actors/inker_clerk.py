@@ -16,10 +16,10 @@ from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
+from octavo.actors.messages import interruptible
 from octavo.actors.options import Options
 from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import Ref, TurnActor
-from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.view import View
 from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner, WorkerDied
@@ -33,6 +33,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.locks import new_lock
+from octavo.files.unbroken import unbroken
 from octavo.manifest import published
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers

@@ -14,17 +14,18 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.group_commit import GroupCommit
 from octavo.actors.growing_map import GrowingMap
+from octavo.actors.messages import interruptible
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import Data, joined, standing
 from octavo.actors.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
 from octavo.actors.runtime import Ref, TurnActor
-from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.lifecycle import State, after
 from octavo.files.sparse_offsets import numbers_of
+from octavo.files.unbroken import unbroken
 from octavo.files.worker import no_memory
 from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
@@ -37,8 +38,7 @@ log = logging.getLogger("octavo.journal")
 _NONE: array[int] = array("I")
 Reading = tuple[mmap | bytes | None, Sequence[int]]
 _SYNCED_OFTEN_BYTES = 64 << 10
-_READ_BYTES = 1 << 30
-"""A system call reads no more than 2 GiB."""
+_READ_BYTES = 1 << 30  # a system call reads no more than 2 GiB
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
@@ -231,10 +231,8 @@ class JournalFile(TurnActor):
 
     @interruptible
     def seal(self, runner: JobRunner, inker: Ref[Inker]) -> None:
-        """Have the worker turn the file into stock CDB, then tell the Inker.
-
-        In this file's turn, on the pool: appends and reads of the store go on meanwhile.
-        """
+        """Have the worker turn the file into stock CDB, then tell the Inker; appends and reads of
+        the store go on meanwhile."""
         from octavo.actors.inker import Inker
 
         try:
@@ -245,6 +243,9 @@ class JournalFile(TurnActor):
             inker.send(Inker.sealing_failed, self, error)
         except MemoryError:
             inker.send(Inker.sealing_failed, self, no_memory())
+        except Exception as error:
+            inker.send(Inker.sealing_failed, self, OctavoError(f"{self.path}: {error!r}"))
+            raise
 
     def seal_now(self, runner: JobRunner) -> JournalEntry:
         """Durable and sealed, once; what the manifest says of it. Raises what stopped it, and that
@@ -311,8 +312,8 @@ class JournalFile(TurnActor):
         """The file's map. Raises Corruption if the file is missing, FileNotFoundError if
         compaction replaced it."""
         name = self.name
+        # One that is just being sealed has its new name before it is told so.
         for tried in (name, name.removesuffix(recovery.LOG) + recovery.SEALED):
-            # One that is just being sealed has its new name before it is told so.
             try:
                 return self.disk.map(f"{self.directory}/{tried}")
             except FileNotFoundError:
@@ -327,9 +328,8 @@ class JournalFile(TurnActor):
             self.reading = (None, self.offsets)
 
     def ensure_open(self) -> tuple[mmap | bytes, Sequence[int]]:
-        """(map, offsets) of a file that is not being written. Raises Corruption.
-
-        Opening a sealed one reads its trailer and one pass over its offsets."""
+        """(map, offsets) of a file that is not being written; opening a sealed one reads its
+        trailer and one pass over its offsets. Raises Corruption."""
         mapped, offsets = self.reading
         if mapped is not None:
             return mapped, offsets

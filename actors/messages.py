@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
+
+Method = TypeVar("Method", bound=Callable[..., object])
 
 
 class Call(NamedTuple):
@@ -26,3 +28,17 @@ def name_of(message: object) -> str:
         return ".".join(message.attr_path)
     name = getattr(message, "__qualname__", None)
     return name if isinstance(name, str) else type(message).__qualname__
+
+
+_interruptible: set[Callable[..., object]] = set()
+
+
+def interruptible(method: Method) -> Method:
+    """Mark a method that may take long, and may be begun again after it was cut short anywhere."""
+    _interruptible.add(method)
+    return method
+
+
+def may_be_cut_short(method: Callable[..., object]) -> bool:
+    """Whether the method was marked as interruptible."""
+    return method in _interruptible

@@ -14,9 +14,9 @@ from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import TurnActor
-from octavo.actors.unbroken import unbroken
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFull
+from octavo.files.unbroken import unbroken
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest

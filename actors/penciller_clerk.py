@@ -9,10 +9,10 @@ from typing import Any
 
 from octavo.actors import reserve
 from octavo.actors.inker import Inker
+from octavo.actors.messages import interruptible
 from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.tags import NamedTag
-from octavo.actors.unbroken import interruptible, unbroken
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files import ledger_key
@@ -24,6 +24,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.sparse_offsets import cut, stretch
+from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS, MOST_SEARCHED
 

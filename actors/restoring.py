@@ -11,13 +11,13 @@ from octavo.actors import identity as identities
 from octavo.actors.backup_target import PARTIAL, give_name, refuse_strangers
 from octavo.actors.linking import Linked, bring, remove_all_in
 from octavo.actors.point_in_time import last_at
-from octavo.actors.unbroken import locked
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, FileLock
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
 from octavo.files.file_lock import LOCK
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
+from octavo.files.unbroken import locked
 from octavo.manifest import adoption, change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest

@@ -58,13 +58,13 @@ from pykka import ActorDeadError, ActorRegistry
 from pykka.messages import _ActorStop
 
 from octavo.actors import waits
-from octavo.actors.messages import Call, name_of
+from octavo.actors.messages import Call, may_be_cut_short, name_of
 from octavo.actors.pool import POOL
 from octavo.actors.ref import Ref
 from octavo.actors.turn_future import TurnFuture
-from octavo.actors.unbroken import may_be_cut_short, unbroken
 from octavo.files.errors import AskCycle, AskTimeout
 from octavo.files.locks import new_lock, new_rlock
+from octavo.files.unbroken import unbroken
 
 __all__ = ["Ref", "TurnActor", "in_turn"]
 

@@ -36,7 +36,6 @@ from octavo.actors.resumption import resumed
 from octavo.actors.runtime import Ref
 from octavo.actors.shutdown import ended
 from octavo.actors.tags import NamedTag
-from octavo.actors.unbroken import locked
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import ledger_key, staging
@@ -44,6 +43,7 @@ from octavo.files.disk import Disk, FileLock
 from octavo.files.file_lock import LOCK
 from octavo.files.own_disk import owned
 from octavo.files.plain_runs import PlainRun
+from octavo.files.unbroken import locked
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published, recovery
 from octavo.manifest.change_log import ChangeLog

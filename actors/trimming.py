@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from octavo.actors import journal_install
-from octavo.actors.unbroken import interruptible
+from octavo.actors.messages import interruptible
 from octavo.files.errors import Closed, Corruption, OctavoError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from octavo.actors.messages import Call
-from octavo.actors.unbroken import interruptible
+from octavo.actors.messages import Call, interruptible
 from octavo.files import ledger_key as keys_of
 from octavo.files.errors import StorageFailed
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from octavo.actors import inbox_watch
 from octavo.actors.ingest import Ingested
-from octavo.actors.unbroken import unbroken
 from octavo.arguments import to_path, to_timeout
 from octavo.files import errors, inbox
 from octavo.files.disk import RealDisk
 from octavo.files.errors import AskTimeout, OctavoError, StorageFailed, StoreLocked
+from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from octavo.actors.linking import remove_tree
 from octavo.actors.reserve import RESERVE
-from octavo.actors.unbroken import locked
 from octavo.arguments import to_path
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse, usable
 from octavo.files.file_lock import LOCK
+from octavo.files.unbroken import locked
 from octavo.manifest.consumers import CONSUMERS
 from octavo.manifest.store_identity import IDENTITY
 

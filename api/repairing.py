@@ -13,7 +13,6 @@ from octavo.actors.progress import Progress, untold
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.repair import Repaired, repair_files
 from octavo.actors.startup import Running
-from octavo.actors.unbroken import locked
 from octavo.arguments import to_flag, to_path
 from octavo.files import ledger_key
 from octavo.files.bounds import OBJECTS
@@ -21,6 +20,7 @@ from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Misuse, OctavoError, usable
 from octavo.files.file_lock import LOCK
 from octavo.files.live_batches import buckets_of, heads_of, keys_of
+from octavo.files.unbroken import locked
 from octavo.verify import Report, verify
 
 __all__ = ["Lost", "Repair", "Repaired", "repair"]

@@ -306,7 +306,8 @@ class Store(Bucket[bytes, Head]):
         """Give back the room of versions that were replaced or deleted, in the journal.
 
         Files are rewritten, oldest first, of which more than a tenth is garbage or what compression
-        takes off; what is in memory is saved before. Reads, writes and snapshots go on meanwhile; a
+        takes off; what is in memory is saved before. What expired goes an hour later, for a clock
+        that is set back by less brings it back. Reads, writes and snapshots go on meanwhile; a
         file that a snapshot reads goes when that ends. ``progress(what, done, total)`` is called
         before each step, in bytes. Interrupting it loses nothing. O(bytes of those files).
 

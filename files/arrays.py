@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from octavo.files.unbroken import unbroken
+
 __all__ = ["np", "npt"]
 
 
@@ -22,7 +24,9 @@ class _Later:
         self.__name__ = name
 
     def __getattr__(self, attribute: str) -> Any:
-        found = getattr(import_module(self.__name__), attribute)
+        with unbroken:  # NumPy that a Ctrl-C left half loaded stays so as long as the process
+            module = import_module(self.__name__)
+        found = getattr(module, attribute)
         self.__dict__[attribute] = found
         return found
 

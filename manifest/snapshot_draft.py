@@ -4,6 +4,7 @@ is written."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from octavo.files.disk import Disk
 from octavo.manifest import published
@@ -79,4 +80,7 @@ class Draft:
 
     def discard(self) -> None:
         """Leave nothing behind. Raises OSError."""
+        with suppress(FileNotFoundError):
+            # First of all: a removal that fails puts back what somebody may count on.
+            self._disk.unlink(f"{self.path}/{published.MANIFEST}")
         published.remove(self._disk, self.path)

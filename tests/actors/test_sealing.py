@@ -12,6 +12,7 @@ from whole_store import no_hang, opened, settle
 import octavo
 from octavo.actors import journal_file
 from octavo.actors.bookie import Bookie
+from octavo.actors.inker import Inker
 from octavo.manifest.journal_manifest import JournalEntry
 
 
@@ -82,6 +83,50 @@ def test_a_sealing_that_ctrl_c_cuts_short_at_its_end_is_done_again(
         settle(store)
         assert store.stats()["journal"]["sealed_files"] == 1
         assert dict(store.items()) == expected
+
+
+def test_a_sealing_that_is_told_twice_brings_no_compacted_file_back(tmp_path: Path) -> None:
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        for _ in range(2):
+            store.put_many({b"%03d" % i: b"value %d" % i for i in range(200)})
+        file = store._inker.active
+        assert file is not None
+        store._inker.roll()
+        settle(store)
+        entry = file.entry
+        assert entry is not None
+        assert store.compact().records_dropped == 200
+        manifest = store._inker.manifest
+        store._inker.actor_ref.call(Inker.sealed, file, entry)
+        assert store._inker.manifest is manifest
+        assert not store._inker._sealing
+
+
+def test_a_sealing_that_fails_as_nobody_foresaw_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        store.put(b"a", b"1")
+        runner = store._inker.runner
+        run, failures = runner.run, [ImportError("a module in C may be loaded once")]
+
+        def failing(job: str, *blobs: bytes, **arguments: object) -> dict[str, object]:
+            if job == "seal" and failures:
+                raise failures.pop()
+            return run(job, *blobs, **arguments)
+
+        runner.run = failing  # type: ignore[method-assign]
+        file = store._inker.active
+        assert file is not None
+        store._inker.roll()
+        for actor in (store._inker, file, store._inker):
+            actor.answer(None)
+        assert not failures
+        assert "a module in C" in caplog.text
+        store.put(b"b", b"2")
+        store._inker.roll()
+        settle(store)
+        assert store.stats()["journal"]["sealed_files"] == 2
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["being written", "sealed"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from octavo.actors.unbroken import Unbroken
+from octavo.files.unbroken import Unbroken
 
 
 class Alarm(Exception):  # noqa: N818 - as a program's own time limit raises it

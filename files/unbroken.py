@@ -7,22 +7,20 @@ are put off, and run at its end. Other threads are never interrupted, and pay no
 
 What can take long (a merge, the copying of a value) must not stand in one. A message in an inbox
 is such a step, too, or the thread that serves it could lose it; but a method that is marked as
-``interruptible`` is not: it is served again, from its beginning.
+``interruptible`` (actors/messages.py) is not: it is served again, from its beginning.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
 from contextlib import ContextDecorator
 from threading import get_ident as _get_ident
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from octavo.files.disk import Disk, FileLock
-
-Method = TypeVar("Method", bound=Callable[..., object])
+if TYPE_CHECKING:
+    from octavo.files.disk import Disk, FileLock
 
 _SIGNALS = (
     signal.SIGINT,
@@ -128,20 +126,6 @@ class Unbroken(ContextDecorator):
 
 
 unbroken = Unbroken()
-
-_interruptible: set[Callable[..., object]] = set()
-
-
-def interruptible(method: Method) -> Method:
-    """Mark a method that may take long, and may be begun again after it was cut short anywhere."""
-    _interruptible.add(method)
-    return method
-
-
-def may_be_cut_short(method: Callable[..., object]) -> bool:
-    """Whether the method was marked as interruptible."""
-    return method in _interruptible
-
 
 def locked(disk: Disk, path: str) -> FileLock:
     """``disk.lock(path)``; an interrupt leaves no descriptor behind that has the lock, and no
