@@ -33,7 +33,6 @@ from octavo.manifest.store_identity import FOLDERS, IDENTITY
 log = logging.getLogger("octavo.repair")
 
 
-
 @dataclass(slots=True)
 class Repaired:
     """What a repair found and did."""
@@ -175,9 +174,7 @@ def _journal_manifest(
     return manifest, found.epoch, not lost
 
 
-def _ledger(
-    disk: Disk, path: str, identity: Identity, done: Repaired, progress: Progress
-) -> None:
+def _ledger(disk: Disk, path: str, identity: Identity, done: Repaired, progress: Progress) -> None:
     """See whether every ledger file is whole; have the next opening rebuild them if one is not."""
     folder = f"{path}/ledger"
     try:

@@ -103,9 +103,7 @@ def _mended(
         lock.release()
 
 
-def _opened(
-    disk: Disk, path: str, files: Repaired, progress: Progress
-) -> tuple[Repair, bool]:
+def _opened(disk: Disk, path: str, files: Repaired, progress: Progress) -> tuple[Repair, bool]:
     """Open the store, verify and close it. Also whether a ledger made anew would agree better."""
     refuse_unfit()
     running = startup.start(path, Options(create=False), disk)

@@ -127,6 +127,7 @@ class Unbroken(ContextDecorator):
 
 unbroken = Unbroken()
 
+
 def locked(disk: Disk, path: str) -> FileLock:
     """``disk.lock(path)``; an interrupt leaves no descriptor behind that has the lock, and no
     owner. Put off meanwhile, which is moments, or seconds where a killed owner's worker is left."""
