@@ -61,6 +61,15 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
             raise KeyError(key)
         return default
 
+    def popitem(self) -> tuple[Out, Out]:
+        """The first key with its value, deleted now; KeyError where there is none. Of several who
+        do that at one moment each gets another. Raises as ``pop`` does."""
+        while (key := next(self.keys(limit=1), None)) is not None:
+            value = self.pop(key, None)
+            if value is not None:
+                return key, value
+        raise KeyError("there is no key")
+
     def _deleted(self, whole: bytes, sqn: int) -> bool:
         """Delete a version of a key; False: it is no longer the newest."""
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typed_program import main
@@ -75,3 +76,22 @@ def test_of_two_who_pop_a_key_one_gets_its_value(tmp_path: Path) -> None:
         with pytest.raises(KeyError, match="k"):
             store.pop("k")
         assert store.pop("k", default=None) is None
+
+
+def test_of_two_who_pop_items_each_gets_another(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        text = store.bucket("b", text=True)
+        text.put_many([("a", "1"), ("b", "2")])
+        keys = text.keys
+
+        def meanwhile(**asked: Any) -> Iterator[str]:
+            """Another thread is quicker, once."""
+            del text.keys  # type: ignore[method-assign]
+            found = list(keys(**asked))
+            assert text.popitem() == ("a", "1")
+            return iter(found)
+
+        text.keys = meanwhile  # type: ignore[assignment, method-assign]
+        assert text.popitem() == ("b", "2")
+        with pytest.raises(KeyError, match="no key"):
+            text.popitem()
