@@ -61,6 +61,10 @@ class OpenFiles:
         for old in over:
             old.forget_map()
 
+    def forked(self) -> None:
+        """In a forked child that goes on reading: a thread that is not there may have the lock."""
+        self._lock = new_lock()
+
     def dropped(self, file: Mappable) -> None:
         """``file`` no longer needs to be counted."""
         with self._lock:

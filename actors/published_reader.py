@@ -149,8 +149,11 @@ class PublishedReader(Reader):
         """A scan ends: the store stays open."""
 
     def forked(self) -> None:
-        """This process is a forked child: the files are its parent's, to be removed by that."""
+        """This process is a forked child: the files are its parent's, to be removed by that, and
+        what a thread of that was in the midst of never ends."""
         self._inherited = True
+        self._open_files.forked()
+        self._bookie.kept_scans = KeptScans(_KEPT_BYTES)
 
     def really_close(self) -> None:
         """Let go of the files. Idempotent."""

@@ -395,7 +395,6 @@ class Store(Bucket[bytes, Head]):
             shutdown.refuse_in_a_turn(self._running)
             try:
                 self._closed = True
-                _open_stores.discard(self)
                 if self._interval is not None:
                     self._interval.stop()
                 if self._watched is not None:
@@ -404,6 +403,8 @@ class Store(Bucket[bytes, Head]):
             except BaseException:
                 shutdown.abandon(self._running)
                 raise
+            finally:  # not before: a child that is forked meanwhile has to let go of its copy
+                _open_stores.discard(self)
             log.info("%s is closed", self.path)
 
     def _refuse_if_closed(self) -> None:
@@ -441,6 +442,7 @@ def _forked() -> None:
     """In a forked child: its copies of open stores must never write."""
     for store in list(_open_stores):
         store._closed = True
+        store._closing = new_rlock()  # a thread that is no more may have the other
         shutdown.forked(store._running)
     _open_stores.clear()
 

@@ -161,6 +161,58 @@ with octavo.open(sys.argv[1] + "/a") as store, octavo.open(sys.argv[1] + "/b") a
     assert os.wait()[1] == 0
     store.put("k", "v")
 """
+# Children that are forked in the midst of what another thread does.
+READING_BESIDE = """
+import os, sys
+import octavo
+with octavo.open(sys.argv[1], push_rows=64, worker=False) as store:
+    store.put_many((str(n), "v") for n in range(300))
+with octavo.open(sys.argv[1], read_only=True, max_open_files=8) as reader:
+    files = reader._pinned._open_files
+    with files._lock:  # as a thread has it that opens a file
+        child = os.fork()
+        if not child:
+            assert files._lock.acquire(False), "nobody will ever give it back"
+            files._lock.release()
+            assert len(reader) == len(dict(reader.items())) == 300
+            sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+"""
+CLOSING_BESIDE = """
+import os, sys, threading
+import octavo
+from octavo.actors import shutdown
+begun, go, stop = threading.Event(), threading.Event(), shutdown.stop
+def slowly(running):
+    begun.set()
+    go.wait()
+    stop(running)
+shutdown.stop = slowly
+store = octavo.open(sys.argv[1])
+store.put("k", "v")
+process = store._running.runner._started()
+pipes = [process.stdin.fileno(), process.stdout.fileno()]
+thread = threading.Thread(target=store.close)
+thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    assert store._closing.acquire(False), "nobody will ever give it back"
+    store._closing.release()
+    store.close()
+    null = os.stat(os.devnull)
+    assert all(os.path.samestat(os.fstat(number), null) for number in pipes)
+    try:
+        store.get("k")
+    except octavo.Closed:
+        sys.exit()
+    os._exit(1)
+go.set()
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+with octavo.open(sys.argv[1]) as store:
+    assert store.get("k") == b"v"
+"""
 
 
 def run_to_its_end(words: list[str]) -> str:
@@ -194,6 +246,11 @@ def test_a_child_warns_of_no_pipes_of_the_worker(tmp_path: Path) -> None:
 
 def test_a_child_refuses_wherever_the_pipes_of_the_workers_are(tmp_path: Path) -> None:
     assert "Exception" not in run_to_its_end([sys.executable, "-c", CROWDED, str(tmp_path)])
+
+
+@pytest.mark.parametrize("program", [READING_BESIDE, CLOSING_BESIDE], ids=["reads", "closes"])
+def test_a_child_waits_for_no_thread_of_its_parent(tmp_path: Path, program: str) -> None:
+    assert "Exception" not in run_to_its_end([sys.executable, "-c", program, str(tmp_path / "s")])
 
 
 def test_an_open_store_cannot_be_copied(tmp_path: Path) -> None:
