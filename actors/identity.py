@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from octavo.actors.options import Options
 from octavo.actors.tags import FIRST_TAG, LAST_TAG, NAME, STRATEGIES, Tags, tags_of
+from octavo.files import ledger_key
 from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.file_lock import LOCK
@@ -46,6 +47,12 @@ class Identity:
     def head_only(self) -> bool:
         """Whether values stand in the ledger, and in the journal only until they do."""
         return self.mode == HEAD_ONLY
+
+    def tag_of(self, name: object) -> int:
+        """The tag of the rows of a type of objects; of a head-only store's entries, where there is
+        but the standard one. Raises Misuse that lists the types that are there."""
+        number = self.tags.number(name)
+        return ledger_key.HEAD_ONLY if self.head_only else number
 
 
 def identify(path: str, options: Options, disk: Disk) -> Identity:

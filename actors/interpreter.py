@@ -58,7 +58,7 @@ def refuse_replaced_threads() -> None:
 
 
 def begin(thread: threading.Thread) -> None:
-    """Start a thread that a store cannot do without. Raises StorageFull where none can be started."""
+    """Start a thread that a store cannot do without. Raises StorageFull where none can be."""
     try:
         thread.start()
     except RuntimeError as error:

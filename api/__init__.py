@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from octavo.files.merkle import MerkleTree
-    from octavo.head_only import HeadBatch, HeadBucket, HeadRow
+    from octavo.head_only import HeadBatch, HeadBucket, HeadRow, SnapshotHeadBucket
     from octavo.index import Index
     from octavo.index_edit import IndexEdit
     from octavo.published import PublishedSnapshot
@@ -82,7 +82,7 @@ _HOMES = {
     "octavo.repairing": ("Repair", "repair"),
     "octavo.restoring": ("Restored", "restore"),
     "octavo.verify": ("Report",),
-    "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow"),
+    "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow", "SnapshotHeadBucket"),
     "octavo.index": ("Index",),
     "octavo.index_edit": ("IndexEdit",),
     "octavo.actors.compaction": ("Compacted",),
@@ -145,6 +145,7 @@ __all__ = [
     "Snapshot",
     "SnapshotBucket",
     "SnapshotExpired",
+    "SnapshotHeadBucket",
     "StorageFailed",
     "StorageFull",
     "Store",

@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar, overload
 
 from octavo.actors.operation import Operation
-from octavo.actors.reader import STEP, Reader
+from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
 from octavo.actors.scan import Bounds
 from octavo.actors.startup import Running
 from octavo.actors.view import Head
@@ -175,11 +176,9 @@ class HeadReads(Handle, ABC):
     def __bool__(self) -> bool:
         return next(self.rows(), None) is not None
 
-    def __repr__(self) -> str:
-        return f"<octavo.HeadBucket {self._name!r}>"
-
     def _rows(self, bound: Bounds, limit: object) -> Iterator[HeadRow]:
-        return _rows(self._reader(), bound, to_limit(limit))
+        most = to_limit(limit)
+        return islice(_rows(self._reader(), bound), most)
 
 
 def _row(whole: bytes, head: Head) -> HeadRow:
@@ -187,14 +186,9 @@ def _row(whole: bytes, head: Head) -> HeadRow:
     return HeadRow(key, sub_key, head.metadata, head.sqn, head.written_at, head.expires_at)
 
 
-def _rows(reader: Reader, bound: Bounds, limit: int | None) -> Iterator[HeadRow]:
-    left = limit
+def _rows(reader: Reader, bound: Bounds) -> Iterator[HeadRow]:
     for window in reader.windows(bound):
         for number, (whole, found) in enumerate(zip(window.keys, window.found(), strict=True)):
-            if left is not None:
-                if not left:
-                    return
-                left -= 1
             if not number % STEP:
                 reader.step()
             with reader.reading():
@@ -207,15 +201,13 @@ def _rows(reader: Reader, bound: Bounds, limit: int | None) -> Iterator[HeadRow]
 class HeadBucket(HeadReads):
     """A bucket of a head-only store. Made by ``store.head_bucket(name)``."""
 
-    def __init__(self, running: Running, name: bytes, reader: Any) -> None:
+    def __init__(self, running: Running, name: bytes) -> None:
         super().__init__(name, running.identity.lookup)
         self._running = running
         self._bookie = running.bookie.actor
-        self._make_reader = reader
 
     def _reader(self) -> Reader:
-        made: Reader = self._make_reader()
-        return made
+        return Reader(self._bookie, LEASE_SECONDS, renewing=True)
 
     def _head(self, key: bytes) -> Head | None:
         if self._bookie.closed:
@@ -237,7 +229,7 @@ class HeadBucket(HeadReads):
         at most 1 MiB, and ``if_sqn`` wants a store with lookup."""
         expiry = to_expiry(ttl, expires_at, self._bookie.now_ms())
         with HeadBatch(self._running, sync=sync) as batch:
-            batch.add(_operation(PUT, self._name, key, sub_key, value, expiry), if_sqn)
+            batch._add(_operation(PUT, self._name, key, sub_key, value, expiry), if_sqn)
         return batch.last_sqn
 
     def delete(
@@ -250,8 +242,11 @@ class HeadBucket(HeadReads):
     ) -> int:
         """Delete an entry, present or not; the sqn of the deletion. Raises as ``put``."""
         with HeadBatch(self._running, sync=sync) as batch:
-            batch.add(_operation(DELETE, self._name, key, sub_key, b"", 0), if_sqn)
+            batch._add(_operation(DELETE, self._name, key, sub_key, b"", 0), if_sqn)
         return batch.last_sqn
+
+    def __repr__(self) -> str:
+        return f"<octavo.HeadBucket {self._name!r} of {self._running.path!r}>"
 
 
 class HeadBatch(Together):
@@ -274,16 +269,15 @@ class HeadBatch(Together):
     ) -> None:
         """As HeadBucket.put. Raises Misuse."""
         expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.now_ms())
-        self.add(_operation(PUT, to_bucket(bucket), key, sub_key, value, expiry), if_sqn)
+        self._add(_operation(PUT, to_bucket(bucket), key, sub_key, value, expiry), if_sqn)
 
     def delete(
         self, bucket: Key, key: Key, *, sub_key: Key = b"", if_sqn: int | None = None
     ) -> None:
         """As HeadBucket.delete. Raises Misuse."""
-        self.add(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
+        self._add(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
 
-    def add(self, operation: Operation, if_sqn: int | None) -> None:
-        """One more operation. Raises Misuse, Closed once the batch was written."""
+    def _add(self, operation: Operation, if_sqn: int | None) -> None:
         size = len(operation.bucket) + len(operation.key) + len(operation.metadata) + self._bytes
         if self._done or len(self._operations) >= MAX_OPERATIONS or size > MAX_BYTES:
             self._refuse()
@@ -313,15 +307,16 @@ class HeadBatch(Together):
 class SnapshotHeadBucket(HeadReads):
     """A bucket of a head-only store as it was at a snapshot's sqn."""
 
-    def __init__(self, name: bytes, lookup: bool, reader: Any) -> None:
+    def __init__(self, name: bytes, lookup: bool, reader: Reader) -> None:
         super().__init__(name, lookup)
         self._shared = reader
 
     def _reader(self) -> Reader:
         self._shared.check()
-        found: Reader = self._shared
-        return found
+        return self._shared
 
     def _head(self, key: bytes) -> Head | None:
-        found: Head | None = self._shared.head(key)
-        return found
+        return self._shared.head(key)
+
+    def __repr__(self) -> str:
+        return f"<octavo.SnapshotHeadBucket {self._name!r} at sqn {self._shared.sqn}>"

@@ -67,10 +67,14 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         self._refused = why
         self._key_limit = 0
 
-    def _whole(self, key: object) -> bytes:
-        """Bytes of a key, checked. Raises Misuse."""
+    def _check_mode(self) -> None:
+        """Raise Misuse in a store of the mode that has other buckets."""
         if self._refused is not None:
             raise Misuse(self._refused)
+
+    def _whole(self, key: object) -> bytes:
+        """Bytes of a key, checked. Raises Misuse."""
+        self._check_mode()
         return to_key(key, self._name)
 
     # -- what a live bucket and a snapshot's do differently
@@ -134,8 +138,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
 
     def index(self, field: Key) -> Index[Out]:
         """The index of a field: see Index. Costs nothing to make. Raises Misuse."""
-        if self._refused is not None:
-            raise Misuse(self._refused)
+        self._check_mode()
         return Index(self, field)
 
     def index_of(self, key: Key) -> dict[bytes, list[Term]] | None:
@@ -146,7 +149,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
 
     def has_index(self) -> bool:
         """Whether any key of the bucket, of any type, may have index entries; some may be stale.
-        One short scan of the ledger. Raises Corruption, Closed, SnapshotExpired."""
+        One short scan of the ledger. Raises Misuse, Corruption, Closed, SnapshotExpired."""
+        self._check_mode()
         reader = self._reader()
         bound = bounds(ledger_key.prefix(ledger_key.INDEX, self._name), None, None, None, False)
         found = next(reader.windows(bound, brief=True), None) is not None
@@ -294,8 +298,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
 
     def __len__(self) -> int:
         """How many keys there are. O(keys): nothing is counted while writing."""
-        if self._refused is not None:
-            raise Misuse(self._refused)
+        self._check_mode()
         reader = self._reader()
         bound = bounds(self._prefix, None, None, None, False)
         number = sum(len(window.keys) for window in reader.windows(bound))
@@ -326,8 +329,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
             None if prefix is None else to_bytes("prefix", prefix),
             to_flag("reverse", reverse),
         )
-        if self._refused is not None:
-            raise Misuse(self._refused)
+        self._check_mode()
         most = to_limit(limit)
         keep = to_filter(match, modified_since, modified_before)
         behind = None if resume is None else decode(range_of(bound), resume)

@@ -116,8 +116,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     def _by_sqn(self, bound: Bounds, since: object, limit: object) -> Iterator[Item[Any]]:
         above, most = to_sqn("since", since), to_limit(limit)
         self._reader()
-        if self._refused is not None:
-            raise Misuse(self._refused)
+        self._check_mode()
         rows = journal_order.items(self._shared, bound, above)
         found: Iterator[Item[Any]] = map(Item._make, rows)
         return islice(found if self._text is None else map(self._decoded, found), most)
@@ -130,14 +129,14 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     ) -> Iterator[tuple[bytes, Any, Head]]:
         above, most = to_sqn("since", since), to_limit(limit)
         self._reader()
-        if self._refused is not None:
-            raise Misuse(self._refused)
+        self._check_mode()
         found = journal_order.heads(self._shared, bound, above)
         return islice(((name, self._out(key), head) for name, key, head in found), most)
 
     def merkle(self, segments: int = 1 << 16, *, by: By = "sqn") -> MerkleTree:
         """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``, which also says what
         it costs and raises."""
+        self._check_mode()
         bound = bounds(self._prefix, None, None, None, False)
         bits_of(segments)
         return tree_of(self._shared, bound, segments, to_by(by))
@@ -185,8 +184,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     ) -> pa.RecordBatchReader:
         from octavo.arrow_stream import stream, to_columns
 
-        if self._refused is not None:
-            raise Misuse(self._refused)
+        self._check_mode()
         return stream(self._shared, bound, to_columns(columns), batch_rows)
 
     def __repr__(self) -> str:
@@ -253,9 +251,7 @@ class Snapshot(SnapshotBucket[bytes, Head]):
 
     def buckets(self, *, tag: str = STANDARD) -> Iterator[bytes]:
         """Names of the buckets that held a key of a type, in byte order. Raises Misuse."""
-        if self._identity.head_only:
-            return self._shared.buckets(ledger_key.HEAD_ONLY)
-        return self._shared.buckets(self._identity.tags.number(tag))
+        return self._shared.buckets(self._identity.tag_of(tag))
 
     def head_bucket(self, name: Key) -> SnapshotHeadBucket:
         """A bucket of a head-only store, as it was. Raises Misuse."""

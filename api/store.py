@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -35,11 +34,9 @@ from octavo.consumer import Consumer
 from octavo.files.argument_checks import to_sqn
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse, usable
-from octavo.files.ledger_key import HEAD_ONLY
 from octavo.files.locks import new_rlock
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.published import PublishedSnapshot, published_of
-from octavo.reading import REFUSED
 from octavo.snapshot import Snapshot
 from octavo.stats_types import Stats
 from octavo.verify import Report, verify
@@ -174,23 +171,20 @@ class Store(Bucket[bytes, Head]):
     def buckets(self, *, tag: str = STANDARD) -> Iterator[bytes]:
         """Names of the buckets that hold a key of a type, in byte order. Raises Misuse."""
         self._refuse_if_closed()
-        identity = self._running.identity
-        number = HEAD_ONLY if identity.head_only else identity.tags.number(tag)
+        number = self._running.identity.tag_of(tag)
         return _buckets(Reader(self._bookie, LEASE_SECONDS, renewing=True), number)
 
     def batch(self, *, sync: bool | None = None) -> Batch:
         """Operations on any buckets that happen together or not at all: see Batch. Raises Misuse
         in a head-only store, Closed."""
         self._refuse_if_closed()
-        if self._running.identity.head_only:
-            raise Misuse(REFUSED)
+        self._check_mode()
         return Batch(self._running, sync=sync)
 
     def head_bucket(self, name: Key) -> HeadBucket:
         """A bucket of a head-only store; it needs no making. Raises Misuse in a standard one."""
         self._refuse_if_not_head_only("head_bucket")
-        made = partial(Reader, self._bookie, LEASE_SECONDS, renewing=True)
-        return HeadBucket(self._running, to_bucket(name), made)
+        return HeadBucket(self._running, to_bucket(name))
 
     def head_batch(self, *, sync: bool | None = None) -> HeadBatch:
         """Operations on any buckets of a head-only store that happen together or not at all: see

@@ -463,6 +463,7 @@ STANDARD: dict[str, Callable[[octavo.Store], object]] = {
     "in": lambda s: b"k" in s,
     "index": lambda s: s.index("f"),
     "index_of": lambda s: s.index_of("k"),
+    "has_index": lambda s: s.has_index(),
     "keys": lambda s: s.keys(),
     "items": lambda s: s.items(),
     "values": lambda s: s.values(),
@@ -494,6 +495,7 @@ def test_what_a_standard_bucket_does_is_misuse_here(store: octavo.Store, what: s
         lambda s: s.snapshot().items_by_sqn(),
         lambda s: s.snapshot().heads_by_sqn(),
         lambda s: s.snapshot().bucket("b").items_by_sqn(),
+        lambda s: s.snapshot().bucket("b").merkle(),
     ],
 )
 def test_what_a_standard_store_does_is_misuse_here(
@@ -501,6 +503,22 @@ def test_what_a_standard_store_does_is_misuse_here(
 ) -> None:
     with pytest.raises(octavo.Misuse, match="head-only"):
         call(store)
+
+
+def test_there_is_no_other_type(store: octavo.Store) -> None:
+    store.head_bucket("b").put("k", b"v")
+    with store.snapshot() as snap:
+        for where in (store, snap):
+            assert list(where.buckets(tag="standard")) == [b"b"]
+            with pytest.raises(octavo.Misuse, match="'other' is no type"):
+                list(where.buckets(tag="other"))
+
+
+def test_buckets_say_what_they_are_of(store: octavo.Store) -> None:
+    with store.snapshot() as snap:
+        assert repr(store.head_bucket("b")) == f"<octavo.HeadBucket b'b' of {store.path!r}>"
+        assert repr(snap.head_bucket("b")) == "<octavo.SnapshotHeadBucket b'b' at sqn 0>"
+        assert isinstance(snap.head_bucket("b"), octavo.SnapshotHeadBucket)
 
 
 @pytest.mark.parametrize(
