@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from octavo.files import ledger_key, record
-from octavo.files.arrow import binary_array
+from octavo.files.arrow import binary_array, numbers
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_values import places_of
@@ -77,9 +77,9 @@ def column(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) ->
     if name == "key":
         return binary_array(end_to_end(columns.keys, as_slice(rows)))
     if name == "sqn":
-        return pa.array(columns.sqns[rows].astype(np.int64))
+        return numbers(pa.int64(), columns.sqns[rows].astype(np.int64))
     if name == "size":
-        return pa.array(columns.sizes[rows].astype(np.int64))
+        return numbers(pa.int64(), columns.sizes[rows].astype(np.int64))
     if name == "metadata":
         if columns.metas is None:
             return pa.nulls(len(rows), pa.binary())
@@ -102,10 +102,11 @@ def _head_column(name: str, batch: Batch) -> pa.Array:
             return pa.array([rest for _, _, rest in parts], pa.binary())
         return pa.array([key.replace(b"\x00\xff", b"\x00") for key, _, _ in parts], pa.binary())
     if columns.metas is None:
-        none = np.zeros(len(rows), np.int64)
-        return pa.array([b""] * len(rows), pa.binary()) if name == "value" else pa.array(none)
+        if name == "value":
+            return pa.array([b""] * len(rows), pa.binary())
+        return numbers(pa.int64(), np.zeros(len(rows), np.int64))
     found = strings_of(columns.metas, rows)
-    return binary_array(found) if name == "value" else pa.array(np.diff(found.offsets))
+    return binary_array(found) if name == "value" else numbers(pa.int64(), np.diff(found.offsets))
 
 
 def fitted(array: pa.Array, field: pa.Field) -> pa.Array:

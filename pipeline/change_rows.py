@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from octavo.files.arrow import numbers
 from octavo.files.bounds import Bounds
 from octavo.files.changed_batches import Changed
 from octavo.files.live_batches import Batch
@@ -64,7 +65,7 @@ def _delete(files: SnapshotFiles, before: SnapshotFiles, name: str, changed: Cha
     if name == "_change_type":
         return pa.repeat("delete", count)
     if name == "_commit_sqn":
-        return pa.array(np.where(changed.sqns > 0, changed.sqns, files.found.sqn))
+        return numbers(pa.int64(), np.where(changed.sqns > 0, changed.sqns, files.found.sqn))
     if name == "_commit_timestamp":
         return moments(changed.times.view(np.uint64), count)
     return pa.nulls(count, pa.timestamp("us", tz="UTC") if name == "expires_at" else pa.binary())

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from octavo.files import live_bits, record
-from octavo.files.arrow import binary_array
+from octavo.files.arrow import binary_array, numbers
 from octavo.files.bounds import OBJECTS
 from octavo.files.byte_strings import Bytes, Ints, gather
 from octavo.files.errors import Corruption
@@ -193,10 +193,10 @@ class _Found:
         if name == "key":
             return self._strings(columns, columns.keys_at, columns.key_bytes)
         if name == "sqn":
-            return pa.array(self._sqns[columns.rows])
+            return numbers(pa.int64(), self._sqns[columns.rows])
         if name == "size":
             packed = columns.raw_bytes >= 0
-            return pa.array(np.where(packed, columns.raw_bytes, columns.value_bytes))
+            return numbers(pa.int64(), np.where(packed, columns.raw_bytes, columns.value_bytes))
         if name == "metadata":
             if not columns.meta_bytes.any():
                 return pa.nulls(count, pa.binary())

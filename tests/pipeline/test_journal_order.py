@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,3 +200,38 @@ def test_damage_in_the_live_numbers_is_told(tmp_path: Path) -> None:
     file.write_bytes(stored[:-1])
     with pytest.raises(octavo.Corruption):
         stretches(SnapshotFiles(made.path), 0)
+
+
+READ_ALL = """
+import sys
+import pyarrow as pa
+from octavo.files.bounds import OBJECTS
+from octavo.files.ledger_key import STANDARD
+from octavo.pipeline.arrow_rows import record_batches
+from octavo.pipeline.journal_order import stretch_batches, stretches
+from octavo.pipeline.snapshot_files import SnapshotFiles
+
+moment = pa.timestamp("us", tz="UTC")
+kinds = {"sqn": pa.int64(), "size": pa.int64(), "written_at": moment, "expires_at": moment}
+names = ("bucket", "key", "value", "sqn", "size", "metadata", "written_at", "expires_at")
+schema = pa.schema([(name, kinds.get(name, pa.binary())) for name in names])
+files = SnapshotFiles(sys.argv[1])
+(part,) = stretches(files, 0)
+for found in (
+    stretch_batches(files, STANDARD, part, schema, checksums=True),
+    record_batches(files, files.batches(OBJECTS), schema, checksums=True),
+):
+    print(sum(batch.num_rows for batch in found))
+print("pandas" in sys.modules)
+"""
+
+
+def test_a_task_does_not_load_pandas(tmp_path: Path) -> None:
+    """Arrow does, 0.2 s of each worker's, to look whether it is a frame that it is given."""
+    with octavo.open(tmp_path / "s") as store:
+        store.put("plain", b"value")
+        store.put("expires", b"value" * 1000, metadata=b"metadata", ttl=3600)
+        path = store.snapshot().publish().path
+        words = [sys.executable, "-c", READ_ALL, path]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "2", "False"]
