@@ -75,13 +75,13 @@ def _answer(
     if "consumer" in asked:
         if wanted is not None and not wanted():
             raise AskTimeout("nobody waits for it any more")
-        return {"position": acknowledge(running, str(asked["consumer"]), int(asked["sqn"]))}
+        return {"position": acknowledge(running, asked["consumer"], asked["sqn"])}
     done = ingest(
         running,
-        str(asked["job"]),
-        [str(attempt) for attempt in asked["attempts"]],
-        stream=str(asked["stream"]),
-        batch=int(asked["batch"]),
+        asked["job"],
+        asked["attempts"],
+        stream=asked["stream"],
+        batch=asked["batch"],
         wanted=wanted,
     )
     return {"first_sqn": done.first_sqn, "last_sqn": done.last_sqn, "repeated": done.repeated}

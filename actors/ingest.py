@@ -91,9 +91,7 @@ def ingest(
     wanted), StorageFull, StorageFailed (reopen; a commit that is repeated then does the right
     thing), Closed.
     """
-    staging.checked_name("job_id", job)
-    _refuse_wrong(attempts, stream)
-    batch = to_whole("batch", batch, f"are numbers from 0 to {_LAST_BATCH}", 0, _LAST_BATCH)
+    attempts, batch = checked(job, attempts, stream, batch)
     name = f"stream {stream}" if stream else f"job {job}"
     disk, path = running.disk, running.path
     again = done = _done(running.inker.actor, name, batch)
@@ -158,18 +156,21 @@ def _done(inker: Inker, name: str, batch: int) -> Commit | None:
     return commits.found(inker.manifest.commits, name, batch)
 
 
-def _refuse_wrong(attempts: object, stream: object) -> None:
-    """Raise Misuse where these are no names."""
+def checked(job: object, attempts: object, stream: object, batch: object) -> tuple[list[str], int]:
+    """The attempts and the batch, as plain values. Raises Misuse for what is none, and for what
+    is no name."""
+    staging.checked_name("job_id", job)
     if isinstance(attempts, str) or not isinstance(attempts, Sequence):
         raise Misuse(f"attempts={shown(attempts)}: allowed is a list of their names")
-    for attempt in attempts:
-        staging.checked_name("attempt", attempt)
+    names = [staging.checked_name("attempt", attempt) for attempt in attempts]
     try:
         wrong = not isinstance(stream, str) or len(stream.encode()) > _LONGEST_STREAM
     except UnicodeEncodeError:
         wrong = True
     if wrong:
         raise Misuse(f"stream={shown(stream)}: allowed is text of at most {_LONGEST_STREAM} bytes")
+    most = f"are numbers from 0 to {_LAST_BATCH}"
+    return names, to_whole("batch", batch, most, 0, _LAST_BATCH)
 
 
 def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None) -> None:

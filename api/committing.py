@@ -9,13 +9,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
 from octavo.actors import inbox_watch
-from octavo.actors.ingest import Ingested
+from octavo.actors.ingest import Ingested, checked
 from octavo.arguments import to_path, to_timeout
 from octavo.files import errors, inbox
+from octavo.files.argument_checks import to_whole
 from octavo.files.disk import RealDisk
-from octavo.files.errors import AskTimeout, OctavoError, StorageFailed, StoreLocked
+from octavo.files.errors import AskTimeout, Misuse, OctavoError, StorageFailed, StoreLocked
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
+from octavo.manifest.consumers import checked_name
 
 if TYPE_CHECKING:
     from octavo.actors.options import OpenOptions
@@ -42,9 +44,13 @@ def commit(
     Raises as ``octavo.open`` and ``Store.ingest``, but not StoreLocked; AskTimeout, which says
     whether the owner may have done it, or may do it now; where not, it never will.
     """
+    for name in ("create", "read_only"):
+        if name in options:
+            raise Misuse(f"{name}= is not for a commit, which is into a store that is there")
+    attempts, batch = checked(job_id, attempts, stream, batch)
     answer = _by_owner(
         path,
-        {"job": job_id, "attempts": list(attempts), "stream": stream, "batch": batch},
+        {"job": job_id, "attempts": attempts, "stream": stream, "batch": batch},
         lambda store: asdict(store.ingest(job_id, attempts, stream=stream, batch=batch)),
         timeout_seconds,
         dict(options),
@@ -60,9 +66,10 @@ def acknowledge(
 
     Raises HistoryCompacted where a new one cannot begin there, Misuse, AskTimeout.
     """
+    sqn = to_whole("sqn", sqn, "are sequence numbers")
     answer = _by_owner(
         path,
-        {"consumer": consumer, "sqn": sqn},
+        {"consumer": checked_name(consumer), "sqn": sqn},
         lambda store: {"position": inbox_watch.acknowledge(store._running, consumer, sqn)},
         timeout_seconds,
         {},

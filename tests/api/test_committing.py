@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import octavo
@@ -197,10 +199,14 @@ def test_an_inbox_that_cannot_be_served_is_told_once_and_looked_at_ever_less(
 
 @pytest.mark.parametrize("is_open", [True, False])
 @pytest.mark.parametrize(
-    ("name", "sqn"), [("mail", 1 << 70), ("mail", -1), ("m" * 201, 1), ("", 1)]
-)
+    ("name", "sqn"),
+    [
+        ("mail", 1 << 70), ("mail", -1), ("m" * 201, 1), ("", 1),
+        (5, 1), (None, 1), ("mail", "1"), ("mail", True), ("mail", 1.0), ("mail", object()),
+    ],
+)  # fmt: skip
 def test_what_no_consumer_can_acknowledge_is_refused(
-    tmp_path: Path, is_open: bool, name: str, sqn: int
+    tmp_path: Path, is_open: bool, name: Any, sqn: Any
 ) -> None:
     store = octavo.open(tmp_path / "s")
     store.put("k", "v")
@@ -212,6 +218,46 @@ def test_what_no_consumer_can_acknowledge_is_refused(
     store.close()
     with octavo.open(tmp_path / "s") as store:
         assert store.consumers() == {"other": 0}
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize(
+    ("job", "attempts", "more", "told"),
+    [
+        (5, ["0-0"], {}, "job_id=5"),
+        (object(), ["0-0"], {}, "job_id=<object"),
+        ("j", "0-0", {}, "attempts='0-0'"),
+        ("j", None, {}, "attempts=None"),
+        ("j", [0], {}, "attempt=0"),
+        ("j", ["0-0"], {"stream": 5}, "stream=5"),
+        ("j", ["0-0"], {"batch": "1"}, "batch='1'"),
+        ("j", ["0-0"], {"batch": True}, "batch=True"),
+        ("j", ["0-0"], {"create": True}, "create= is not for a commit"),
+        ("j", ["0-0"], {"read_only": True}, "read_only= is not for a commit"),
+    ],
+)
+def test_what_is_no_commit_is_refused_whoever_has_the_store(
+    tmp_path: Path, is_open: bool, job: Any, attempts: Any, more: dict[str, Any], told: str
+) -> None:
+    store = octavo.open(tmp_path / "s")
+    staged(tmp_path / "s", "j", b"v")
+    if not is_open:
+        store.close()
+    with pytest.raises(octavo.Misuse, match=told):
+        octavo.commit(tmp_path / "s", job, attempts, **more)
+    store.close()
+    with octavo.open(tmp_path / "s") as store:
+        assert store.last_sqn == 0
+
+
+def test_numbers_of_numpy_are_numbers_to_the_owner_of_a_store(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", "v")
+        staged(tmp_path / "s", "j", b"v")
+        assert octavo.acknowledge(tmp_path / "s", "c", np.int64(1)) == 1  # type: ignore[arg-type]
+        batch: Any = np.int64(3)
+        octavo.commit(tmp_path / "s", "j", ("0-0",), stream="t", batch=batch)
+        assert store.get(b"k") == b"v"
 
 
 ASKER = "import octavo, sys; octavo.commit(sys.argv[1], 'j', ['0-0'])"
