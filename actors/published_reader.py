@@ -65,15 +65,21 @@ class PublishedReader(Reader):
     """
 
     def __init__(
-        self, disk: Disk, found: Published, clock_ms: Callable[[], int], max_open_files: int
+        self,
+        disk: Disk,
+        found: Published,
+        clock_ms: Callable[[], int],
+        max_open_files: int,
+        let_go: Callable[[], object] = NOTHING,
     ) -> None:
+        """``let_go``: what is done where it is dropped without being closed; as a live reader's."""
         self._disk = disk
         self._clock_ms = clock_ms
         self._found = found
         self._lease_ms = max(found.expires_at - clock_ms(), 1)
         self._renewing = True
         self._closed = False
-        self._let_go = NOTHING
+        self._let_go = let_go
         self._inherited = False
         self.cache = ReadCache(0)
         self._open_files = OpenFiles(max_open_files)
@@ -152,6 +158,7 @@ class PublishedReader(Reader):
         """This process is a forked child: the files are its parent's, to be removed by that, and
         what a thread of that was in the midst of never ends."""
         self._inherited = True
+        self._let_go = NOTHING
         self._open_files.forked()
         self._bookie.kept_scans = KeptScans(_KEPT_BYTES)
 
@@ -162,3 +169,4 @@ class PublishedReader(Reader):
             self._open_files.closed = True
             if not self._inherited:
                 published.remove(self._disk, self._found.path)
+            self._let_go = NOTHING

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from octavo import changes as feed
 from octavo.actors.identity import read as identity_of
 from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.published_reader import PublishedReader
-from octavo.arguments import to_flag
+from octavo.arguments import to_flag, to_lease
 from octavo.changes import Change
 from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.files.wall_clock import wall_clock_ms
-from octavo.manifest import pinning
+from octavo.manifest import pinning, published
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.published import PublishedSnapshot, published_of
 from octavo.snapshot import Snapshot, SnapshotBucket
 from octavo.stats import levels_of
 from octavo.type_parameters import Out, Told
+
+log = logging.getLogger("octavo.published")
 
 LEASE_SECONDS = 3600.0
 _WRITES = frozenset(
@@ -34,7 +39,10 @@ _WRITES = frozenset(
         "ingest", "clear", "pop", "popitem", "setdefault", "update",
     }
 )  # fmt: skip
-_open: weakref.WeakSet[ReadOnlyStore] = weakref.WeakSet()
+_open: weakref.WeakSet[PublishedReader] = weakref.WeakSet()
+"""What stores read through, and what was gotten from them, which may outlive them."""
+_dropped: deque[tuple[Disk, str]] = deque()
+"""Directories of those that nobody closed."""
 
 
 def _refuse(what: str) -> NoReturn:
@@ -66,7 +74,8 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     """The store as it was when it was opened with ``read_only=True``: itself a snapshot.
 
     Whatever its owner does meanwhile changes nothing here. Open it again for a newer state. Its
-    lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired.
+    lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired. Close it:
+    the links of one that is dropped go with the next opening, or as the process ends.
     """
 
     _OF_BUCKETS = ReadOnlyBucket
@@ -78,10 +87,15 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
         now_ms = wall_clock_ms()
         self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms)
-        self._pinned = PublishedReader(disk, found, wall_clock_ms, max_open_files)
-        reader: Any = self._pinned
-        SnapshotBucket.__init__(self, reader, identity, b"")
-        _open.add(self)
+        try:
+            let_go = partial(_dropped.append, (disk, found.path))
+            self._pinned = PublishedReader(disk, found, wall_clock_ms, max_open_files, let_go)
+            reader: Any = self._pinned
+            SnapshotBucket.__init__(self, reader, identity, b"")
+            _open.add(self._pinned)
+        except BaseException:
+            published.remove(disk, found.path)
+            raise
 
     @property
     def path(self) -> str:
@@ -99,7 +113,8 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         return True
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
-        """This very state again; closing that leaves the store open."""
+        """This very state again; closing that leaves the store open, whose lease is its, too."""
+        to_lease(lease_seconds)
         return _Again(self)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
@@ -169,6 +184,7 @@ class _Again(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
 def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStore:
     """See ``octavo.open``. Raises Misuse for an option that says how to write."""
     refuse_unfit()
+    _remove_dropped()
     for name in options:
         if name not in ("max_open_files", "create"):
             raise Misuse(f"{name}= is for a store that is written; this one is read_only=True")
@@ -176,19 +192,33 @@ def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStor
         "max_open_files", options.get("max_open_files", 512), "are numbers from 8 to 100000",
         8, 100_000,
     )  # fmt: skip
+    to_flag("create", options.get("create", False))
     return ReadOnlyStore(disk, path, limit)
+
+
+def _remove_dropped() -> None:
+    """Remove what was dropped without being closed, as far as that can be done: its lease ends."""
+    with suppress(IndexError):
+        while True:
+            disk, path = _dropped.popleft()
+            try:
+                published.remove(disk, path)
+            except OSError as error:
+                log.warning("%s cannot be removed: %s", path, error)
 
 
 def _close_all() -> None:
     with ExitStack() as closing:  # all, whatever one of them raises
-        for store in list(_open):
-            closing.callback(store.close)
+        closing.callback(_remove_dropped)
+        for reader in list(_open):
+            closing.callback(reader.really_close)
 
 
 def _forked() -> None:
     """In a forked child: what its parent pinned is for the parent to let go of."""
-    for store in list(_open):
-        store._pinned.forked()
+    _dropped.clear()
+    for reader in list(_open):
+        reader.forked()
 
 
 atexit.register(_close_all)

@@ -14,6 +14,7 @@ import pytest
 from whole_store import SEED, flush, opened
 
 import octavo
+from octavo import read_only
 from octavo.files.disk import Disk
 from octavo.manifest import change_log, pinning
 
@@ -206,3 +207,52 @@ def test_it_lists_what_its_owner_has_published_by_now(store: octavo.Store) -> No
             reader.published("other")
     with pytest.raises(octavo.Closed):
         reader.published()
+
+
+LEAVING = """
+import sys
+import octavo
+dropped = octavo.open(sys.argv[1], read_only=True)["k"]
+kept = octavo.open(sys.argv[1], read_only=True).bucket("b")
+left = octavo.open(sys.argv[1], read_only=True)
+assert dropped == b"v" and kept["x"] == b"y" and left["k"] == b"v"
+"""
+
+
+def test_the_links_of_one_that_is_dropped_go_with_the_next_or_the_process(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("k", "v")
+        store.bucket("b").put("x", "y")
+        there = tmp_path / "s" / "snapshots"
+        assert octavo.open(store.path, read_only=True)["k"] == b"v"
+        bucket = octavo.open(store.path, read_only=True).bucket("b")
+        assert len(os.listdir(there)) == 1
+        octavo.open(store.path, read_only=True).close()
+        assert bucket["x"] == b"y"  # its store is dropped, and what that read through is not
+        del bucket
+        octavo.open(store.path, read_only=True).close()
+        assert not os.listdir(there)
+        subprocess.run([sys.executable, "-c", LEAVING, store.path], check=True)
+        assert not os.listdir(there)
+
+
+def test_an_opening_that_fails_leaves_no_links(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        assert len(os.listdir(f"{store.path}/snapshots")) == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(read_only, "PublishedReader", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        octavo.open(store.path, read_only=True)
+    assert not os.listdir(f"{store.path}/snapshots")
+
+
+def test_what_changes_nothing_is_looked_at_all_the_same(store: octavo.Store) -> None:
+    with pytest.raises(octavo.Misuse, match="create='no'"):
+        octavo.open(store.path, read_only=True, create="no")  # type: ignore[typeddict-item]
+    with octavo.open(store.path, read_only=True, create=False) as found:
+        assert found.snapshot(10).sqn == found.sqn
+        with pytest.raises(octavo.Misuse, match="lease_seconds=-1"):
+            found.snapshot(-1)

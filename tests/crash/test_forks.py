@@ -105,6 +105,9 @@ if not os.fork():
         assert len(reader) == 300
     if sys.argv[2] == "close":
         reader.close()
+    elif sys.argv[2] == "drop":
+        del reader
+        octavo.open(sys.argv[1], read_only=True).close()
     elif sys.argv[2] == "outlive":
         os.read(hear, 1)
         try:
@@ -234,7 +237,7 @@ def test_what_is_asked_of_a_store_no_child_of_its_owner_answers(tmp_path: Path) 
     run_to_its_end([sys.executable, "-c", WATCHING, str(tmp_path)])
 
 
-@pytest.mark.parametrize("child", ["exit", "close", "outlive"])
+@pytest.mark.parametrize("child", ["exit", "close", "drop", "outlive"])
 def test_what_a_process_reads_is_not_removed_by_its_child(tmp_path: Path, child: str) -> None:
     run_to_its_end([sys.executable, "-c", READING, str(tmp_path / "s"), child])
 
