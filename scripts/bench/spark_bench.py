@@ -13,7 +13,7 @@ nothing; how long it takes until its files are synced is told, too.
 
 Medians are told, and of each task the median of its ratios to others in the same turns: by time,
 and by CPU time, which a busy machine changes less. Needs octavo[spark] and Java. 4 M rows of 100 B
-and 400 k of 1 KiB at scale 1: some 4 GB of disk; with three runs some 2 minutes a part.
+and 400 k of 1 KiB at scale 1: some 4 GB of disk; with three runs some 3 minutes a part.
 """
 
 from __future__ import annotations

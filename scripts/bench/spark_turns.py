@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+_WARMING = 4
+
 
 def session(threads: int = 2) -> Any:
     """A session of so many threads, as an application would set it up."""
@@ -79,9 +81,9 @@ class Cost(NamedTuple):
 
 
 def turns(runs: int, tasks: dict[str, Task]) -> dict[str, list[Cost]]:
-    """What each cost in so many turns, after one that does not count."""
+    """What each cost in so many turns, after some that do not count: Java compiles in them."""
     found: dict[str, list[Cost]] = {name: [] for name in tasks}
-    for _ in range(runs + 1):
+    for _ in range(_WARMING + runs):
         for name, task in tasks.items():
             os.sync()
             began, before = time.perf_counter(), seconds_of_processors()
@@ -90,7 +92,7 @@ def turns(runs: int, tasks: dict[str, Task]) -> dict[str, list[Cost]]:
             found[name].append(Cost(took, seconds_of_processors() - before))
             if task.wrote:
                 shutil.rmtree(task.wrote)
-    return {name: costs[1:] for name, costs in found.items()}
+    return {name: costs[_WARMING:] for name, costs in found.items()}
 
 
 def tell(name: str, tasks: dict[str, Task], found: dict[str, list[Cost]]) -> None:
