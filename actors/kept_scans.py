@@ -27,8 +27,11 @@ _ROW_BYTES, _STRETCH_BYTES = 112, 480
 _ROWS_A_WINDOW, _LEAST_WINDOWS = 2048, 32
 """For each window that was merged so many rows may be put in order, which takes the pool 0.3 ms: it
 is made good by the next seven windows. And so many windows for the least of ledgers."""
+_ROWS_OF_ONE_RUN = 16384
+"""The same where no two files overlap: those rows are in order, and cost a fifth."""
 _OF_ONE_FILE = 0.25
-"""What a window counts that one file alone had rows for: the order saves so much less there."""
+"""What a window counts that one of several files alone had rows for: the order saves so much less
+there."""
 
 
 class Stretch(NamedTuple):
@@ -57,7 +60,10 @@ class Stretches:
         self._searched = 0.0  # windows; some may be counted twice, or not at all
         levels = () if ledger is None else ledger.levels
         rows = sum([entry.rows for entries in levels for entry in entries])
-        self._order_from = rows // _ROWS_A_WINDOW + _LEAST_WINDOWS
+        runs = [1 for level in levels[1:] if level]
+        self._one_run = len(runs) + len(levels[0] if levels else ()) == 1
+        each = _ROWS_OF_ONE_RUN if self._one_run else _ROWS_A_WINDOW
+        self._order_from = rows // each + _LEAST_WINDOWS
         """So many make the order worth its while."""
         self.bytes = 0
         self._limit = limit_bytes
@@ -132,7 +138,7 @@ class Stretches:
     def searched(self, files: int) -> None:
         """A window was made of what so many files had. Once many were, all rows are put in order on
         a thread of the pool, by array kernels, if all files have been verified."""
-        self._searched += 1 if files > 1 else _OF_ONE_FILE
+        self._searched += 1 if files > 1 or self._one_run else _OF_ONE_FILE
         if self._searched < self._order_from or self.ledger is None:
             return
         self._order_from *= 2

@@ -19,11 +19,13 @@ from itertools import compress, pairwise
 
 from octavo.actors.scan import FIRST_WINDOW
 from octavo.files.arrays import np
-from octavo.files.byte_strings import as_list, lengths_of
-from octavo.files.live_batches import alive, merged, strings_of
+from octavo.files.byte_strings import Ints, as_list, lengths_of
+from octavo.files.live_batches import alive, as_slice, end_to_end, merged, strings_of
+from octavo.files.merge import stacked
 from octavo.files.rows import EXPIRES
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
+from octavo.files.sst_writer import Columns
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 Found = tuple[list[bytes], list[int], bytes, bytes]
@@ -53,9 +55,10 @@ class LedgerOrder:
     def __init__(self, files: Sequence[tuple[Sst, int]], kept_bytes: int) -> None:
         """``files`` as ``files_of`` gives them; ``kept_bytes``: what the blocks that are kept may
         take. By array kernels; 0.15 us a row."""
-        columns, rows = merged([sst.columns(base) for sst, base in files])
-        rows = rows[alive(columns, rows, 0)]  # with those that expire
-        keys = strings_of(columns.keys, rows)
+        columns, rows = _in_order(files)
+        if columns.flags.any():
+            rows = rows[alive(columns, rows, 0)]  # with those that expire
+        keys = end_to_end(columns.keys, as_slice(rows) if len(rows) else rows)
         self._blob = keys.blob.tobytes()
         starts = np.append(keys.offsets[:-1:_BLOCK], len(self._blob))
         self._starts = starts.tolist()
@@ -200,6 +203,20 @@ class LedgerOrder:
             return keys, sqns
         lives = [not moment or moment > now_ms for moment in moments]
         return list(compress(keys, lives)), list(compress(sqns, lives))
+
+
+def _in_order(files: Sequence[tuple[Sst, int]]) -> tuple[Columns, Ints]:
+    """The rows of all files, and which of them are the newest of their keys, in order."""
+    files = sorted(files, key=_first_key)
+    parts = [sst.columns(base) for sst, base in files]
+    if all(one.last_key < other.first_key for (one, _), (other, _) in pairwise(files)):
+        columns = stacked(parts)
+        return columns, np.arange(len(columns))
+    return merged(parts)
+
+
+def _first_key(file: tuple[Sst, int]) -> bytes:
+    return file[0].first_key
 
 
 def files_of(ledger: LedgerManifest, most_bytes: int) -> list[tuple[Sst, int]] | None:

@@ -97,10 +97,28 @@ def test_a_block_is_no_news_once_it_was_asked_for_twice(tmp_path: Path) -> None:
         assert news == [1, 1, 0, 0]
 
 
-def test_rows_of_one_file_are_put_in_order_after_four_times_as_many_windows(
+def test_rows_of_files_that_do_not_overlap_are_put_in_order_sooner(
+    tmp_path: Path, pool: HeldPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_scans, "_ROWS_A_WINDOW", 30)
+    monkeypatch.setattr(kept_scans, "_ROWS_OF_ONE_RUN", 1000)
+    with filled(tmp_path / "s", 1) as store:
+        verified(store)
+        for at in range(6):  # three, and a window for each 1,000 rows
+            assert not pool.work
+            list(store.keys(KEYS[at * 180], limit=1))
+        assert len(pool.work) == 1
+        pool.go_on()
+        assert stretches(store).order is not None
+        assert list(islice(store.keys(), 2000)) == KEYS[:2000]
+
+
+def test_rows_of_one_of_several_files_are_put_in_order_after_four_times_as_many_windows(
     tmp_path: Path, pool: HeldPool
 ) -> None:
     with filled(tmp_path / "s", 1) as store:
+        store.put(b"0", b"before all")
+        flush(store)
         verified(store)
         for at in range(16):
             assert not pool.work
@@ -108,7 +126,34 @@ def test_rows_of_one_file_are_put_in_order_after_four_times_as_many_windows(
         assert len(pool.work) == 1
         pool.go_on()
         assert stretches(store).order is not None
-        assert list(islice(store.keys(), 2000)) == KEYS[:2000]
+        assert list(store.keys()) == [b"0", *KEYS]
+
+
+@pytest.mark.parametrize("common", [0, 1], ids=["apart", "a key in two of them"])
+def test_files_whose_keys_follow_one_another(tmp_path: Path, common: int) -> None:
+    now = 1_700_000_000_000
+    files: list[dict[bytes, list[bytes]]] = [
+        {b"a": KEYS[1000 - common : 2000], b"b": KEYS[:500]},
+        {b"": KEYS[:1000], b"a": KEYS[:1000]},
+        {b"b": KEYS[500 - common : 1500]},
+    ]
+    live: dict[bytes, dict[bytes, int]] = {b"": {}, b"a": {}, b"b": {}}
+    with opened(tmp_path / "s", clock_ms=lambda: now, **ROOMY) as store:
+        for buckets in files:
+            for name, keys in buckets.items():
+                bucket, rows = store.bucket(name), live[name]
+                for key in keys:
+                    rows[key] = bucket.put(key, b"v")
+                rows[keys[9]] = bucket.put(keys[9], b"v", ttl=10)
+                bucket.delete(keys[8])
+                del rows[keys[8]]
+            flush(store)
+        order = order_of(store)
+        for name, rows in live.items():
+            front = prefix(0x6F, name)
+            keys, sqns, _, _ = order.above(front, front, front[:-1] + b"\x01", 5000, now)
+            assert keys == sorted(rows)
+            assert sqns == [rows[key] for key in keys]
 
 
 def test_a_block_is_kept_from_the_second_time_on_that_it_is_asked_for(tmp_path: Path) -> None:
