@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from octavo.arguments import to_lease
@@ -89,16 +90,14 @@ class PublishedSnapshot:
         be the old one or the new one."""
         now_ms = self._clock_ms()
         ends = now_ms + int(to_lease(lease_seconds) * 1000)
-        try:
+        with _storage_errors(f"the lease of {self.path}"):
             self._found = published.renewed(self._disk, self.path, ends, now_ms)
-        except OSError as error:
-            told = storage_error(error, f"the lease of {self.path}")
-            # Nothing of the store is in doubt.
-            raise (told if isinstance(told, StorageFull) else StorageFailed(str(error))) from error
 
     def release(self) -> None:
-        """Remove it: who reads it is told SnapshotExpired. Idempotent. O(files). Raises OSError."""
-        published.remove(self._disk, self.path)
+        """Remove it: who reads it is told SnapshotExpired. Idempotent. O(files). Raises StorageFull
+        and StorageFailed, where it may be there or gone: try again."""
+        with _storage_errors(f"the release of {self.path}"):
+            published.remove(self._disk, self.path)
 
     def df(self, spark: Any, columns: Sequence[str] | None = None, **options: Any) -> Any:
         """A Spark DataFrame of it. ``columns``: see SnapshotBucket.to_arrow; what is not asked for
@@ -111,6 +110,16 @@ class PublishedSnapshot:
     def __repr__(self) -> str:
         named = f" {self.name!r}" if self.name else ""
         return f"<octavo.PublishedSnapshot {self.id}{named} at sqn {self.sqn}>"
+
+
+@contextmanager
+def _storage_errors(what: str) -> Iterator[None]:
+    """Within it an OSError is an error of ours. Nothing of the store is in doubt."""
+    try:
+        yield
+    except OSError as error:
+        told = storage_error(error, what)
+        raise (told if isinstance(told, StorageFull) else StorageFailed(str(error))) from error
 
 
 def published_of(

@@ -156,6 +156,7 @@ def test_a_snapshot_that_is_released_is_whole_or_gone_and_does_not_come_back(kin
             made = store.snapshot().publish("s", count=False)
             tried = Tried(disk, fault, made.release)
             where = f"{kind} in {fault.operation}: {tried.error!r}"
+            assert not isinstance(tried.error, OSError), where
             for image in (disk, *images(disk)):
                 assert published_now(image) in ((None,) if tried.done else (None, state)), where
             made.release()
