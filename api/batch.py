@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 from octavo.actors import operation as operations
 from octavo.actors.operation import Operation
@@ -35,6 +35,16 @@ _NONE = object()
 _NO_METADATA = b""
 
 
+class _Said(NamedTuple):
+    """What is said of an operation beside itself. It counts if that came to be collected: a
+    signal's handler may have raised before."""
+
+    at: int
+    of: Operation
+    sqn: int | None
+    edit: operations.IndexEdit | None
+
+
 class Together(Handle):
     """What batches of both kinds of stores are: operations, and a block at whose end they are
     written."""
@@ -43,28 +53,59 @@ class Together(Handle):
         self._running = running
         self._sync = to_sync(sync) or running.options.sync == "always"
         self._operations: list[Operation] = []
-        self._conditions: list[tuple[int, int]] = []
+        self._ledger_keys: list[bytes] = []
+        self._said: list[_Said] = []
         self._bytes = 0
         self._done = False
         self.last_sqn = 0
         """After the batch was written: the sqn of its last operation; 0 for an empty batch."""
 
     def __len__(self) -> int:
+        """Operations that are still to be written."""
         return len(self._operations)
 
     def __repr__(self) -> str:
         number = f"{len(self)} operation{'' if len(self) == 1 else 's'}"
-        over = ", written or discarded" if self._done else ""
-        return f"<octavo.{type(self).__name__} of {number}{over}>"
+        told = " that was written or discarded" if self._done else f" of {number}"
+        return f"<octavo.{type(self).__name__}{told}>"
 
     @abstractmethod
     def commit(self) -> int:
         """Write now."""
 
+    def _commit(self, *, atomic: bool) -> int:
+        if self._done:
+            raise Closed("the batch was already written or discarded")
+        self._done = True
+        collected, keys, said = self._operations, self._ledger_keys, self._said
+        if collected:
+            self._forget()
+            if len(keys) != len(collected):  # a signal's handler raised between the two
+                keys = [ledger_key.prefix(each.tag, each.bucket) + each.key for each in collected]
+            conditions: list[tuple[int, int]] = []
+            edits: dict[int, operations.IndexEdit] = {}
+            for at, of, sqn, edit in said:
+                if of not in collected[at : at + 1]:  # likewise
+                    continue
+                if sqn is not None:
+                    conditions.append((at, sqn))
+                if edit is not None:
+                    edits[at] = edit
+            _, self.last_sqn = self._running.bookie.actor.write(
+                collected, keys, atomic=atomic, conditions=conditions, edits=edits
+            )
+            if self._sync:
+                self._running.inker.actor.make_durable(self.last_sqn)
+        return self.last_sqn
+
+    def _forget(self) -> None:
+        """Hold what was collected no longer."""
+        self._operations, self._ledger_keys, self._said = [], [], []
+
     def discard(self) -> None:
         """Write nothing. Idempotent; nothing is undone once the batch was written."""
         self._done = True
-        self._operations.clear()
+        self._forget()
 
     def __enter__(self) -> Self:
         return self
@@ -79,6 +120,24 @@ class Together(Handle):
             self.discard()
         elif not self._done:
             self.commit()
+
+    def _add(
+        self,
+        operation: Operation,
+        whole: bytes,
+        size: int,
+        if_sqn: int | None,
+        edit: operations.IndexEdit | None = None,
+    ) -> None:
+        size += self._bytes
+        if self._done or len(self._operations) >= MAX_OPERATIONS or size > MAX_BYTES:
+            self._refuse()
+        if if_sqn is not None or edit is not None:
+            sqn = None if if_sqn is None else to_condition(if_sqn)
+            self._said.append(_Said(len(self._operations), operation, sqn, edit))
+        self._bytes = size
+        self._operations.append(operation)
+        self._ledger_keys.append(whole)
 
     def _refuse(self) -> NoReturn:
         """Raises Closed once it was written, Misuse where it would be too large."""
@@ -99,8 +158,6 @@ class Batch(Together):
     def __init__(self, running: Running, *, sync: bool | None = None) -> None:
         super().__init__(running, sync)
         self._standard = running.identity.tags.number(STANDARD)
-        self._ledger_keys: list[bytes] = []
-        self._edits: dict[int, operations.IndexEdit] = {}
         self._given: object = _NONE
         self._name, self._front, self._key_limit = b"", b"", 0
 
@@ -136,9 +193,9 @@ class Batch(Together):
             size = self._bytes + len(name) + len(key) + len(value)
             if self._done or len(collected) >= MAX_OPERATIONS or size > MAX_BYTES:
                 self._refuse()
-            if if_sqn is not None:
-                self._conditions.append((len(collected), to_condition(if_sqn)))
             operation = _made(Operation, (PUT, self._standard, name, key, value, 0, b"", b""))
+            if if_sqn is not None:
+                self._said.append(_Said(len(collected), operation, to_condition(if_sqn), None))
             self._bytes = size
             collected.append(operation)
             self._ledger_keys.append(self._front + key)
@@ -176,25 +233,6 @@ class Batch(Together):
         size = len(name) + len(key) + len(value) + len(packed) + len(entries)
         self._add(operation, ledger_key.prefix(number, name) + key, size, if_sqn, edit)
 
-    def _add(
-        self,
-        operation: Operation,
-        whole: bytes,
-        size: int,
-        if_sqn: int | None,
-        edit: operations.IndexEdit | None = None,
-    ) -> None:
-        size += self._bytes
-        if self._done or len(self._operations) >= MAX_OPERATIONS or size > MAX_BYTES:
-            self._refuse()
-        if if_sqn is not None:
-            self._conditions.append((len(self._operations), to_condition(if_sqn)))
-        if edit is not None:
-            self._edits[len(self._operations)] = edit
-        self._bytes = size
-        self._operations.append(operation)
-        self._ledger_keys.append(whole)
-
     def commit(self) -> int:
         """Write now, in one system call; the last sqn, 0 for an empty batch. All conditions hold
         at one moment, or Conflict is raised and nothing is written. Whatever is raised, the batch
@@ -203,21 +241,8 @@ class Batch(Together):
         Raises Conflict, Misuse (more than a journal file holds), StorageFull (nothing is kept),
         StorageFailed, Closed.
         """
-        if self._done:
-            raise Closed("the batch was already written or discarded")
         meter = self._running.inker.actor.measures.batch
         if meter.left <= 0:
             return meter.timed(self.commit)
         meter.left -= 1
-        self._done = True
-        if self._operations:
-            _, self.last_sqn = self._running.bookie.actor.write(
-                self._operations,
-                self._ledger_keys,
-                atomic=True,
-                conditions=self._conditions,
-                edits=self._edits,
-            )
-            if self._sync:
-                self._running.inker.actor.make_durable(self.last_sqn)
-        return self.last_sqn
+        return self._commit(atomic=True)

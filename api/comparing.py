@@ -150,12 +150,10 @@ _Row = tuple[_At, Head]
 def _differences(
     stack: ExitStack, a: _Side, b: _Side, segments: int, names: dict[int, str]
 ) -> Iterator[Difference]:
-    with stack:
-        found = a.tree(segments).differences(b.tree(segments))
-        if not found:
-            return
-        chosen = to_segments(found, segments)
-        yield from _walked(a, b, chosen, names)
+    found = a.tree(segments).differences(b.tree(segments))
+    if found:
+        yield from _walked(a, b, to_segments(found, segments), names)
+    stack.close()  # one that is broken off is collected, which must not ask for a turn
 
 
 def _walked(a: _Side, b: _Side, chosen: Segments, names: dict[int, str]) -> Iterator[Difference]:

@@ -23,13 +23,12 @@ from octavo.arguments import (
     Value,
     to_bucket,
     to_bytes,
-    to_condition,
     to_expiry,
     to_flag,
 )
-from octavo.batch import MAX_BYTES, MAX_OPERATIONS, Together
+from octavo.batch import Together
 from octavo.files import ledger_key
-from octavo.files.errors import Closed, Corruption, Misuse
+from octavo.files.errors import Corruption, Misuse
 from octavo.files.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
 from octavo.files.record import DELETE, MAX_METADATA_BYTES, PUT
 from octavo.filters import to_limit
@@ -229,7 +228,7 @@ class HeadBucket(HeadReads):
         at most 1 MiB, and ``if_sqn`` wants a store with lookup."""
         expiry = to_expiry(ttl, expires_at, self._bookie.now_ms())
         with HeadBatch(self._running, sync=sync) as batch:
-            batch._add(_operation(PUT, self._name, key, sub_key, value, expiry), if_sqn)
+            batch._add_told(_operation(PUT, self._name, key, sub_key, value, expiry), if_sqn)
         return batch.last_sqn
 
     def delete(
@@ -242,7 +241,7 @@ class HeadBucket(HeadReads):
     ) -> int:
         """Delete an entry, present or not; the sqn of the deletion. Raises as ``put``."""
         with HeadBatch(self._running, sync=sync) as batch:
-            batch._add(_operation(DELETE, self._name, key, sub_key, b"", 0), if_sqn)
+            batch._add_told(_operation(DELETE, self._name, key, sub_key, b"", 0), if_sqn)
         return batch.last_sqn
 
     def __repr__(self) -> str:
@@ -269,39 +268,24 @@ class HeadBatch(Together):
     ) -> None:
         """As HeadBucket.put. Raises Misuse."""
         expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.now_ms())
-        self._add(_operation(PUT, to_bucket(bucket), key, sub_key, value, expiry), if_sqn)
+        self._add_told(_operation(PUT, to_bucket(bucket), key, sub_key, value, expiry), if_sqn)
 
     def delete(
         self, bucket: Key, key: Key, *, sub_key: Key = b"", if_sqn: int | None = None
     ) -> None:
         """As HeadBucket.delete. Raises Misuse."""
-        self._add(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
+        self._add_told(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
 
-    def _add(self, operation: Operation, if_sqn: int | None) -> None:
-        size = len(operation.bucket) + len(operation.key) + len(operation.metadata) + self._bytes
-        if self._done or len(self._operations) >= MAX_OPERATIONS or size > MAX_BYTES:
-            self._refuse()
-        if if_sqn is not None:
-            if not self._running.identity.lookup:
-                raise Misuse("if_sqn wants a store with lookup; this one was made without")
-            self._conditions.append((len(self._operations), to_condition(if_sqn)))
-        self._bytes = size
-        self._operations.append(operation)
+    def _add_told(self, operation: Operation, if_sqn: int | None) -> None:
+        if if_sqn is not None and not self._running.identity.lookup:
+            raise Misuse("if_sqn wants a store with lookup; this one was made without")
+        _, tag, name, key, _, _, value, _ = operation
+        size = len(name) + len(key) + len(value)
+        self._add(operation, ledger_key.prefix(tag, name) + key, size, if_sqn)
 
     def commit(self) -> int:
         """Write now; the last sqn, 0 for an empty batch. Otherwise as Batch.commit."""
-        if self._done:
-            raise Closed("the batch was already written or discarded")
-        self._done = True
-        operations = self._operations
-        if operations:
-            keys = [ledger_key.prefix(HEAD_ONLY, o.bucket) + o.key for o in operations]
-            _, self.last_sqn = self._running.bookie.actor.write(
-                operations, keys, atomic=len(operations) > 1, conditions=self._conditions
-            )
-            if self._sync:
-                self._running.inker.actor.make_durable(self.last_sqn)
-        return self.last_sqn
+        return self._commit(atomic=len(self) > 1)
 
 
 class SnapshotHeadBucket(HeadReads):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,33 @@ def test_a_batch_goes_on_after_what_was_too_large_for_it(
         batch.put("b", "l", "w")
         batch.commit()
         assert dict(store.bucket("b").items()) == {b"l": b"w"}
+
+
+def discarded(batch: octavo.Batch) -> None:
+    batch.discard()
+
+
+def refused(batch: octavo.Batch) -> None:
+    batch.delete("", "none", if_sqn=7)
+    with pytest.raises(octavo.Conflict):
+        batch.commit()
+
+
+@pytest.mark.parametrize("end", [octavo.Batch.commit, discarded, refused])
+@pytest.mark.parametrize("more", [{}, {"metadata": b"m"}])
+def test_memory_does_not_hold_a_batch_that_is_over(
+    tmp_path: Path, end: Callable[[octavo.Batch], object], more: dict[str, bytes]
+) -> None:
+    key, value = bytes(1000), bytes(1001)
+    with octavo.open(tmp_path / "s") as store:
+        before = sys.getrefcount(value)
+        batch = store.batch()
+        for _ in range(3):
+            batch.put("b", key, value, **more)  # type: ignore[arg-type]
+        assert (len(batch), sys.getrefcount(value)) == (3, before + 3)
+        end(batch)
+        assert (len(batch), sys.getrefcount(value)) == (0, before)
+        with pytest.raises(octavo.Closed):
+            batch.put("b", key, value)
+        with pytest.raises(octavo.Closed):
+            batch.commit()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,28 @@ def test_live_stores_are_compared_through_snapshots_that_end(tmp_path: Path) -> 
         a.put(b"now", b"1")
         assert not a._bookie._pinned_tables
         assert not b._bookie._pinned_tables
+
+
+def test_a_comparison_that_is_dropped_may_be_collected_in_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untold: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", untold.append)
+    with opened(tmp_path / "a") as a, opened(tmp_path / "b") as b:
+        a.put(b"k", b"1")
+        found = octavo.compare(a, b)
+        assert next(found).key == b"k"
+        around: list[object] = [found]
+        around.append(around)  # only the collector finds it
+        del found, around
+        a._bookie.enter()
+        try:
+            gc.collect()
+        finally:
+            a._bookie.leave()
+        assert not untold
+        list(octavo.compare(a, b))
+        assert not a._bookie._pinned_tables
 
 
 def test_copies_whose_ledgers_differ_in_form_have_one_tree(tmp_path: Path) -> None:

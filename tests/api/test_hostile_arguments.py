@@ -222,7 +222,7 @@ def test_each_thing_says_what_it_is(tmp_path: Path) -> None:
         batch.delete("", "none")
         assert repr(batch) == "<octavo.Batch of 1 operation>"
         batch.commit()
-        assert repr(batch) == "<octavo.Batch of 1 operation, written or discarded>"
+        assert repr(batch) == "<octavo.Batch that was written or discarded>"
         scan = store.keys()
         assert repr(scan) == "<octavo.Scan at its beginning>"
         next(scan)
