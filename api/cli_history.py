@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from xxhash import xxh3_128
 
-from octavo.cli_notation import no_key, put_field, to_text
+from octavo.cli_notation import IN_DEFAULT, no_key, put_field, to_text
 from octavo.cli_options import (
     COUNT,
     hex_key_option,
@@ -160,11 +160,14 @@ def snapshot(
             tell(out, wanted, value, notation, as_json=as_json)
         elif listing:
             complain(f"snapshot at sqn {count(snap.sqn)}")
+            name = None
             for name in snap.bucket(chosen or b"").keys(prefix=begins):
                 if as_json:
                     out.json(fields_of(key=name))
                 else:
                     out.line(printed(name, notation or "text"))
+            if name is None and not chosen:
+                complain(f"nothing found{IN_DEFAULT}")
         else:
             names = list(snap.buckets()) if chosen is None else [chosen]
             folded = _Fold(snap, fold, depth)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from octavo.cli_notation import put_field, to_text
+from octavo.cli_notation import IN_DEFAULT, put_field, to_text
 from octavo.cli_options import (
     COUNT,
     bucket_option,
@@ -17,7 +17,7 @@ from octavo.cli_options import (
     path_argument,
     to_bytes,
 )
-from octavo.cli_output import Output
+from octavo.cli_output import Output, complain
 from octavo.cli_rows import term_to_json
 from octavo.files.errors import Misuse
 
@@ -106,6 +106,7 @@ def index(
             entries = islice(
                 found.range(low, high, match=match, reverse=reverse, limit=limit), limit
             )
+        key = None
         for given, key in entries:
             if as_json:
                 document: dict[str, Any] = {}
@@ -116,3 +117,5 @@ def index(
             else:
                 raw = given if isinstance(given, bytes) else str(given).encode()
                 out.line(f"{to_text(raw)}\t{to_text(key)}")
+        if key is None and not bucket:
+            complain(f"nothing found{IN_DEFAULT}")

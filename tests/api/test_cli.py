@@ -277,7 +277,8 @@ def test_what_is_not_in_the_default_bucket_is_said_to_be_sought_there(tmp_path: 
         told = octavo(command, store, "k", code=1).stderr
         assert "no key k in the default bucket; others by --bucket" in told
         assert "default" not in octavo(command, store, "x", "-b", "pages", code=1).stderr
-    assert "nothing found in the default bucket" in octavo("scan", store).stderr
-    assert octavo("scan", store, "-b", "none").stderr == ""
+    for arguments in (("scan", store), ("index", store, "f"), ("snapshot", store, "--list")):
+        assert "nothing found in the default bucket" in octavo(*arguments).stderr
+        assert "nothing" not in octavo(*arguments, "-b", "none").stderr
     octavo("put", store, "k", "v")
     assert octavo("scan", store).stderr == ""

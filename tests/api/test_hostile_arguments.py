@@ -7,7 +7,7 @@ import copy
 import enum
 import math
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +289,10 @@ def test_a_datetime_is_a_moment_everywhere(tmp_path: Path) -> None:
         assert list(store.keys(modified_since=before)) == [b"k"]
         with pytest.raises(octavo.Misuse, match="time zone"):
             store.keys(modified_since=before.replace(tzinfo=None))
+
+        class Nowhere(tzinfo):
+            def utcoffset(self, _: object) -> None:
+                return None
+
+        with pytest.raises(octavo.Misuse, match="time zone"):
+            store.put("l", "v", expires_at=datetime(2040, 1, 1, tzinfo=Nowhere()))
