@@ -22,7 +22,7 @@ from typing import Any
 
 from octavo.actors.kept_rows import KeptRows
 from octavo.actors.pool import POOL
-from octavo.files.arrays import npt
+from octavo.files.arrays import np, npt
 from octavo.files.head import Head
 from octavo.files.ledger_key import HEAD_ONLY, INDEX
 from octavo.files.sst import Sst
@@ -138,8 +138,6 @@ def _bytes_of_heads(places: list[list[Sst]], rows: int) -> int:
 
 
 def _table(steps: tuple[Step, ...], places: list[list[Sst]]) -> Way:
-    import numpy as np
-
     rows = sum(sst.rows for ssts in places for sst in ssts)
     bits = max((rows * _SLOTS_A_ROW - 1).bit_length(), _LEAST_BITS)
     mask = (1 << bits) - 1
@@ -163,8 +161,6 @@ def _oldest_first(
 
 def _empty(rows: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], int]:
     """Slots for so many rows, and how far a hash is shifted to name one."""
-    import numpy as np
-
     bits = (rows * _DIRECT_SLOTS_A_ROW - 1).bit_length()
     bits = min(max(bits, _LEAST_BITS), _DIRECT_BITS)
     return np.zeros(1 << bits, dtype), 32 - bits
@@ -173,8 +169,6 @@ def _empty(rows: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], int]:
 def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct:
     """A row that is no plain put takes the place of older ones all the same. Index entries are not
     of the key that their record has."""
-    import numpy as np
-
     files = list(_oldest_first(steps, places))
     highest = max(sst.max_sqn + base for sst, _, base in files)
     slots, shift = _empty(rows, np.uint32 if highest < 1 << 32 else np.uint64)
@@ -192,8 +186,6 @@ def _rows(
     steps: tuple[Step, ...], places: list[list[Sst]], rows: int
 ) -> tuple[memoryview, int, tuple[Part, ...]]:
     """Rows of files with metadata, or of many buckets, are not told."""
-    import numpy as np
-
     slots, shift = _empty(rows, np.uint32)
     parts: list[Part] = [None]
     for sst, file, base in _oldest_first(steps, places):

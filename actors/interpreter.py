@@ -7,6 +7,7 @@ import threading
 from importlib import import_module
 
 from octavo.files.errors import Misuse, StorageFull
+from octavo.files.unbroken import unbroken
 
 _get_ident = threading.get_ident
 
@@ -24,7 +25,8 @@ def refuse_subinterpreter() -> None:
     a fork in the first one would leave the child with the store's lock."""
     for name in ("_interpreters", "_xxsubinterpreters"):  # from 3.13 on; before
         try:
-            known = import_module(name)
+            with unbroken:
+                known = import_module(name)
         except ImportError:  # a build without
             continue
         if known.get_current() != known.get_main():

@@ -233,8 +233,8 @@ class JournalFile(TurnActor):
     def seal(self, runner: JobRunner, inker: Ref[Inker]) -> None:
         """Have the worker turn the file into stock CDB, then tell the Inker; appends and reads of
         the store go on meanwhile."""
-        from octavo.actors.inker import Inker
-
+        with unbroken:
+            from octavo.actors.inker import Inker
         try:
             inker.send(Inker.sealed, self, self.seal_now(runner))
         except (OctavoError, OSError) as error:

@@ -159,9 +159,10 @@ class PencillerClerk(TurnActor):
                 "level_zero", offsets, journal=journal.directory, parts=parts, **where
             )
         # Loaded here: who opens a store should not wait for what the worker does.
-        from octavo.actors.recalculation import recalculated
-        from octavo.files import jobs
-        from octavo.files.journal_rows import concatenated
+        with unbroken:
+            from octavo.actors.recalculation import recalculated
+            from octavo.files import jobs
+            from octavo.files.journal_rows import concatenated
 
         rows, damaged = jobs.level_zero_rows(
             journal.disk,

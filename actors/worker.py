@@ -18,6 +18,7 @@ from octavo.files.disk import Disk, RealDisk
 from octavo.files.file_lock import FileLock
 from octavo.files.locks import new_lock
 from octavo.files.open_file import lead_nowhere
+from octavo.files.unbroken import unbroken
 
 log = logging.getLogger("octavo.worker")
 
@@ -74,8 +75,8 @@ class JobRunner:
                             run.result = self._ask(process, job, blobs, arguments)
                         return run.result
                 self._threads.add(me)
-            from octavo.files.jobs import JOBS
-
+            with unbroken:
+                from octavo.files.jobs import JOBS
             with self.history.timed(job, arguments) as run:
                 run.result = JOBS[job](self._disk, *blobs, **arguments)
             return run.result

@@ -10,6 +10,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from octavo.files.unbroken import unbroken
+
 if TYPE_CHECKING:
     from octavo.actors.backup import BackedUp
     from octavo.actors.compaction import Compacted
@@ -168,7 +170,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'octavo' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    with unbroken:
+        value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

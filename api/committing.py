@@ -85,7 +85,8 @@ def _by_owner(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """Open the store and ``do`` it, or have its owner do what is asked."""
-    from octavo.store import open as open_store
+    with unbroken:
+        from octavo.store import open as open_store
 
     where = to_path("path", path)
     request = inbox.Request(RealDisk(), where, asked, wall_clock_ms())

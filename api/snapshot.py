@@ -19,6 +19,7 @@ from octavo.arguments import Key, to_bound, to_bucket, to_bytes, to_flag, to_lea
 from octavo.files import ledger_key
 from octavo.files.argument_checks import to_sqn
 from octavo.files.errors import Misuse
+from octavo.files.later import Later
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
 from octavo.files.record import plain_fields
 from octavo.filters import to_limit
@@ -29,6 +30,10 @@ from octavo.type_parameters import Out, Told
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from octavo import arrow_stream
+else:
+    arrow_stream = Later("octavo.arrow_stream")
 
 BATCH_ROWS = 1 << 16
 
@@ -182,10 +187,9 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     def _stream(
         self, bound: Bounds, columns: Sequence[str] | None, batch_rows: object
     ) -> pa.RecordBatchReader:
-        from octavo.arrow_stream import stream, to_columns
-
         self._check_mode()
-        return stream(self._shared, bound, to_columns(columns), batch_rows)
+        wanted = arrow_stream.to_columns(columns)
+        return arrow_stream.stream(self._shared, bound, wanted, batch_rows)
 
     def __repr__(self) -> str:
         reader = self._shared
@@ -194,9 +198,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """All columns as a PyCapsule of an Arrow stream; or those of ``requested_schema``, cast
         to its types. See ``to_arrow``. Raises Misuse."""
-        from octavo.arrow_stream import capsule
-
-        return capsule(self.to_arrow, requested_schema)
+        return arrow_stream.capsule(self.to_arrow, requested_schema)
 
     def __eq__(self, other: object) -> bool:
         return self is other

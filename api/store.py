@@ -35,6 +35,7 @@ from octavo.files.argument_checks import to_sqn
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse, usable
 from octavo.files.locks import new_rlock
+from octavo.files.unbroken import unbroken
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.published import PublishedSnapshot, published_of
 from octavo.snapshot import Snapshot
@@ -88,8 +89,8 @@ def open(
     """
     where = to_path("path", path)
     if to_flag("read_only", read_only):
-        from octavo.read_only import opened
-
+        with unbroken:
+            from octavo.read_only import opened
         with usable("path", where):
             return opened(RealDisk(), where, options)
     chosen = checked_options(options)
@@ -261,8 +262,8 @@ class Store(Bucket[bytes, Head]):
         compaction is going on; that is a job of O(files) in the worker process.
         """
         self._refuse_if_closed()
-        from octavo import stats
-
+        with unbroken:
+            from octavo import stats
         if to_flag("score", score):
             stats.score(self._running)
         return stats.stats(self._running)
@@ -273,8 +274,8 @@ class Store(Bucket[bytes, Head]):
         Each sample is labelled with the store's path; counters count since it was opened.
         """
         self._refuse_if_closed()
-        from octavo.prometheus import exposition
-
+        with unbroken:
+            from octavo.prometheus import exposition
         return exposition(self._running)
 
     def inspect_html(self, *, score: bool = True) -> str:
@@ -282,9 +283,9 @@ class Store(Bucket[bytes, Head]):
         network and runs no script. ``score`` as in ``stats``. O(files).
         """
         self._refuse_if_closed()
-        from octavo.inspection import inspect
-        from octavo.page import page
-
+        with unbroken:
+            from octavo.inspection import inspect
+            from octavo.page import page
         return page(inspect(self._running, score=to_flag("score", score)))
 
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:

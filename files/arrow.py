@@ -9,6 +9,7 @@ from octavo.files.arrays import np, npt
 from octavo.files.errors import Misuse
 from octavo.files.rows import ByteColumn
 from octavo.files.sst_layout import MAX_BLOB_BYTES
+from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,10 +18,12 @@ COLUMNS = ("bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at
 """Of rows of a snapshot, in the order in which they come where none are named."""
 
 
+@cache
 def pyarrow() -> Any:
     """The module. Raises Misuse that says what to install."""
     try:
-        import pyarrow
+        with unbroken:
+            import pyarrow
     except ImportError as wrong:
         raise Misuse("this needs pyarrow: pip install octavo[arrow]") from wrong
     return pyarrow

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from octavo.files.unbroken import unbroken
+
 __all__ = ["compact", "fold", "merge", "rebuild"]
 
 
 def __getattr__(name: str) -> Any:
     # Lazy: most of this room needs pyspark.
     if name == "fold":
-        from octavo.pipeline.folding import fold
-
+        with unbroken:
+            from octavo.pipeline.folding import fold
         return fold
     if name in ("merge", "rebuild"):
-        from octavo.pipeline import offline
-
+        with unbroken:
+            from octavo.pipeline import offline
         return getattr(offline, name)
     if name == "compact":
-        from octavo.pipeline.offline_journal import compact
-
+        with unbroken:
+            from octavo.pipeline.offline_journal import compact
         return compact
     raise AttributeError(f"module 'octavo.pipeline' has no attribute {name!r}")

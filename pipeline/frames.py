@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from octavo.files.errors import Misuse
+from octavo.files.unbroken import unbroken
 
 
 def frame(
@@ -14,7 +15,8 @@ def frame(
     """A DataFrame of a published snapshot; ``options`` as the data source takes them. Raises
     Misuse where Spark is missing."""
     try:
-        from octavo.pipeline.source import DefaultSource
+        with unbroken:
+            from octavo.pipeline.source import DefaultSource
     except ImportError as wrong:
         raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from wrong
     spark.dataSource.register(DefaultSource)

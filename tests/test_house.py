@@ -160,6 +160,28 @@ def test_locks_are_those_that_a_ctrl_c_leaves_free(path: Path) -> None:
             assert made not in ("threading.Lock", "threading.RLock"), f"{named(path)}:{node.lineno}"
 
 
+@pytest.mark.parametrize("path", modules("files", "manifest", "actors", "api"), ids=named)
+def test_what_is_imported_within_a_call_is_imported_unbroken(path: Path) -> None:
+    """A Ctrl-C in the midst of an import can leave CPython's lock of all imports taken."""
+    if path.stem.startswith(("cli", "demo")) or named(path) == "files/worker.py":
+        return  # programs, which a Ctrl-C ends, and what begins before any thread
+    found: list[int] = []
+
+    def look(node: ast.AST, *, called: bool) -> None:
+        if isinstance(node, ast.With) and any(
+            ast.unparse(item.context_expr) == "unbroken" for item in node.items
+        ):
+            return
+        if called and isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node.lineno)
+        called = called or isinstance(node, ast.FunctionDef)
+        for child in ast.iter_child_nodes(node):
+            look(child, called=called)
+
+    look(tree(path), called=False)
+    assert not found, f"{named(path)}: lines {found}"
+
+
 @pytest.mark.parametrize("path", LIBRARY, ids=named)
 def test_nothing_is_guarded_by_assert(path: Path) -> None:
     # Under -O it vanishes. Outside of functions it may state the sizes of a byte layout.

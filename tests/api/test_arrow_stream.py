@@ -19,6 +19,7 @@ from churned import NAMES, churn
 from whole_store import NEVER_MS, SEED, flush, opened
 
 import octavo
+from octavo.files.arrow import pyarrow
 
 COLUMNS = ["bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value"]
 
@@ -295,6 +296,7 @@ def test_bad_arguments_are_refused(
 def test_without_pyarrow_the_message_says_what_to_install(
     small: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pyarrow.cache_clear()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with small.snapshot() as snap:
         with pytest.raises(octavo.Misuse, match=r"pip install octavo\[arrow\]"):

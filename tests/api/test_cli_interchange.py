@@ -20,6 +20,7 @@ from cli_runs import document, octavo, output
 from whole_store import SEED
 
 import octavo as library
+from octavo.files.arrow import pyarrow
 
 ENDINGS = [".jsonl", ".csv", ".parquet", ".jsonl.gz", ".csv.gz", ".jsonl.zst", ".csv.zst"]
 TERMS: list[Any] = [0, -7, 1 << 80, "", "a", "ä\n", b"", b"a", b"\xff\x00"]
@@ -280,6 +281,7 @@ def test_without_pyarrow_only_what_needs_it_is_refused(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "t.parquet").write_bytes(b"")
+    pyarrow.cache_clear()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for arguments in (
         ("dump", store, "-o", tmp_path / "d.parquet"),

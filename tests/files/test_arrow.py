@@ -14,6 +14,7 @@ from octavo.pipeline.value_views import Views
 
 
 def test_without_pyarrow_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow.cache_clear()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(Misuse, match=r"octavo\[arrow\]"):
         pyarrow()

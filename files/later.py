@@ -1,0 +1,28 @@
+"""Modules that are loaded when they are first used, and then whole.
+
+A Ctrl-C in the midst of an import may leave an extension half loaded for as long as the process
+lives; and between two steps of CPython's own the lock that all imports take stays taken, so that
+the next import of any other thread waits for ever. So what Octavo loads within a call it loads
+``unbroken``: by this, or by an import statement in ``with unbroken:`` (tests/test_house.py).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from octavo.files.unbroken import unbroken
+
+
+class Later:
+    """Stands for a module; takes each attribute over when it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        with unbroken:  # and so whole
+            module = import_module(self.__name__)
+        found = getattr(module, attribute)
+        self.__dict__[attribute] = found
+        return found
