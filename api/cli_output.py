@@ -39,9 +39,15 @@ class Output:
         self._stream = stream
 
     def write(self, raw: bytes) -> None:
-        """Bytes as they are."""
+        """Bytes as they are, all of them: without a buffer (``PYTHONUNBUFFERED``) the system may
+        take fewer at a time, more than 2 GiB never."""
+        rest = memoryview(raw)
         try:
-            self._stream.write(raw)
+            while rest:
+                taken = self._stream.write(rest)
+                if taken is None:
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                rest = rest[taken:]
         except BrokenPipeError:
             raise OutputClosed from None
         except OSError as wrong:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ import pytest
 from cli_runs import TIMEOUT_SECONDS, command, document, octavo, output, process
 
 import octavo as library
+from octavo.cli_output import Output
 
 READING = [
     ("get", "key"), ("head", "key"), ("del", "key"), ("scan",), ("buckets",), ("stats",),
@@ -353,3 +355,19 @@ def test_where_there_is_no_store_nobody_is_asked_whether_to_remove_it(tmp_path: 
     told = octavo("destroy", tmp_path / "missing", code=2)
     assert "there is no store" in told.stderr
     assert "[y/N]" not in told.stderr
+
+
+def test_an_output_that_takes_little_at_a_time_is_given_all() -> None:
+    """As an unbuffered standard output is: no more than 2 GiB a call, less on a full disk."""
+
+    class Slow(io.RawIOBase):
+        taken = b""
+
+        def write(self, raw: object) -> int:
+            some = bytes(raw)[:1000]  # type: ignore[call-overload]
+            self.taken += some
+            return len(some)
+
+    stream, value = Slow(), bytes(range(256)) * 20
+    Output(stream).write(value)  # type: ignore[arg-type]
+    assert stream.taken == value
