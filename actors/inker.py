@@ -130,9 +130,10 @@ class Inker(TurnActor):
         return first, last
 
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether these records want the long way, because there is little room for them."""
+        """Whether these records want the long way, because there may be little room for them: of
+        many the values are 16 MiB at most, or the last is the only one that is large."""
         return (
-            active.offsets[-1] > _MOST_BYTES
+            active.offsets[-1] + len(pairs[-1][1]) > _MOST_BYTES
             or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling
         )
 

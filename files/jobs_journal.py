@@ -23,6 +23,8 @@ from octavo.files.key_deltas import is_newest
 from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
 from octavo.files.sealed_records import records_of
 
+_SEALING_BYTES = 64
+"""More than a record takes beside header and value, its checksums and the tables of its file."""
 _CHUNK = 1 << 16
 _PIECE = 8 << 20
 _LARGE = 64 << 20
@@ -260,12 +262,15 @@ class _Output:
             for plan in plans:
                 mover = Mover(plan.view, plan.file["seed"], plan.path, compresses)
                 plain = (plan.becomes == KEEP) & (plan.batched == 0) & (plan.stored < _LARGE)
+                sizes = plan.head_end - plan.start + plan.stored + _SEALING_BYTES
+                of = np.cumsum(plan.batched != 1)  # no file begins within a batch
+                together = np.bincount(of, sizes)[of].astype(np.int64)
                 ends = np.append(np.flatnonzero(plain[1:] != plain[:-1]) + 1, len(plain)).tolist()
                 low = 0
                 for end in ends:
                     while low < end:
                         sqn, batched = int(plan.sqns[low]), int(plan.batched[low])
-                        if self._full(writer, int(plan.stored[low])) and batched != 1:
+                        if batched != 1 and self._full(writer, int(together[low])):
                             yield writer.finish(sqn - 1, self._origin)
                             writer = self._begin(sqn)
                         try:
@@ -280,10 +285,11 @@ class _Output:
         finally:
             writer.abandon()
 
-    def _full(self, writer: SealedWriter, stored: int) -> bool:
-        room = cdb.MAX_FILE_BYTES - 64 * (writer.count + _CHUNK) - (1 << 20)
+    def _full(self, writer: SealedWriter, together: int) -> bool:
+        """Whether what is written next, of so many bytes, is for the next file."""
+        room = cdb.MAX_FILE_BYTES - _SEALING_BYTES * (writer.count + _CHUNK) - (1 << 20)
         return bool(writer.count) and (
-            writer.at >= self._roll_size or writer.at + max(stored, _LARGE) > room
+            writer.at >= self._roll_size or writer.at + max(together, _LARGE) > room
         )
 
     def _many(self, writer: SealedWriter, mover: Mover, plan: _Plan, low: int, end: int) -> int:

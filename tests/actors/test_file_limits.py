@@ -12,7 +12,7 @@ import octavo
 from octavo.actors import inker as inkers
 from octavo.actors.compaction import settle
 from octavo.actors.inker_clerk import InkerClerk
-from octavo.files import cdb
+from octavo.files import cdb, jobs_journal
 
 FAR = 3 << 30
 """Sqns that unclean stops have skipped between two files."""
@@ -101,3 +101,42 @@ def test_a_file_has_as_many_records_as_the_option_says(tmp_path: Path, together:
                 store.put(key, value)
         files = store.stats()["journal"]["file_list"]
         assert [file["records"] for file in files] == [256, 256, 256, 232]
+
+
+def test_a_value_put_among_many_goes_into_a_file_that_has_room_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cdb, "MAX_FILE_BYTES", 3 << 20)
+    monkeypatch.setattr(inkers, "_MOST_BYTES", 2 << 20)
+    pairs = {b"first": bytes(1000), b"large": bytes(5 << 19), b"last": b""}
+    with opened(tmp_path / "s", compression="none", roll_size_bytes=1 << 20) as store:
+        store.put(b"before", bytes(900_000))
+        store.put_many(pairs)
+        assert {key: store.get(key) for key in pairs} == pairs
+    files = list((tmp_path / "s/journal").glob("*-*"))
+    assert len(files) == 3  # what was before, what is large, and the next one
+    assert max(file.stat().st_size for file in files) < cdb.MAX_FILE_BYTES
+
+
+def test_a_batch_that_is_moved_goes_into_a_file_that_has_room_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cdb, "MAX_FILE_BYTES", 4 << 20)
+    monkeypatch.setattr(jobs_journal, "_LARGE", 64 << 10)
+    monkeypatch.setattr(jobs_journal, "_CHUNK", 256)
+    options = {"compression": "none", "roll_size_bytes": 1 << 20, "compact_every_seconds": None}
+    with opened(tmp_path / "s", push_bytes=1 << 30, **options) as store:
+        store.put_many((b"first %03d" % number, bytes(3500)) for number in range(256))
+        store.put_many((b"gone %03d" % number, bytes(3500)) for number in range(130))
+        with store.batch() as batch:
+            for number in range(33):
+                batch.put("", b"batch %02d" % number, bytes(100_000))
+        store.delete_many(b"gone %03d" % number for number in range(130))
+        store.delete_many(b"first %03d" % number for number in range(30))
+        expected = dict(store.items())
+        store.compact()
+        found = store._inker.manifest.entries
+        assert [each.count for each in found] == [226, 33]
+        assert max(each.bytes for each in found) < cdb.MAX_FILE_BYTES
+        assert dict(store.items()) == expected
+        assert store.verify().ok
