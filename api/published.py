@@ -103,10 +103,9 @@ class PublishedSnapshot:
     def df(self, spark: Any, columns: Sequence[str] | None = None, **options: Any) -> Any:
         """A Spark DataFrame of it. ``columns``: see SnapshotBucket.to_arrow; what is not asked for
         is not read. ``options`` as of ``spark.read.format("octavo")``: bucket, keyStart, ...
-        (docs/spark.md). Raises Misuse, SnapshotExpired."""
+        (docs/spark.md), and bytes as they are. Raises Misuse, SnapshotExpired."""
         with unbroken:
             from octavo.pipeline.frames import frame
-
         return frame(spark, self.store_path, self.id, columns, options)
 
     def __repr__(self) -> str:

@@ -103,7 +103,8 @@ class Published:
         if now_ms >= self.expires_at:
             raise SnapshotExpired(
                 f"the published snapshot {self.id} expired at {self.expires_at} (ms UTC); "
-                "publish another one, or renew in time"
+                "publish another one (in Spark: load again, leaseSeconds says for how long), or "
+                "renew in time"
             )
 
 

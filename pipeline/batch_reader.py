@@ -50,9 +50,8 @@ def tag_number(files: SnapshotFiles, name: str) -> int:
 
 def to_schema(schema: StructType, *, changes: bool) -> pa.Schema:
     """Arrow's schema of what Spark wants. Raises Misuse for a column that there is not so."""
-    for field in schema.fields:
-        wanted = field.dataType.simpleString()
-        refuse_unfit(field.name, wanted, nullable=field.nullable, changes=changes)
+    given = [(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
+    refuse_unfit(given, changes=changes)
     return to_arrow_schema(schema, timezone="UTC")
 
 

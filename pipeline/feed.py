@@ -26,13 +26,13 @@ from octavo.files.errors import HistoryCompacted, Misuse
 from octavo.manifest import store_identity
 from octavo.pipeline import commit, read_options
 from octavo.pipeline.arrow_rows import fitted
+from octavo.pipeline.batch_reader import to_schema
 from octavo.pipeline.feed_files import JournalLook, JournalPart, records
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import (
     CHANGE_DDL,
     flag,
     local_path,
-    refuse_unfit,
     refuse_unknown,
     size_of,
 )
@@ -170,13 +170,6 @@ _VALUES: dict[str, Any] = {
 }
 
 
-def _checked(schema: StructType) -> StructType:
-    for field in schema.fields:
-        wanted = field.dataType.simpleString()
-        refuse_unfit(field.name, wanted, nullable=field.nullable, changes=True)
-    return schema
-
-
 def stretches(look: JournalLook, since: int, upto: int, split_bytes: int) -> list[Stretch]:
     """Partitions of the changes in (since, upto]; at least one, or Spark plans none."""
     found = [Stretch(part, look.horizon) for part in look.parts(since, upto, split_bytes)]
@@ -228,7 +221,8 @@ class FeedReader(DataSourceReader):
 
     def __init__(self, options: FeedOptions, schema: StructType) -> None:
         self._options = options
-        self._schema = _checked(schema)
+        self._schema = schema
+        to_schema(schema, changes=True)
 
     def partitions(self) -> list[Any]:
         """Stretches of about ``splitBytes`` of journal. Raises HistoryCompacted, Corruption."""
@@ -255,7 +249,8 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: FeedOptions, schema: StructType) -> None:
         self._options = options
-        self._schema = _checked(schema)
+        self._schema = schema
+        to_schema(schema, changes=True)
         self._look = JournalLook(RealDisk(), options.path)
         self._target: int | None = None
         self._acknowledged = -1

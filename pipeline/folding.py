@@ -6,6 +6,7 @@ executors; the states travel between them, rows never do.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -103,9 +104,11 @@ def fold(
 
 def _published(snapshot: Any) -> tuple[str, bool]:
     """(directory of a published snapshot, whether it is to be removed behind the fold)."""
-    if isinstance(snapshot, str):
+    if isinstance(snapshot, str | os.PathLike):
         now_ms = wall_clock_ms()
-        made = pinning.pin(RealDisk(), local_path(snapshot), int(_LEASE_SECONDS * 1000), now_ms)
+        made = pinning.pin(
+            RealDisk(), local_path(os.fspath(snapshot)), int(_LEASE_SECONDS * 1000), now_ms
+        )
         return made.path, True
     if hasattr(snapshot, "store_path"):
         return str(snapshot.path), False

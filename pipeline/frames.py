@@ -12,8 +12,8 @@ from octavo.files.unbroken import unbroken
 def frame(
     spark: Any, store_path: str, id: str, columns: Sequence[str] | None, options: dict[str, Any]
 ) -> Any:
-    """A DataFrame of a published snapshot; ``options`` as the data source takes them. Raises
-    Misuse where Spark is missing."""
+    """A DataFrame of a published snapshot; ``options`` as the data source takes them, and bytes as
+    they are. Raises Misuse where Spark is missing."""
     try:
         with unbroken:
             from octavo.pipeline.source import DefaultSource
@@ -23,4 +23,7 @@ def frame(
     reader = spark.read.format("octavo").option("snapshot", id)
     if columns is not None:
         reader = reader.option("columns", ",".join(columns))
-    return reader.options(**options).load(store_path)
+    for name, given in options.items():
+        raw = isinstance(given, bytes)
+        reader = reader.option(f"{name}Hex" if raw else name, given.hex() if raw else given)
+    return reader.load(store_path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
@@ -33,6 +34,8 @@ _SPARKS = (
 _ARTIFACTS, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
 """By what a worker of Spark knows whether it works in a directory of its session's."""
 _MOST_LEASE_SECONDS = 100 * 366 * 86_400
+_SPELLED = re.compile(r"(bytearray\()?b(['\"]).*\2\)?", re.DOTALL)
+"""What Spark makes of bytes that an option is given: Python's spelling of them."""
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DDL = {
     "bucket": "binary",
@@ -154,22 +157,30 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def refuse_unfit(name: str, wanted: str, *, nullable: bool, changes: bool) -> None:
-    """Raise Misuse for a column of a user's schema that there is not, or not of this type (by
-    Spark's name), or that may be null where the schema says never: Spark would not look, and show
-    something else."""
+def refuse_unfit(schema: Iterable[tuple[str, str, bool]], *, changes: bool) -> None:
+    """Raise Misuse for a user's schema, (name, Spark's name of the type, whether it may be null)
+    of each column, with a column that there is not, or not of this type, or that may be null where
+    the schema says never: Spark would not look, and show something else. And for one without
+    columns, of which no rows could be told."""
     there = CHANGE_DDL if changes else DDL
-    if name not in there:
-        raise Misuse(f"the schema names {name!r}: there are {', '.join(there)}")
-    kind = there[name]
-    if not wanted.startswith(_ALIKE[kind]) or wanted.startswith("timestamp_"):
-        raise Misuse(
-            f"column {name!r} is {kind}, the schema wants {wanted}: allowed are "
-            f"{', '.join(_ALIKE[kind])}; cast it in a select"
-        )
     never = _NEVER_NULL_OF_CHANGES if changes else _NEVER_NULL
-    if not nullable and name not in never:
-        raise Misuse(f"column {name!r} may be null, and the schema says NOT NULL")
+    seen: set[str] = set()
+    for name, wanted, nullable in schema:
+        if name not in there:
+            raise Misuse(f"the schema names {name!r}: there are {', '.join(there)}")
+        if name in seen:
+            raise Misuse(f"the schema names {name!r} twice: each once")
+        seen.add(name)
+        kind = there[name]
+        if re.split(r"[ (]", wanted)[0] not in _ALIKE[kind]:  # decimal(20,0), string collate UCS
+            raise Misuse(
+                f"column {name!r} is {kind}, the schema wants {wanted}: allowed are "
+                f"{', '.join(_ALIKE[kind])}; cast it in a select"
+            )
+        if not nullable and name not in never:
+            raise Misuse(f"column {name!r} may be null, and the schema says NOT NULL")
+    if not seen:
+        raise Misuse(f"the schema names no column: there are {', '.join(there)}")
 
 
 def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
@@ -212,11 +223,21 @@ def _bytes(given: Mapping[str, str], name: str) -> bytes | None:
     if plain is not None and in_hex is not None:
         raise Misuse(f"{name} and {name}Hex are one option: give one of them")
     if in_hex is None:
-        return None if plain is None else plain.encode()
+        return None if plain is None else text_of(name, plain, f"{name}Hex").encode()
     try:
         return bytes.fromhex(in_hex)
     except ValueError:
         raise Misuse(f"{name}Hex={in_hex!r:.80}: allowed are hexadecimal digits") from None
+
+
+def text_of(name: str, given: str, instead: str) -> str:
+    """An option's text. Raises Misuse for what was bytes: ``instead`` takes those."""
+    if _SPELLED.fullmatch(given):
+        raise Misuse(
+            f"{name}={given!r:.80}: Spark makes text of options, and of bytes how Python spells "
+            f"them; give str, or {instead}"
+        )
+    return given
 
 
 def _number(given: Mapping[str, str], name: str) -> int | None:

@@ -59,7 +59,10 @@ def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> N
                 f"(and {', '.join(IGNORED)}, which are ignored)"
             )
         if kind not in allowed:
-            raise Misuse(f"column {name!r} is of type {kind}; allowed: {' or '.join(allowed)}")
+            hint = f": lit(None).cast({allowed[0]!r})" if kind == "void" else ""
+            raise Misuse(
+                f"column {name!r} is of type {kind}; allowed: {' or '.join(allowed)}{hint}"
+            )
     if order_column and order_column not in there:
         raise Misuse(f"orderColumn={order_column!r}: there is no such column")
     if order_column and there[order_column].startswith(_WITHOUT_ORDER):

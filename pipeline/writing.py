@@ -29,7 +29,7 @@ from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.store_identity import IDENTITY
 from octavo.pipeline import commit, duplicate_keys, staged_columns
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import local_path, refuse_unknown
+from octavo.pipeline.read_options import local_path, refuse_unknown, text_of
 
 DUPLICATES = ("last", "first", "error")
 _ORDERED_ROWS = 1 << 15
@@ -64,7 +64,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         staging.checked_name("jobId", job),
         kept,
         order_column,
-        options.get("bucket", "").encode(),
+        text_of("bucket", options.get("bucket", ""), "a column bucket").encode(),
     )
 
 
@@ -198,6 +198,11 @@ def checked(given: Mapping[str, str], schema: Any) -> WriteOptions:
     options = write_options(given)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     staged_columns.check_schema(fields, options.order_column)
+    if "bucket" in dict(fields) and "bucket" in map(str.lower, given):
+        raise Misuse(
+            f"bucket={options.bucket.decode()!r:.80}, and a column 'bucket', which says it of each "
+            "row: leave one of them out"
+        )
     return options
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 from random_stores import COLUMNS, fill, held, load, read
 from whole_store import SEED, flush, opened
 
@@ -107,14 +108,23 @@ def test_a_schema_of_the_users_picks_columns_and_text(spark: Any, store: octavo.
         ("expires_at bigint", "is timestamp, the schema wants bigint"),
         ("key int", "is binary, the schema wants int"),
         ("expires_at timestamp not null", "may be null"),
+        ("sqn interval day to second", "is bigint, the schema wants interval day to second"),
+        ("key string, key binary", "names 'key' twice"),
+        (StructType([]), "the schema names no column"),
     ],
 )
 def test_a_schema_by_which_spark_would_show_something_else_is_refused(
-    spark: Any, store: octavo.Store, schema: str, told: str
+    spark: Any, store: octavo.Store, schema: Any, told: str
 ) -> None:
     store.put(b"7", b"v")
     with pytest.raises(Exception, match=told):
         spark.read.format("octavo").schema(schema).load(store.path).collect()
+
+
+def test_types_of_a_schema_may_say_more(spark: Any, store: octavo.Store) -> None:
+    sqn = store.put(b"7", b"v")
+    frame = spark.read.format("octavo").schema("key string collate UTF8_LCASE, sqn decimal(20,0)")
+    assert frame.load(store.path).collect() == [("7", sqn)]
 
 
 def test_a_frame_that_is_said_to_be_no_feed_stays_as_it_was(
@@ -273,6 +283,9 @@ def test_pushdown_narrows_what_is_read(spark: Any, store: octavo.Store) -> None:
         ({"path": "/x", "splitBytes": "many"}, "splitBytes='many'"),
         ({"path": "/x", "keyStart": "a", "keyStartHex": "61"}, "one option"),
         ({"path": "/x", "keyStartHex": "zz"}, "hexadecimal"),
+        ({"path": "/x", "bucket": str(b"docs")}, "give str, or bucketHex"),
+        ({"path": "/x", "keystart": str(b"it's\n")}, "give str, or keyStartHex"),
+        ({"path": "/x", "prefix": str(bytearray(b"\xff"))}, "give str, or prefixHex"),
         ({"path": "/x", "sqnAsOf": "-1"}, "whole numbers"),
         ({"path": "/x", "timestampAsOf": "soon"}, "ISO 8601"),
         ({"path": "/x", "leaseSeconds": "9" * 20}, "up to a hundred years"),
@@ -283,6 +296,12 @@ def test_pushdown_narrows_what_is_read(spark: Any, store: octavo.Store) -> None:
 def test_options_are_checked(options: dict[str, str], why: str) -> None:
     with pytest.raises(octavo.Misuse, match=why):
         parsed(options)
+
+
+def test_what_only_looks_like_bytes_is_text() -> None:
+    for text in ("b'", "b", "'b'", "ab'c'", "b'c' d"):
+        assert parsed({"path": "/x", "bucket": text}).bucket == text.encode()
+    assert parsed({"path": "/x", "bucketHex": b"b'docs'".hex()}).bucket == b"b'docs'"
 
 
 def test_paths_may_be_uris() -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 import octavo
 from octavo.pipeline.commit import made_store
 from octavo.pipeline.source import DefaultSource
-from octavo.pipeline.writing import forget
+from octavo.pipeline.writing import checked, forget, write_options
 
 
 @pytest.fixture
@@ -81,6 +82,7 @@ def test_all_columns_come_along(session: Any, tmp_path: Path) -> None:
         ("k string, value string", ("a", "b"), "no column 'key'"),
         ("key int, value string", (1, "b"), "column 'key' is of type int; allowed: binary or"),
         ("key string, value double", ("a", 1.0), "column 'value' is of type double"),
+        ("key string, value void", ("a", None), r"binary or string: lit\(None\).cast\('binary'\)"),
         ("key string, value string, colour string", ("a", "b", "c"), "column 'colour': not one"),
         ("key string, value string", (None, "b"), "column 'key': row 0 is null"),
         ("key string, value string", ("", "b"), "column 'key': row 0 is empty"),
@@ -99,6 +101,19 @@ def test_overwriting_is_refused_with_what_to_do(session: Any, tmp_path: Path) ->
     frame = session.createDataFrame([("a", "1")], "key string, value string")
     with pytest.raises(Exception, match=r"octavo\.destroy"):
         frame.write.format("octavo").mode("overwrite").save(str(tmp_path / "s"))
+
+
+def test_of_two_that_say_the_bucket_none_is_left_unheard() -> None:
+    schema = StructType([StructField(name, StringType()) for name in ("bucket", "key", "value")])
+    with pytest.raises(octavo.Misuse, match="bucket='other', and a column 'bucket'"):
+        checked({"path": "/x", "Bucket": "other"}, schema)
+    assert checked({"path": "/x"}, schema).bucket == b""
+    assert checked({"path": "/x", "bucket": "other"}, StructType(schema[1:])).bucket == b"other"
+
+
+def test_a_bucket_of_bytes_is_refused_and_not_written_as_python_spells_it(tmp_path: Path) -> None:
+    with pytest.raises(octavo.Misuse, match="give str, or a column bucket"):
+        write_options({"path": str(tmp_path), "bucket": str(b"docs")})
 
 
 def pairs(session: Any) -> Any:

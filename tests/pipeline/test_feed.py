@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 from whole_store import killed
 
 import octavo
 from octavo.pipeline.feed import FeedStream, feed_options
 from octavo.pipeline.source import DefaultSource
 
+KEYS = StructType([StructField("key", BinaryType())])
 NEVER_MS = 4_000_000_000_000
 
 
@@ -169,12 +170,11 @@ def test_offsets_are_numbers_that_people_can_read(session: Any, tmp_path: Path) 
 
 
 def test_a_checkpoint_goes_on_with_no_other_store(tmp_path: Path) -> None:
-    schema = StructType([])
     stores = [tmp_path / "a", tmp_path / "b"]
     for path in stores:
         lived(path, 5, 20)
     one, other = (
-        FeedStream(feed_options({"path": str(path), "readChangeFeed": "true"}), schema)
+        FeedStream(feed_options({"path": str(path), "readChangeFeed": "true"}), KEYS)
         for path in stores
     )
     begun = one.initialOffset()
@@ -191,7 +191,7 @@ def test_a_checkpoint_goes_on_with_no_other_store(tmp_path: Path) -> None:
 
 def stream(path: Path, **options: Any) -> FeedStream:
     given = {"path": str(path), "readChangeFeed": "true", **options}
-    return FeedStream(feed_options(given), StructType([]))
+    return FeedStream(feed_options(given), KEYS)
 
 
 def read_before_a_backup_took_its_place(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -325,6 +325,8 @@ def test_a_schema_that_does_not_fit_is_told(session: Any, tmp_path: Path) -> Non
     assert load.collect() == [("a", 1)]
     with pytest.raises(Exception, match="column 'key' is binary, the schema wants int"):
         frame.schema("key int").load(str(tmp_path / "s")).collect()
+    with pytest.raises(Exception, match="the schema names no column"):
+        frame.schema(StructType([])).load(str(tmp_path / "s")).collect()
 
 
 def test_spark_that_is_killed_behind_the_stores_commit_replays_in_vain(
