@@ -92,12 +92,14 @@ def cli(ctx: click.Context, verbose: int) -> None:
     Exit codes:
       0    done
       1    no: the key is absent, --if-sqn does not hold, verify found damage, two
-           stores differ, or a part of what was to be loaded could not be
+           stores differ, a part of what was to be loaded could not be, the history asked
+           for is compacted away, the store is busy, or destroy was not confirmed
       2    the command is wrong: usage, a bad argument, no store at PATH
       3    another process has the store open
       4    storage: an I/O error, a full disk, damage that stops the command
       70   a bug in Octavo
       130  interrupted (Ctrl-C); what was acknowledged is kept
+      141  who read the output closed it
 
     Results go to standard output, messages and progress bars to standard error, and bars only
     where that is a terminal.
