@@ -39,6 +39,7 @@ from typing import Any
 import file_parts
 import forging
 import numpy  # noqa: F401 - what is loaded later would count as memory and as files
+import pandas  # noqa: F401 - as well: pyarrow loads it in the midst of a read, and it a time zone
 import pyarrow  # noqa: F401 - as well
 from specimens import BUCKETS, NAMES, RESERVE_BYTES, Versions, loaded, options
 from whole_store import SMALL
