@@ -36,9 +36,11 @@ from octavo.files.open_file import (
     AppendFile,
     Buffer,
     RealFile,
+    copied_map,
     open_apart,
     open_directory,
     open_regular,
+    pread_all,
     sync_data,
     sync_directory,
 )
@@ -120,6 +122,11 @@ class Disk(ABC):
         and holds one descriptor for that time (CPython's mmap keeps its own). Map only files
         that are not cut any more: reading where a file no longer reaches kills the process.
         """
+
+    def map_growing(self, path: str, start: int = 0) -> mmap.mmap | bytes:
+        """The same of a file that its owner may cut: zeros, and from ``start`` on a copy, where it
+        was cut meanwhile zeros, too. Takes that memory."""
+        return self.map(path)  # where no process dies of that
 
     def reason(self, error: OSError) -> OSError:
         """What to tell of a call that failed, here or in a worker: the error, or why there was
@@ -303,18 +310,6 @@ def _opened(path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
         os.close(fd)
 
 
-def _pread_all(fd: int, length: int, offset: int) -> bytes:
-    first = os.pread(fd, length, offset)
-    if len(first) == length or not first:
-        return first
-    parts = [first]
-    had = len(first)
-    while had < length and (more := os.pread(fd, length - had, offset + had)):
-        parts.append(more)
-        had += len(more)
-    return b"".join(parts)
-
-
 class RealDisk(Disk):
     """The operating system's file systems. Has no state of its own."""
 
@@ -352,12 +347,16 @@ class RealDisk(Disk):
             length = os.fstat(fd).st_size
             return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
 
+    def map_growing(self, path: str, start: int = 0) -> mmap.mmap | bytes:
+        with _opened(path) as fd:
+            return copied_map(fd, start)
+
     def read(self, path: str, limit_bytes: int) -> bytes:
         with _opened(path) as fd:
             # The size is asked first, so that what is refused is not read before.
             size = os.fstat(fd).st_size
             if size <= limit_bytes:
-                found = _pread_all(fd, size + 1, 0)
+                found = pread_all(fd, size + 1, 0)
                 if len(found) <= limit_bytes:
                     return found
                 size = len(found)
@@ -367,7 +366,7 @@ class RealDisk(Disk):
         with _opened(path) as fd:
             # A length read from a damaged file must not decide how much memory is taken.
             room = max(os.fstat(fd).st_size - offset, 0)
-            return _pread_all(fd, min(length, room), offset)
+            return pread_all(fd, min(length, room), offset)
 
     def size(self, path: str) -> int:
         return os.lstat(path).st_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import stat
 import sys
@@ -195,6 +196,32 @@ def open_regular(path: str, flags: int) -> int:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     raise _not_a_file(path, "FIFO" if stat.S_ISFIFO(mode) else "device")
+
+
+def pread_all(fd: int, length: int, offset: int) -> bytes:
+    """What preads give until there is enough, or no more."""
+    first = os.pread(fd, length, offset)
+    if len(first) == length or not first:
+        return first
+    parts = [first]
+    had = len(first)
+    while had < length and (more := os.pread(fd, length - had, offset + had)):
+        parts.append(more)
+        had += len(more)
+    return b"".join(parts)
+
+
+def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
+    """As Disk.map_growing."""
+    length = os.fstat(fd).st_size
+    if not length:
+        return b""
+    copy = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with memoryview(copy) as room, open(fd, "rb", buffering=0, closefd=False) as file:
+        file.seek(start)
+        while start < length and (taken := file.readinto(room[start:])):
+            start += taken
+    return copy
 
 
 def lead_nowhere(fd: int) -> None:

@@ -106,7 +106,7 @@ def find_tails(
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):
         path = f"{directory}/{name}"
-        tail = _tail(disk, path, name, base, seed, above, found)
+        tail = _tail(disk.map(path), path, name, base, seed, above, found)
         if tail.sealed and not all(older.sealed for older in found.tails):
             # What is older goes into memory, and the ledger takes nothing past that.
             again = _scanned(disk.map(path), path, name, base, seed, above, Found([], [], []))
@@ -115,8 +115,9 @@ def find_tails(
     return found
 
 
-def _tail(disk: Disk, path: str, name: str, base: int, seed: int, above: int, found: Found) -> Tail:
-    buffer = disk.map(path)
+def _tail(
+    buffer: bytes | mmap, path: str, name: str, base: int, seed: int, above: int, found: Found
+) -> Tail:
     view = memoryview(buffer)
     if name.endswith(SEALED):
         try:
@@ -144,7 +145,9 @@ def whole_records(disk: Disk, path: str, name: str) -> Tail:
     if who is None:
         raise Corruption(path, 0, "not the name of a journal file")
     found = Found([], [], [])
-    tail = _tail(disk, path, name, *who, 1 << 63, found)
+    # One that is not sealed its owner may cut, where a write broke off.
+    buffer = disk.map(path) if name.endswith(SEALED) else disk.map_growing(path)
+    tail = _tail(buffer, path, name, *who, 1 << 63, found)
     harmless = ("torn tail", "a batch of", "held no record")
     wrong = [note for note in found.notes if not any(mark in note for mark in harmless)]
     if wrong:

@@ -167,7 +167,7 @@ class JournalLook:
             length = self._disk.size(path)
             if length == self._lengths.get(name) and not self._goes_on(path, reached, length):
                 return places
-            buffer = self._disk.map(path)
+            buffer = self._disk.map_growing(path, reached)
         except FileNotFoundError:  # sealed meanwhile, with the same records at the same places
             return self._sealed(f"{name[:-4]}{recovery.SEALED}")
         more, reached = whole_records(buffer, reached, min(length, len(buffer)), seed)

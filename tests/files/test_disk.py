@@ -278,6 +278,7 @@ def test_pread_of_a_path_takes_no_memory_for_a_length_the_file_does_not_have(pla
 
 READERS: dict[str, Callable[[Disk, str], object]] = {
     "map": lambda disk, path: disk.map(path),
+    "map_growing": lambda disk, path: disk.map_growing(path),
     "read": lambda disk, path: disk.read(path, 1),
     "pread": lambda disk, path: disk.pread(path, 1, 0),
     "size": lambda disk, path: disk.size(path),
@@ -301,7 +302,9 @@ def test_a_missing_file_raises_file_not_found(place: Place, call: str) -> None:
         READERS[call](place.disk, place.path("none"))
 
 
-@pytest.mark.parametrize("call", ["map", "read", "pread", "reopen", "sync_file", "unlink"])
+@pytest.mark.parametrize(
+    "call", ["map", "map_growing", "read", "pread", "reopen", "sync_file", "unlink"]
+)
 def test_a_directory_is_not_taken_for_a_file(place: Place, call: str) -> None:
     place.disk.mkdir(place.path("d"))
     with pytest.raises(IsADirectoryError):

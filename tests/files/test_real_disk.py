@@ -361,6 +361,7 @@ def failing(code: int) -> Callable[..., None]:
 
 OPENERS: dict[str, Callable[[Disk, str], object]] = {
     "map": lambda disk, path: disk.map(path),
+    "map_growing": lambda disk, path: disk.map_growing(path),
     "read": lambda disk, path: disk.read(path, 1),
     "pread": lambda disk, path: disk.pread(path, 1, 0),
     "reopen": lambda disk, path: disk.reopen(path, 0),

@@ -82,11 +82,11 @@ def test_a_file_that_is_sealed_between_two_looks_at_it_is_told(tmp_path: Path) -
         assert disk.sealed == 1
 
 
-@pytest.mark.parametrize("call", ["size", "map", "sync_file", "listdir"])
+@pytest.mark.parametrize("call", ["size", "map_growing", "sync_file", "listdir"])
 def test_a_file_that_cannot_be_read_is_told_by_its_name(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(path: str) -> NoReturn:
+    def fails(path: str, *_: int) -> NoReturn:
         raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     with opened(tmp_path / "s") as store:
