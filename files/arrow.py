@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from octavo.files.argument_checks import shown
 from octavo.files.arrays import np, npt
 from octavo.files.errors import Misuse
 from octavo.files.rows import ByteColumn
-from octavo.files.sst_layout import MAX_BLOB_BYTES
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value")
 """Of rows of a snapshot, in the order in which they come where none are named."""
+
+MAX_BINARY_BYTES = 2**31 - 2
+"""Of all strings of a binary array, as Arrow's own builder has it."""
 
 
 @cache
@@ -68,10 +71,21 @@ def binary_array(column: ByteColumn, *, empty_is_null: bool = False) -> pa.Array
 
 def refuse_too_many(length: int) -> None:
     """Raise Misuse where so many bytes do not fit into one binary array."""
-    if length > MAX_BLOB_BYTES:
+    if length > MAX_BINARY_BYTES:
         raise Misuse(
             f"{length} bytes, of one value say, are more than Arrow's binary holds "
-            f"({MAX_BLOB_BYTES}): read that value with get()"
+            f"({MAX_BINARY_BYTES}): read that value with get()"
+        )
+
+
+def refuse_large_value(length: int, bucket: bytes, key: bytes) -> None:
+    """Raise Misuse, which names the key, where a value of so many bytes does not fit into a binary
+    array."""
+    if length > MAX_BINARY_BYTES:
+        raise Misuse(
+            f"the value of {shown(key)} in bucket {shown(bucket)} has {length} bytes, more than "
+            f"Arrow's binary holds ({MAX_BINARY_BYTES}): read it with get(), and the others "
+            "without that key, or without the column value"
         )
 
 

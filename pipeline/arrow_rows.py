@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from octavo.files import ledger_key, record
-from octavo.files.arrow import binary_array, numbers
+from octavo.files.arrow import binary_array, numbers, refuse_large_value
 from octavo.files.byte_strings import gather
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal_values import places_of
@@ -138,11 +138,13 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
     """The value of each row."""
     columns, rows = batch
     made = Views(len(rows))
-    sqns = columns.sqns[rows].astype(np.int64)
+    sqns, sizes = columns.sqns[rows].astype(np.int64), columns.sizes[rows]
     keys = strings_of(columns.keys, rows)
     lengths = keys.offsets[1:] - keys.offsets[:-1]
     for prefix, low, high in buckets_of(batch):
         tag, bucket, _ = ledger_key.split(prefix)
+        largest = low + int(sizes[low:high].argmax())
+        refuse_large_value(int(sizes[largest]), bucket, _key(keys, largest))
         order = np.argsort(sqns[low:high], kind="stable") + low
         cuts = np.searchsorted(sqns[order], files.bases).tolist()
         if cuts and cuts[0] > 0:
@@ -181,7 +183,7 @@ def _add_with_care(
     keys: ByteColumn,
 ) -> None:
     """What did not come the short way; this says what is wrong, if so."""
-    key = keys.blob[keys.offsets[row] : keys.offsets[row + 1]].tobytes()
+    key = _key(keys, row)
     whole = files.record(sqn)
     if (whole.kind, whole.tag, whole.bucket, whole.key) != (record.PUT, tag, bucket, key):
         raise Corruption(
@@ -189,3 +191,7 @@ def _add_with_care(
             expected=key[:80], found=whole.key[:80],
         )  # fmt: skip
     made.add_bytes([row], [whole.value])
+
+
+def _key(keys: ByteColumn, row: int) -> bytes:
+    return keys.blob[keys.offsets[row] : keys.offsets[row + 1]].tobytes()

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from octavo.files import ledger_key, record
+from octavo.files.arrow import refuse_large_value
 from octavo.files.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse
 from octavo.manifest import store_identity
@@ -135,11 +136,14 @@ def batches(
     for found in records(RealDisk(), options.path, partition.part, horizon):
         if found.kind not in (record.PUT, record.DELETE) or found.tag != tag:
             continue
-        rows.append(found)
-        size += len(found.value) + len(found.key) + len(found.metadata)
-        if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
-            yield _batch(rows, arrow)
+        if "value" in schema.names:
+            refuse_large_value(len(found.value), found.bucket, found.key)
+        more = len(found.value) + len(found.key) + len(found.metadata)
+        if rows and (size + more > _BATCH_BYTES or len(rows) >= _BATCH_ROWS):
+            yield _batch(rows, arrow)  # a large value comes alone: Arrow has a bound for all of it
             rows, size = [], 0
+        rows.append(found)
+        size += more
     if rows:
         yield _batch(rows, arrow)
 

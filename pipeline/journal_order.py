@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from octavo.files import live_bits, record
-from octavo.files.arrow import binary_array, numbers
+from octavo.files.arrow import binary_array, numbers, refuse_large_value
 from octavo.files.bounds import OBJECTS
 from octavo.files.byte_strings import Bytes, Ints, gather
 from octavo.files.errors import Corruption
@@ -180,11 +180,24 @@ class _Found:
     def _short(self, columns: RecordColumns, schema: pa.Schema) -> list[pa.RecordBatch]:
         out = []
         sizes = np.where(columns.raw_bytes >= 0, columns.raw_bytes, columns.value_bytes)
+        if len(sizes) and "value" in schema.names:
+            self._refuse_large(columns, sizes)
         for low, high in _cut(sizes):  # what is compressed may be far larger than it was stored
             part = columns.between(low, high)
             arrays = [fitted(self._column(part, field.name), field) for field in schema]
             out.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
         return out
+
+    def _refuse_large(self, columns: RecordColumns, sizes: Ints) -> None:
+        row = int(sizes.argmax())
+        bucket, key = (
+            self._raw[at[row] : at[row] + lengths[row]].tobytes()
+            for at, lengths in (
+                (columns.buckets_at, columns.bucket_bytes),
+                (columns.keys_at, columns.key_bytes),
+            )
+        )
+        refuse_large_value(int(sizes[row]), bucket, key)
 
     def _column(self, columns: RecordColumns, name: str) -> pa.Array:
         count = len(columns.rows)
@@ -245,6 +258,8 @@ class _Found:
             )
         if whole.tag != self._tag:
             return []
+        if "value" in schema.names:
+            refuse_large_value(whole.size, whole.bucket, whole.key)
         rest = {
             "bucket": whole.bucket, "key": whole.key, "sqn": sqn, "size": whole.size,
             "metadata": whole.metadata or None, "value": whole.value,

@@ -17,6 +17,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from whole_store import killed
 
 import octavo
+from octavo.files import arrow
+from octavo.pipeline import feed as feeds
 from octavo.pipeline.feed import FeedStream, feed_options
 from octavo.pipeline.source import DefaultSource
 
@@ -350,3 +352,29 @@ def test_spark_that_is_killed_behind_the_stores_commit_replays_in_vain(
     with octavo.open(target) as store:
         assert store.last_sqn == newest
     assert whole(target) == whole(source)
+
+
+def rows_of_batches(path: Path, *names: str) -> list[int]:
+    """How many rows each record batch of a feed has, as a task makes them."""
+    reader = DefaultSource({"path": str(path), "readChangeFeed": "true"}).reader(
+        StructType([StructField(name, BinaryType()) for name in names])
+    )
+    (part,) = reader.partitions()
+    return [batch.num_rows for batch in reader.read(part)]
+
+
+def test_a_value_too_large_for_arrow_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And values that only together are too many come in batches of their own."""
+    with octavo.open(tmp_path / "s") as store:
+        for key in ("a", "b", "c"):
+            store.put(key, b"x" * 9)
+        store.put("large", b"x" * 80)
+        store.put("d", b"x" * 9)
+    monkeypatch.setattr(feeds, "_BATCH_BYTES", 40)
+    assert rows_of_batches(tmp_path / "s", "key", "value") == [3, 1, 1]
+    monkeypatch.setattr(arrow, "MAX_BINARY_BYTES", 79)
+    with pytest.raises(octavo.Misuse, match="the value of b'large' in bucket b'' has 80 bytes"):
+        rows_of_batches(tmp_path / "s", "key", "value")
+    assert sum(rows_of_batches(tmp_path / "s", "key")) == 5

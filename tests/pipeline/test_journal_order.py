@@ -8,8 +8,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lz4.block
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,11 +20,13 @@ from random_stores import COLUMNS, Rows, fill, held
 from whole_store import NEVER_MS, SEED, Clock, flush, opened, settle
 
 import octavo
-from octavo.files import live_bits
+from octavo.files import arrow, live_bits
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import RealDisk
 from octavo.files.ledger_key import STANDARD
+from octavo.files.record_columns import RecordColumns, columns_of
 from octavo.manifest import pinning
+from octavo.pipeline import journal_order
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.journal_order import bits_of, stretch_batches, stretches
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -235,3 +239,35 @@ def test_a_task_does_not_load_pandas(tmp_path: Path) -> None:
         words = [sys.executable, "-c", READ_ALL, path]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "2", "False"]
+
+
+@pytest.mark.parametrize("shape", ["plain", "compressed", "with care"])
+def test_a_value_too_large_for_arrow_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    """Before anything is made of it: NumPy has no type of so many bytes, and Arrow no array."""
+    with opened(tmp_path / "s") as store:
+        store.bucket("b").put("small", b"")
+        raw = b"x" if shape == "compressed" else bytes(range(256)) * 3 + b"x"
+        store.bucket("b").put("large", (raw * 9000)[:9000])
+        path = store.snapshot().publish().path
+    monkeypatch.setattr(arrow, "MAX_BINARY_BYTES", 8999)
+    monkeypatch.setattr(RecordColumns, "strings", None)
+    if shape == "with care":
+        monkeypatch.setattr(journal_order, "columns_of", _all_with_care)
+    files = SnapshotFiles(path)
+    told = "the value of b'large' in bucket b'b' has 9000 bytes"
+    values = pa.schema([("value", pa.binary())])
+    (stretch,) = stretches(files, 0)
+    with pytest.raises(octavo.Misuse, match=told):
+        list(stretch_batches(files, STANDARD, stretch, values, checksums=True))
+    with pytest.raises(octavo.Misuse, match=told):
+        list(record_batches(files, files.batches(OBJECTS), values, checksums=True))
+    monkeypatch.undo()
+    assert all(len(found) == 2 for found in both_ways(files, 0))
+
+
+def _all_with_care(*given: Any) -> Any:
+    columns, careful = columns_of(*given)
+    assert not len(careful)
+    return columns.between(0, 0), np.arange(len(columns.rows))
