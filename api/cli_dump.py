@@ -26,14 +26,19 @@ from octavo.cli_options import (
 from octavo.cli_output import Output, complain, plural, progress, whole_file
 from octavo.cli_read import tell_of_other_types
 from octavo.cli_rows import Row, entries_to_json, to_fields
+from octavo.files.argument_checks import shown
+from octavo.files.arrays import np
 from octavo.files.errors import Misuse
 
 if TYPE_CHECKING:
+    from octavo.actors.view import Head
     from octavo.snapshot import SnapshotBucket
 
 FORMATS = ("jsonl", "csv", "parquet")
 _BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _LEASE_SECONDS = 3600.0
+_MOST_BYTES = 2_000_000_000
+"""Of a value: Parquet holds hardly more in one, and as text it is in memory some times over."""
 _TOLD_ROWS = 4096
 _Bounds = tuple[bytes | None, bytes | None, bytes | None]
 """Start, end and prefix."""
@@ -74,7 +79,8 @@ def dump(
     JSON lines: bytes that are not UTF-8 stand as base64 in key64, value64, bucket64 and
     metadata64; parts that are empty are left out. CSV: bytes are text on one line, \\xHH for what
     cannot be printed and \\\\ for a backslash. Parquet: binary columns; needs pyarrow. FILE may
-    end in .gz or .zst, but for Parquet, which is compressed by itself.
+    end in .gz or .zst, but for Parquet, which is compressed by itself. A value of over
+    2,000,000,000 bytes is refused: `get` writes it.
 
     It is the state of one moment, in byte order of bucket and key.
     """
@@ -129,12 +135,28 @@ def _rows(source: SnapshotBucket, bounds: _Bounds, names: tuple[str, ...]) -> It
         for key, head in heads:
             yield Row(source.name, key, b"", head, source.index_of(key) if indexed else None)
         return
-    for (key, value), (same, head) in zip(
-        source.items(low, high, prefix=begins), heads, strict=True
+    heads = _all_fit(source.name, heads)  # asked first: no value is read that does not
+    for (same, head), (key, value) in zip(
+        heads, source.items(low, high, prefix=begins), strict=True
     ):
         if key != same:
             raise Misuse(f"keys {key!r:.80} and {same!r:.80} do not agree")
         yield Row(source.name, key, value, head, source.index_of(key) if indexed else None)
+
+
+def _all_fit(bucket: bytes, heads: Iterable[tuple[bytes, Head]]) -> Iterator[tuple[bytes, Head]]:
+    for key, head in heads:
+        _refuse_large(bucket, key, head.size)
+        yield key, head
+
+
+def _refuse_large(bucket: bytes, key: bytes, length: int) -> None:
+    if length > _MOST_BYTES:
+        raise Misuse(
+            f"the value of {shown(key)} in bucket {shown(bucket)} has {length} bytes: a dump holds "
+            f"values of up to {_MOST_BYTES}. `get` writes it; --start, --end and --prefix choose "
+            "keys, --columns leaves values out"
+        )
 
 
 @contextlib.contextmanager
@@ -242,11 +264,22 @@ class _Parquet(_Writer):
             pa.field(name, pa.string()) if name == "index" else known.field(name) for name in names
         ]
         self._schema = pa.schema(fields)
-        self._writer = parquet.ParquetWriter(_Sink(out), self._schema, compression="zstd")
+        self._sink = _Sink(out)
+        self._writer = parquet.ParquetWriter(self._sink, self._schema, compression="zstd")
 
     def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
         low, high, begins = bounds
         indexed = "index" in self.names and source.has_index()
+        if "value" in self.names:
+            for batch in source.to_arrow(["key", "size"], low, high, prefix=begins):
+                large = np.flatnonzero(batch.column("size").to_numpy() > _MOST_BYTES)
+                if len(large):
+                    row = int(large[0])
+                    _refuse_large(
+                        source.name,
+                        batch.column("key")[row].as_py(),
+                        batch.column("size")[row].as_py(),
+                    )
         # The keys tell the index entries.
         columns = [*self._stored, *(["key"] if indexed and "key" not in self._stored else [])]
         for batch in source.to_arrow(columns or ["key"], low, high, prefix=begins):
@@ -261,8 +294,11 @@ class _Parquet(_Writer):
             yield batch.num_rows
 
     def __exit__(self, kind: object = None, *error: object) -> None:
-        if kind is None:
-            self._writer.close()
+        try:
+            if kind is None:
+                self._writer.close()
+        finally:
+            self._sink.over = True  # pyarrow ends what is dropped, too
 
 
 def _entries(source: SnapshotBucket, key: bytes) -> str | None:
@@ -278,13 +314,16 @@ class _Sink(io.RawIOBase):
         super().__init__()
         self._out = out
         self._at = 0
+        self.over = False
+        """Nothing more is written."""
 
     def writable(self) -> bool:
         return True
 
     def write(self, raw: Any) -> int:
         length = memoryview(raw).nbytes
-        self._out.write(bytes(raw))
+        if not self.over:
+            self._out.write(bytes(raw))
         self._at += length
         return length
 

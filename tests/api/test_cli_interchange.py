@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gc
 import gzip
 import json
+import os
 import random
 import sys
 import time
@@ -20,6 +22,7 @@ from cli_runs import document, octavo, output
 from whole_store import SEED
 
 import octavo as library
+from octavo import cli_dump
 from octavo.files.arrow import pyarrow
 
 ENDINGS = [".jsonl", ".csv", ".parquet", ".jsonl.gz", ".csv.gz", ".jsonl.zst", ".csv.zst"]
@@ -313,3 +316,25 @@ def test_commands_about_all_keys_tell_of_the_objects_that_they_leave_out(tmp_pat
             assert "left out: objects of type 'person'" in found.stderr, command
     library.open(tmp_path / "h", mode="head_only").close()
     assert not octavo("buckets", tmp_path / "h").stderr
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".jsonl.gz"])
+def test_a_value_too_large_for_a_dump_is_refused_by_name(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Before it is read, and nothing is left; whoever leaves it out gets the rest."""
+    with library.open(store) as opened:
+        opened.bucket("docs").put("b", b"x" * 5000)
+    unraisable: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda it: unraisable.append(repr(it.object)))
+    monkeypatch.setattr(cli_dump, "_MOST_BYTES", 4999)
+    file = tmp_path / f"d{ending}"
+    told = octavo("dump", store, "-o", file, code=2).stderr
+    assert "the value of b'b' in bucket b'docs' has 5000 bytes" in told
+    gc.collect()
+    assert not [what for what in unraisable if "ParquetWriter" in what]
+    assert os.listdir(tmp_path) == ["store"]
+    octavo("dump", store, "-o", file, "--columns", "key,size")
+    octavo("dump", store, "-o", file, "--end", "b")
+    octavo("load", tmp_path / "two", file)
+    assert output("get", tmp_path / "two", "a", "-b", "docs") == b"A"
