@@ -135,9 +135,9 @@ def _rows(source: SnapshotBucket, bounds: _Bounds, names: tuple[str, ...]) -> It
         for key, head in heads:
             yield Row(source.name, key, b"", head, source.index_of(key) if indexed else None)
         return
-    heads = _all_fit(source.name, heads)  # asked first: no value is read that does not
+    fitting = _all_fit(source.name, heads)  # asked first: no value is read that does not fit
     for (same, head), (key, value) in zip(
-        heads, source.items(low, high, prefix=begins), strict=True
+        fitting, source.items(low, high, prefix=begins), strict=True
     ):
         if key != same:
             raise Misuse(f"keys {key!r:.80} and {same!r:.80} do not agree")

@@ -6,6 +6,7 @@ JSON lines): a column is the key, another or the whole row the value, another th
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ import pyarrow as pa
 
 from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse
+
+log = logging.getLogger("octavo.corpus")
 
 SCHEMA = "key binary, value binary, metadata binary"
 FORMATS = ("directory", "parquet", "csv", "jsonl")
@@ -60,7 +63,8 @@ def _suffix(path: str) -> str:
 
 
 def frame(spark: Any, corpus: Corpus) -> Any:
-    """Its rows, with the columns of SCHEMA; a row whose key is null or empty is left out.
+    """Its rows, with the columns of SCHEMA; a row whose key is null or empty is left out, and so
+    is a file of over 1 GiB, with a warning.
 
     Raises Misuse where a column is missing.
     """
@@ -106,6 +110,9 @@ def _walk(root: bytes, exclude: set[bytes]) -> Iterator[tuple[bytes, int]]:
                 size = os.path.getsize(path)
                 if size <= _MAX_FILE_BYTES:
                     yield os.path.relpath(path, root), size
+                else:
+                    shown = os.fsdecode(path)
+                    log.warning("%s is left out: %d bytes, over 1 GiB", shown, size)
 
 
 def _contents(root: bytes, names: Sequence[bytes]) -> Iterator[pa.RecordBatch]:

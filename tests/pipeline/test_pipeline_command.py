@@ -41,6 +41,16 @@ def test_each_file_of_a_directory_is_a_row(spark: Any, tmp_path: Path) -> None:
     assert {bytes(r.key): (bytes(r.value), bytes(r.metadata)) for r in found} == expected
 
 
+def test_a_file_that_is_left_out_for_its_size_is_told(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "small").write_bytes(b"text")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    assert rows_of(spark, str(tmp_path), "directory") == {b"small": (b"text", b"none")}
+    assert f"{tmp_path}/large is left out: 1073741825 bytes, over 1 GiB" in caplog.text
+
+
 def test_columns_of_parquet_are_chosen(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     table = {"id": [1, 2], "kind": ["a", None], "raw": [b"\x00\xff", None]}
