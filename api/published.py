@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from octavo.arguments import to_lease
 from octavo.files.argument_checks import shown
 from octavo.files.disk import Disk
-from octavo.files.errors import Misuse, StorageFailed, StorageFull, storage_error
+from octavo.files.errors import Misuse, storage_errors
 from octavo.files.unbroken import unbroken
 from octavo.manifest import published
 from octavo.manifest.published import Counted, Published
@@ -91,13 +90,13 @@ class PublishedSnapshot:
         be the old one or the new one."""
         now_ms = self._clock_ms()
         ends = now_ms + int(to_lease(lease_seconds) * 1000)
-        with _storage_errors(f"the lease of {self.path}"):
+        with storage_errors(f"the lease of {self.path}"):
             self._found = published.renewed(self._disk, self.path, ends, now_ms)
 
     def release(self) -> None:
         """Remove it: who reads it is told SnapshotExpired. Idempotent. O(files). Raises StorageFull
         and StorageFailed, where it may be there or gone: try again."""
-        with _storage_errors(f"the release of {self.path}"):
+        with storage_errors(f"the release of {self.path}"):
             published.remove(self._disk, self.path)
 
     def df(self, spark: Any, columns: Sequence[str] | None = None, **options: Any) -> Any:
@@ -111,16 +110,6 @@ class PublishedSnapshot:
     def __repr__(self) -> str:
         named = f" {self.name!r}" if self.name else ""
         return f"<octavo.PublishedSnapshot {self.id}{named} at sqn {self.sqn}>"
-
-
-@contextmanager
-def _storage_errors(what: str) -> Iterator[None]:
-    """Within it an OSError is an error of ours. Nothing of the store is in doubt."""
-    try:
-        yield
-    except OSError as error:
-        told = storage_error(error, what)
-        raise (told if isinstance(told, StorageFull) else StorageFailed(str(error))) from error
 
 
 def published_of(

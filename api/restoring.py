@@ -11,7 +11,7 @@ from octavo.actors.restoring import Restored, restore_on
 from octavo.arguments import to_flag, to_moment, to_path
 from octavo.files.argument_checks import to_whole
 from octavo.files.disk import RealDisk
-from octavo.files.errors import usable
+from octavo.files.errors import storage_errors, usable
 
 __all__ = ["Restored", "restore"]
 
@@ -39,14 +39,15 @@ def restore(
     the end of the journal, as ``stats()["notes"]`` of a store that is opened does.
 
     Raises Misuse (also for a sqn inside an atomic batch), HistoryCompacted for a state before a
-    compaction that dropped anything, StoreLocked, StorageFull, Corruption.
+    compaction that dropped anything, StoreLocked, StorageFull, StorageFailed,
+    Corruption.
     """
     if sqn is not None:
         sqn = to_whole("sqn", sqn, "are sequence numbers from 0")
     moment = None if time is None else to_moment("time", time)
     allowed = to_flag("copy", copy)
     source, target = to_path("backup", backup), to_path("path", path)
-    with _usable(source, target):
+    with storage_errors(f"the store at {target}"), _usable(source, target):
         return restore_on(RealDisk(), source, target, sqn=sqn, time_ms=moment, copy=allowed)
 
 

@@ -33,7 +33,7 @@ from octavo.changes import Change
 from octavo.consumer import Consumer
 from octavo.files.argument_checks import to_sqn
 from octavo.files.disk import RealDisk
-from octavo.files.errors import Misuse, usable
+from octavo.files.errors import Misuse, storage_errors, usable
 from octavo.files.locks import new_rlock
 from octavo.files.unbroken import unbroken
 from octavo.head_only import HeadBatch, HeadBucket
@@ -368,7 +368,7 @@ class Store(Bucket[bytes, Head]):
         """
         self._refuse_if_closed()
         where = to_path("path", path)
-        with usable("path", where):
+        with storage_errors(f"the backup at {where}"), usable("path", where):
             return backup(
                 self._running,
                 where,

@@ -174,3 +174,13 @@ def room_for(what: str) -> Iterator[None]:
         if isinstance(told, StorageFull) or error.errno == errno.ESTALE:
             raise told from error
         raise
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Within it an OSError is an error of ours. Nothing of the store is in doubt."""
+    try:
+        yield
+    except OSError as error:
+        told = storage_error(error, what)
+        raise (told if isinstance(told, StorageFull) else StorageFailed(str(error))) from error

@@ -469,3 +469,14 @@ def test_a_backup_after_an_unclean_stop_is_restored_though_numbers_were_skipped(
         assert [bucket(store).get(key) for key in ("000", "199")] == [b"200", b"199"]
         assert bucket(store).put("more", b"") > backed.sqn
         assert store.verify().ok
+
+
+def test_an_io_error_is_one_of_ours(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(disk: RealDisk, source: str, target: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", target)
+
+    monkeypatch.setattr(RealDisk, "link", fails)
+    with pytest.raises(octavo.StorageFailed, match=f"{tmp_path}/r"):
+        octavo.restore(backup, tmp_path / "r")
