@@ -53,7 +53,7 @@ class Change:
     expires_at: int | None
     batch: tuple[int, int] | None
     tag: str = STANDARD
-    index: Mapping[bytes, Sequence[Term]] = field(default_factory=dict)
+    index: Mapping[bytes, Sequence[Term]] = field(default_factory=dict, hash=False)
     sub_key: bytes = b""
 
 
@@ -123,7 +123,7 @@ def refuse_gap(since: int, horizon: int, *, compacted: bool) -> None:
     if since < horizon and not compacted:
         raise HistoryCompacted(
             f"since={since}: the journal is complete only above sqn {horizon}, for it was "
-            "compacted; begin there, or take what is left with compacted=True"
+            "compacted; begin there, or take what is left: compacted=True, or --compacted"
         )
 
 

@@ -46,7 +46,10 @@ _dropped: deque[tuple[Disk, str]] = deque()
 
 
 def _refuse(what: str) -> NoReturn:
-    raise Misuse(f"{what}: the store was opened with read_only=True, as it was at that moment")
+    raise Misuse(
+        f"{what}: the store was opened with read_only=True, as it was at that moment; this is for "
+        "the process that opens it without"
+    )
 
 
 class _Refusing:

@@ -19,6 +19,8 @@ def frame(
             from octavo.pipeline.source import DefaultSource
     except ImportError as wrong:
         raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from wrong
+    if isinstance(columns, str):
+        raise Misuse(f"columns={columns!r:.80}: allowed is a list of names")
     spark.dataSource.register(DefaultSource)
     reader = spark.read.format("octavo").option("snapshot", id)
     if columns is not None:

@@ -27,7 +27,8 @@ from octavo.files.wall_clock import YEAR_10000_MS
 
 _STRINGS = ("binary", "string")
 _TIMES = ("timestamp", "bigint")
-_WITHOUT_ORDER = ("array", "map", "struct", "variant", "void")
+_PARTS = ("array", "map", "struct", "variant")
+_WITHOUT_ORDER = (*_PARTS, "void")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "key": _STRINGS,
     "value": _STRINGS,
@@ -59,7 +60,9 @@ def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> N
                 f"(and {', '.join(IGNORED)}, which are ignored)"
             )
         if kind not in allowed:
-            hint = f": lit(None).cast({allowed[0]!r})" if kind == "void" else ""
+            hint = f": lit(None).cast({allowed[0]!r})" if kind == "void" else "; cast it"
+            if kind.startswith(_PARTS):
+                hint = "; to_json makes a string of it"
             raise Misuse(
                 f"column {name!r} is of type {kind}; allowed: {' or '.join(allowed)}{hint}"
             )

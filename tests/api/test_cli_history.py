@@ -42,6 +42,14 @@ def test_changes_are_the_journal_in_order(store: Path) -> None:
     assert all(row[5].endswith("Z") for row in rows)
 
 
+def test_changes_that_were_compacted_are_told_with_what_to_do(store: Path) -> None:
+    octavo("compact", store)
+    told = octavo("changes", store, code=1)
+    assert "the journal is complete only above sqn" in told.stderr
+    assert "--compacted" in told.stderr
+    assert octavo("changes", store, "--compacted").stdout
+
+
 def test_changes_since_is_exclusive_and_limit_bounds_them(store: Path) -> None:
     numbers = [each["sqn"] for each in documents("changes", store, "--json")]
     later = documents("changes", store, "--json", "--since", numbers[1])

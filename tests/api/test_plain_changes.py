@@ -40,6 +40,13 @@ def filled(path: Path, rng: random.Random) -> octavo.Store:
     return store
 
 
+def test_changes_are_members_of_sets(tmp_path: Path) -> None:
+    with filled(tmp_path / "s", seeded("members of sets")) as store:
+        once, again = events(store), events(store)
+    assert any(change.index for change in once)
+    assert len({*once, *again}) == len(once)
+
+
 def events(store: octavo.Store) -> list[octavo.Change]:
     return list(store.changes(0, compacted=True))
 

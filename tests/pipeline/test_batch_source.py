@@ -187,6 +187,9 @@ def test_time_travel_takes_the_newest_published_snapshot_of_that_age(
     assert bytes(row.value) in (b"0", b"1", b"2")  # taken within one millisecond, perhaps
     with pytest.raises(Exception, match="sqnAsOf=0: no published snapshot is as old"):
         load(spark, store, sqnAsOf="0")
+    asked = r"timestampAsOf=2001-02-03T04:05:06\.000\+00:00: .* \(sqn 2, 20\d\d-\d\d-\d\dT"
+    with pytest.raises(Exception, match=asked):
+        load(spark, store, timestampAsOf="2001-02-03 04:05:06")
 
 
 def test_an_expired_lease_is_told_and_gives_no_rows(spark: Any, store: octavo.Store) -> None:

@@ -81,6 +81,7 @@ def test_all_columns_come_along(session: Any, tmp_path: Path) -> None:
     [
         ("k string, value string", ("a", "b"), "no column 'key'"),
         ("key int, value string", (1, "b"), "column 'key' is of type int; allowed: binary or"),
+        ("key string, value struct<a:int>", ("a", (1,)), "or string; to_json makes a string"),
         ("key string, value double", ("a", 1.0), "column 'value' is of type double"),
         ("key string, value void", ("a", None), r"binary or string: lit\(None\).cast\('binary'\)"),
         ("key string, value string, colour string", ("a", "b", "c"), "column 'colour': not one"),

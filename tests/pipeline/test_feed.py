@@ -312,6 +312,12 @@ def test_a_stream_that_is_to_end_is_refused(tmp_path: Path) -> None:
         source.streamReader(StructType([]))
 
 
+def test_an_option_that_no_feed_has_is_refused_as_it_is_loaded(tmp_path: Path) -> None:
+    source = DefaultSource({"path": str(tmp_path), "readChangeFeed": "true", "startSqn": "5"})
+    with pytest.raises(octavo.Misuse, match="'startSqn'; did you mean 'startingSqn'"):
+        source.schema()
+
+
 @pytest.mark.parametrize("name", ["consumerId", "maxRecordsPerTrigger", "MAXBYTESPERTRIGGER"])
 def test_what_only_a_stream_does_is_refused_of_a_batch(tmp_path: Path, name: str) -> None:
     source = DefaultSource({"path": str(tmp_path), "readChangeFeed": "true", name: "7"})

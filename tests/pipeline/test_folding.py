@@ -82,6 +82,12 @@ def test_nothing_gives_zero_and_what_is_checked(spark: Any, store: octavo.Store)
         pipeline.fold(store.path, seq, int.__add__, 0, tag="person")
 
 
+def test_one_name_is_no_list_of_columns(spark: Any, store: octavo.Store) -> None:
+    with store.snapshot() as snap, pytest.raises(octavo.Misuse, match="columns='key': allowed is"):
+        snap.df(spark, columns="key")
+    assert store.published() == []
+
+
 def test_a_frame_of_a_snapshot(spark: Any, store: octavo.Store) -> None:
     with store.snapshot() as snap:
         frame = snap.df(spark, ["key", "sqn"], bucket="b")
