@@ -247,12 +247,14 @@ def common_prefix_length(blob: Bytes, starts: Ints, lengths: Ints) -> int:
     if shared == 0:
         return 0
     view = windows(blob, shared)
+    even = as_strides(blob, starts, np.broadcast_to(np.int64(shared), (count,)))
     block = max(_BLOCK_BYTES // shared, 1)
     for low in range(0, count, block):
-        strings = view[starts[low : low + block]]
+        some = slice(low, low + block)
+        strings = view[starts[some]] if even is None else even[some]
         if not bool((strings != np.void(wanted)).any()):
             continue
-        rows = strings.view(np.uint8).reshape(-1, shared)
+        rows = np.ascontiguousarray(strings).view(np.uint8).reshape(-1, shared)
         wrong = (rows[:, : len(model)] != model).any(axis=0)
         if wrong.any():
             model = model[: int(wrong.argmax())]

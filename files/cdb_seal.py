@@ -45,13 +45,12 @@ def _header_hash() -> int:
 
 def hash_tables(
     relative: npt.NDArray[np.uint64], positions: npt.NDArray[np.uint32], at: int
-) -> tuple[bytes, bytes]:
+) -> tuple[bytes, memoryview]:
     """(pointers, tables) of a CDB whose tables begin at ``at``; the header pair is included.
 
     Array kernels only; some tables at a time, so that what is worked out stays in the cache.
     ``relative`` is ascending.
     """
-    positions = positions.astype(np.uint32)
     many = len(relative) >= _MANY
     if many and int(relative[0]) == 0 and int(relative[-1]) == len(relative) - 1:
         return _pointers(*_without_gaps(positions), at)
@@ -75,11 +74,11 @@ def hash_tables(
 
 def _pointers(
     out: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64], at: int
-) -> tuple[bytes, bytes]:
+) -> tuple[bytes, memoryview]:
     pointers = np.empty((_TABLES, 2), dtype="<u4")
     pointers[:, 0] = at + 16 * (np.cumsum(counts) - counts)
     pointers[:, 1] = 2 * counts
-    return pointers.tobytes(), out.tobytes()
+    return pointers.tobytes(), out.data.cast("B")
 
 
 def _without_gaps(
@@ -185,10 +184,10 @@ def sealing(
     """
     table = np.frombuffer(offsets, dtype=np.uint32)
     live = np.flatnonzero(table[1:] > table[:-1])
+    starts = table if len(live) == len(table) - 1 else np.append(table[live], table[-1])
     return _sealing(
-        live.astype(np.uint32), np.append(table[live], table[-1]), table, seed,
-        (first_ms, last_ms), windows, room=room,
-    )  # fmt: skip
+        live.view(np.uint64), starts, table, seed, (first_ms, last_ms), windows, room=room
+    )
 
 
 def compacted_sealing(
@@ -206,11 +205,12 @@ def compacted_sealing(
         table = np.concatenate([numbers, starts])
     else:
         table = plain(numbers, starts, count)
-    return _sealing(numbers, starts, table, seed, times_ms, windows, count=count, origin=origin)
+    wide = numbers.astype(np.uint64)
+    return _sealing(wide, starts, table, seed, times_ms, windows, count=count, origin=origin)
 
 
 def _sealing(
-    numbers: npt.NDArray[np.uint32],
+    numbers: npt.NDArray[np.uint64],
     starts: npt.NDArray[np.uint32],
     table: npt.NDArray[np.uint32],
     seed: int,
@@ -222,11 +222,13 @@ def _sealing(
     room: int = 0,
 ) -> tuple[bytes, bytes]:
     records_end = int(starts[-1])
-    pointers, tables = hash_tables(numbers.astype(np.uint64), starts[:-1], records_end)
-    stored_offsets = table.astype("<u4").tobytes()
+    pointers, tables = hash_tables(numbers, starts[:-1], records_end)
+    stored_offsets = table.astype("<u4", copy=False).data.cast("B")
     before = b"" if origin is None else origin_bytes(origin)
     others = len(stored_offsets) + len(windows) + len(before) + TRAILER_BYTES
-    tables += bytes(max(room - len(tables) - others, 0))
+    tables_bytes = max(len(tables), room - others)
+    if len(tables) < tables_bytes:
+        tables = memoryview(bytes(tables).ljust(tables_bytes, b"\0"))
     count = len(table) - 1 if count is None else count
     trailer = Trailer(
         count=count,

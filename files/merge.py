@@ -344,13 +344,13 @@ def _write(
 ) -> list[Summary]:
     if max_rows < 1 or max_bytes < 1:
         raise Misuse(f"max_rows and max_bytes: 1 or more, not {max_rows}, {max_bytes}")
-    writer = Writer()
+    writer = Writer(columns)
     found = []
     made: list[str] = []
     synced: Callable[[], None] | None = None
     try:
         for low, high in _cuts(columns, kept, min(max_rows, MAX_ROWS), max_bytes):
-            image, layout = writer.image(columns, kept[low:high])
+            image, layout = writer.image(kept[low:high])
             name = next_name()
             file = disk.create(os.path.join(directory, name))
             made.append(os.path.join(directory, name))

@@ -8,7 +8,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import sst_layout
 from octavo.files.arrays import np, npt
-from octavo.files.byte_strings import Bytes, Ints, copy, fill, offsets_of, prefixed
+from octavo.files.byte_strings import Bytes, Ints, as_strides, copy, fill, offsets_of, prefixed
 from octavo.files.constant_columns import take_into, taken
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, SqnColumn, Strings
 from octavo.files.sst_layout import WINDOW_BYTES, Layout, Section
@@ -65,18 +65,27 @@ def table_shape(rows: int) -> tuple[int, int]:
 def hash_table(hashes: npt.NDArray[np.uint32], homes: int, row_bits: int) -> npt.NDArray[np.uint32]:
     """The hash table of a file whose rows have these hashes. Some 40 ns a row."""
     count = len(hashes)
-    places = np.arange(count, dtype=np.int64)
+    places, half = np.arange(count, dtype=np.int64), np.uint64(32)
     # Hash and row in one number: sorted by value, which is much faster than sorting indexes.
-    pairs = hashes.astype(np.uint64) << np.uint64(32) | places.view(np.uint64)
+    pairs = hashes.astype(np.uint64)
+    pairs <<= half
+    pairs |= places.view(np.uint64)
     pairs.sort()
-    ordered = pairs >> np.uint64(32)
-    home = (ordered * np.uint64(homes) >> np.uint64(32)).astype(np.int64)
+    ordered = pairs >> half
+    homes_of = ordered * np.uint64(homes)
+    homes_of >>= half
     # Rows in the order of their homes: each goes home, or next to the one before it.
-    slots = np.maximum.accumulate(home - places) + places
+    slots = homes_of.view(np.int64)
+    slots -= places
+    np.maximum.accumulate(slots, out=slots)
+    slots += places
     table = np.zeros(max(int(slots[-1]) + 1, homes) + 1, dtype=np.uint32)
-    low_bits = np.uint64((1 << (32 - row_bits)) - 1)
-    rows = (pairs & np.uint64(0xFFFFFFFF)) + np.uint64(1)
-    table[slots] = (ordered & low_bits) << np.uint64(row_bits) | rows
+    ordered &= np.uint64((1 << (32 - row_bits)) - 1)
+    ordered <<= np.uint64(row_bits)
+    pairs &= np.uint64(0xFFFFFFFF)
+    pairs += np.uint64(1)
+    ordered |= pairs
+    table[slots] = ordered
     return table
 
 
@@ -102,16 +111,22 @@ class _Plan:
 
 
 class Writer:
-    """Lays files out in memory, one after the other, in one buffer that is used again."""
+    """Lays files of some columns out in memory, one after the other, in one buffer that is used
+    again."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        keys = columns.keys
+        even = as_strides(keys.blob, keys.starts, keys.lengths)
+        self._keys = even if even is not None and even.flags.c_contiguous else None
         self._buffer = np.empty(0, dtype=np.uint8)
 
-    def image(self, columns: Columns, rows: Ints) -> tuple[memoryview, Layout]:
+    def image(self, rows: Ints) -> tuple[memoryview, Layout]:
         """The bytes of a file of these rows, which are in key order, and what they say.
 
         The view is valid until the next call. Memory: the file itself, and some 60 bytes a row.
         """
+        columns = self._columns
         plan = _plan(columns, rows)
         lengths = _section_lengths(plan)
         first_key = columns.ledger_key(int(rows[0]))
@@ -120,7 +135,7 @@ class Writer:
         if len(self._buffer) < file_bytes:
             self._buffer = np.empty(file_bytes, dtype=np.uint8)
         image = self._buffer[:file_bytes]
-        _fill(image, sections, columns, plan, data_at)
+        _fill(image, sections, columns, plan, data_at, self._keys)
         flags = _section(image, sections, Section.FLAGS, "u1")
         layout = Layout(
             file_bytes=file_bytes,
@@ -218,8 +233,10 @@ def _fill(
     columns: Columns,
     plan: _Plan,
     data_at: int,
+    even_keys: npt.NDArray[np.void] | None,
 ) -> None:
-    """Write every section, and zeros between them."""
+    """Write every section, and zeros between them. ``even_keys``: the keys, where they are of one
+    length and stand end to end."""
     rows = plan.rows
 
     def column(kind: Section, dtype: str) -> npt.NDArray[np.unsignedinteger]:
@@ -231,11 +248,11 @@ def _fill(
         end = offset + length
     column(Section.TABLE, "<u4")[:] = plan.table
     column(Section.KEY_ENDS, "<u4")[:] = plan.key_ends
-    keys = columns.keys
-    fill(
-        keys.blob, keys.starts[rows], plan.key_lengths, column(Section.KEYS, "u1"),
-        plan.key_ends[:-1],
-    )  # fmt: skip
+    keys, into = columns.keys, column(Section.KEYS, "u1")
+    if even_keys is not None:
+        np.take(even_keys, rows, out=into.view(even_keys.dtype), mode="clip")
+    else:
+        fill(keys.blob, keys.starts[rows], plan.key_lengths, into, plan.key_ends[:-1])
     column(Section.SQNS, "<u8" if plan.wide_sqns else "<u4")[:] = plan.sqns
     take_into(columns.flags, rows, column(Section.FLAGS, "u1"))
     take_into(columns.sizes, rows, column(Section.SIZES, "<u4"))

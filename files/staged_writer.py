@@ -235,7 +235,7 @@ def _ledger_rows(place: Place, operations: Operations) -> Columns:
         prefixes=prefixes,
         groups=operations.which,
         hashes=np.empty(0, dtype=np.uint32),
-        sqns=np.arange(place.number, place.number + count, dtype=np.uint64),
+        sqns=np.arange(place.number, place.number + count, dtype=np.uint32),
         flags=flags,
         sizes=_lengths(operations.values, np.uint32),
         times=repeated(np.uint64(place.now_ms), count),

@@ -127,9 +127,10 @@ def test_common_prefix_is_the_longest(given_strings: list[bytes]) -> None:
     assert found == len(os.path.commonprefix(given_strings))  # noqa: RUF071 - of bytes
 
 
-def test_common_prefix_sees_the_one_row_that_no_sample_holds() -> None:
+@pytest.mark.parametrize("lonely", [b"/a/lonesome", b"/a/lonesome--------"])  # one of the length
+def test_common_prefix_sees_the_one_row_that_no_sample_holds(lonely: bytes) -> None:
     given_strings = [b"/a/long/path/%06d" % i for i in range(5000)]
-    given_strings[1237] = b"/a/lonesome"
+    given_strings[1237] = lonely
     of = column(given_strings)
     found = common_prefix_length(of.blob, of.offsets[:-1], lengths_of(of.offsets))
     assert found == len(b"/a/lon")

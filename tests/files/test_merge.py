@@ -125,6 +125,22 @@ def test_writing_keeps_the_newest_version_in_key_order(files: list[list[Row]]) -
     assert rows_of(disk, write(disk, rows, names(), max_rows=7)) == newest(rows)
 
 
+@pytest.mark.parametrize("length", [2, 8, 16, 17, 33, 300])
+def test_keys_of_one_length_are_merged_as_others(disk: SimDisk, length: int) -> None:
+    chance, next_name, sqn = random.Random(length), names(), 0
+    everything: list[Row] = []
+    inputs: list[tuple[str, int]] = []
+    for _ in range(3):
+        found = {key(chance.randbytes(2).rjust(length, b"k")) for _ in range(2000)}
+        rows = [Row(each, sqn := sqn + 1) for each in sorted(found)]
+        chance.shuffle(rows)
+        everything += rows
+        inputs += [(file.name, 0) for file in write(disk, rows, next_name)]
+    files = merged(disk, inputs, max_rows=900)
+    assert len(files) > 3
+    assert rows_of(disk, files) == newest(everything)
+
+
 def test_a_row_expires_at_its_moment_and_not_before(disk: SimDisk) -> None:
     rows = [Row(key(b"%d" % moment), moment, expiry=moment) for moment in (NOW, NOW + 1)]
     (file,) = write(disk, rows, names())

@@ -77,7 +77,7 @@ def test_strings_outside_of_their_blob_are_refused(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 16, 17, 31, 32, 33, 64, 84, 127, 128, 129, 1008])
-@pytest.mark.parametrize("count", [0, 1, 511, 512, 9000])
+@pytest.mark.parametrize("count", [0, 1, 511, 512, 40_000])
 def test_strings_evenly_apart_are_hashed_alike(rng: random.Random, length: int, count: int) -> None:
     apart, at = rng.choice((length, length + 1, length + 60)), rng.randrange(9)
     blob = np.frombuffer(rng.randbytes(at + max(count - 1, 0) * apart + length), dtype=np.uint8)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -115,6 +118,30 @@ def test_the_row_that_cannot_be_is_named(columns: dict[str, Any], told: str) -> 
 def test_a_part_of_a_batch_is_taken() -> None:
     batch = pa.RecordBatch.from_pydict({"bucket": [b"x", b"b", b"b"], "key": KEYS, "value": VALUES})
     assert rows_of(staged_columns.operations(batch[1:], b"")) == PLAIN[1:]
+
+
+LOAD = """
+import sys
+import pyarrow as pa
+from octavo.files.disk import RealDisk
+from octavo.files.staged_writer import StagedWriter
+from octavo.pipeline import staged_columns
+
+kind = pa.binary()
+offsets = pa.py_buffer(bytes((0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0)))
+column = pa.Array.from_buffers(kind, 2, [None, offsets, pa.py_buffer(b"ab")])
+batch = pa.RecordBatch.from_arrays([column, column], ["key", "value"])
+writer = StagedWriter(RealDisk(), sys.argv[1], "job", "attempt", now_ms=1)
+writer.add(staged_columns.operations(batch, b""))
+print(writer.finish().count, "pandas" in sys.modules)
+"""
+
+
+def test_a_load_without_nulls_loads_no_pandas(tmp_path: Path) -> None:
+    """Arrow does, 0.2 s of each worker's, to look whether it is a frame that it is given."""
+    words = [sys.executable, "-c", LOAD, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"]
 
 
 def test_a_column_that_has_no_order_orders_nothing() -> None:
