@@ -64,7 +64,11 @@ def adopted(
     """
     updating = disk.exists(f"{directory}/{UPDATING}")
     trimmed = manifest.horizon if trims else 0
-    found = _adopted(disk, directory, manifest, state_epoch, damaged, updating, trimmed)
+    if not updating:
+        known = {entry.name for entry in manifest.entries}
+        unlisted = set(disk.listdir(directory)) - known
+        damaged = damaged or is_earlier(disk, directory, unlisted, state_epoch)
+    found = _adopted(disk, directory, manifest, damaged, updating, trimmed)
     if updating:  # not before what it is about is gone
         disk.unlink(f"{directory}/{UPDATING}")
         disk.sync_dir(directory)
@@ -79,18 +83,24 @@ def _is_lost(manifest: JournalManifest) -> bool:
 
 
 def _trimmed(disk: Disk, directory: str, found: Adopted, persisted_sqn: int) -> Adopted:
-    """With the horizon that the files tell of: what was trimmed began below the oldest of them."""
-    known = [who for name in disk.listdir(directory) if (who := recovery.identity(name))]
+    """With the horizon that the files tell of: what was trimmed began below the oldest of them.
+    Up to there an earlier state lists files that went since."""
+    names = set(disk.listdir(directory))
+    known = [who for name in names if (who := recovery.identity(name))]
     gone = min(known)[0] - 1 if known else 0
     horizon = min(gone, persisted_sqn) if persisted_sqn else gone
-    return found._replace(manifest=found.manifest.edit(horizon=horizon))
+    went = [
+        entry.name
+        for entry in found.manifest.entries
+        if entry.last_sqn <= horizon and entry.name not in names
+    ]
+    return found._replace(manifest=found.manifest.edit(removed=went, horizon=horizon))
 
 
 def _adopted(
     disk: Disk,
     directory: str,
     manifest: JournalManifest,
-    state_epoch: int,
     damaged: bool,
     updating: bool,
     trimmed: int,
@@ -115,8 +125,6 @@ def _adopted(
             log.info("%s/%s is left over from a backup: removed", directory, name)
             disk.unlink(f"{directory}/{name}")
         names -= left
-    else:
-        damaged = damaged or is_earlier(disk, directory, names - known, state_epoch)
     if not damaged and known <= names and (manifest.entries or manifest.ceiling > 1):
         _remove_uncommitted(disk, directory, names - known)
         names = set(disk.listdir(directory))

@@ -85,3 +85,38 @@ def test_who_reads_files_beside_an_earlier_ledger_is_told(tmp_path: Path) -> Non
         assert dict(opened.items()) == kept
     with octavo.open(path, read_only=True) as reads:
         assert dict(reads.items()) == kept
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_what_a_head_only_store_has_trimmed_since_is_not_missed(tmp_path: Path, how: str) -> None:
+    path, options = tmp_path / "s", {"roll_count": 256, "push_rows": 64}
+    keys = [b"%03d" % n for n in range(300)]
+    with octavo.open(path, mode="head_only", **options) as store:
+        store.consumer("late", since=0)
+        for key in keys:
+            store.head_bucket(b"").put(key, b"v")
+        store.trim()
+        assert len(store._inker.manifest.entries) == 2
+    with octavo.open(path, **options) as store:
+        store.consumer("late").drop()
+        newest = max((path / "journal" / "manifest").iterdir())
+        before = newest.stat().st_size
+        store.trim()
+        last = store.head_bucket(b"").put(b"999", b"v")
+        assert store._inker.manifest.entries == ()
+    if how == "gone":
+        newest.unlink()
+    else:
+        content = bytearray(newest.read_bytes())
+        content[before + 40] ^= 1
+        newest.write_bytes(content)
+    for _ in range(2):
+        with octavo.open(path, **options) as store:
+            assert [row.key for row in store.head_bucket(b"").rows()] == [*keys, b"999"]
+            assert store.verify().problems == []
+            with pytest.raises(octavo.HistoryCompacted):
+                list(store.changes(0))
+            done = store.backup(tmp_path / "backup")
+            assert done.sqn >= last
+            assert store.head_bucket(b"").put(b"999", b"v") > last
+    assert octavo.repair(path).ok
