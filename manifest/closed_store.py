@@ -51,10 +51,11 @@ class ClosedStore:
     def sync_tails(self) -> None:
         """Make what is not sealed durable: a ledger may know no more than a journal on disk."""
         unsynced.refuse(self.disk, f"{self.path}/journal")
-        for tail in self.tails:
-            self.disk.sync_file(f"{self.path}/journal/{tail.name}")
-        if self.tails:
-            self.disk.sync_dir(f"{self.path}/journal")
+        with unsynced.marking(self.disk, f"{self.path}/journal"):
+            for tail in self.tails:
+                self.disk.sync_file(f"{self.path}/journal/{tail.name}")
+            if self.tails:
+                self.disk.sync_dir(f"{self.path}/journal")
 
     def install_ledger(
         self, entries: Sequence[LedgerEntry], persisted_sqn: int, expired_ms: int = 0

@@ -199,7 +199,8 @@ def _tail(disk: Disk, draft: Draft, name: str) -> tuple[JournalEntry, memoryview
     """(what a manifest says of a tail, where its records begin, native u32). An unsealed one is
     made durable, and its offsets are written beside it."""
     path = f"{draft.path}/{name}"
-    disk.sync_file(path)
+    with unsynced.marking(disk, draft.journal):
+        disk.sync_file(path)
     unsynced.refuse(disk, draft.journal)  # behind it: its owner may have failed before
     tail = recovery.whole_records(disk, path, name)
     table = tail.offsets.tobytes()

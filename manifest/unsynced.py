@@ -14,17 +14,20 @@ the opening does, and the mark stays.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from octavo.files.copying import copied
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk
-from octavo.files.errors import StorageFailed, storage_error
+from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFailed, storage_error
 from octavo.manifest import recovery
 
 log = logging.getLogger("octavo.journal")
 
 UNSYNCED = "UNSYNCED"
+_NEVER_BEGUN = (errno.ENOENT, errno.EACCES, errno.EPERM, *OUT_OF_DESCRIPTORS)
+"""What is told of a file that could not even be opened."""
 
 
 def mark(disk: Disk, directory: str) -> None:
@@ -37,6 +40,18 @@ def mark(disk: Disk, directory: str) -> None:
         log.error(
             "%s: an fsync failed, and the next opening could not be told so: %s", directory, error
         )
+
+
+@contextlib.contextmanager
+def marking(disk: Disk, directory: str) -> Iterator[None]:
+    """Within it somebody who is not the owner syncs what is in the journal; where that fails the
+    mark stays behind, for the next one who does would be told that all is well."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NEVER_BEGUN:
+            mark(disk, directory)
+        raise
 
 
 def refuse(disk: Disk, directory: str) -> None:

@@ -186,13 +186,14 @@ class JournalLook:
         return any(self._disk.pread(path, record.FIXED_BYTES, reached))
 
     def _sync(self, path: str) -> None:
-        try:
-            self._disk.sync_file(path)
-        except FileNotFoundError:
-            self._disk.sync_file(f"{path[:-4]}{recovery.SEALED}")
-        if path not in self._named:  # its owner may never have made its name durable
-            self._disk.sync_dir(self._folder)
-            self._named.add(path)
+        with unsynced.marking(self._disk, self._folder):
+            try:
+                self._disk.sync_file(path)
+            except FileNotFoundError:
+                self._disk.sync_file(f"{path[:-4]}{recovery.SEALED}")
+            if path not in self._named:  # its owner may never have made its name durable
+                self._disk.sync_dir(self._folder)
+                self._named.add(path)
         unsynced.refuse(self._disk, self._folder)  # behind it: its owner may have failed before
 
     def _sealed(self, name: str) -> list[Place]:

@@ -123,3 +123,55 @@ def test_an_opening_that_cannot_do_so_fails_and_the_next_one_tries_again(operati
         store = opened(image, clock_ms=clock_ms)
         assert store.get(b"b") == b"not durable"
         forget(store)
+
+
+def offline(disk: SimDisk) -> None:
+    with closed_store(disk, "/store") as store:
+        store.sync_tails()
+
+
+READERS = {
+    "pin": lambda disk: pin(disk, "/store", 1000, clock_ms()),
+    "feed": lambda disk: JournalLook(disk, "/store").newest(),
+    "offline": offline,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_one_reader_could_not_sync_no_other_one_believes(name: str) -> None:
+    read, disk = READERS[name], SimDisk()
+    with one_thread("owner"):
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"b", b"not durable")
+        forget(store)
+    disk = disk.after_kill()
+    disk.fail("sync_file", 1, errno.EIO)
+    with pytest.raises((octavo.StorageFailed, OSError)):
+        read(disk)
+    with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+        read(disk)
+    disk = disk.after_kill()
+    with one_thread("again"):
+        store = opened(disk, clock_ms=clock_ms)
+        assert any("written anew" in note for note in store.stats()["notes"])
+        forget(store)
+    read(disk.after_kill())
+    image = disk.after_crash("nothing")
+    with one_thread("at last"):
+        store = opened(image, clock_ms=clock_ms)
+        assert store.get(b"b") == b"not durable"
+        forget(store)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_without_descriptors_puts_nothing_in_doubt(name: str) -> None:
+    read, disk = READERS[name], SimDisk()
+    with one_thread("owner"):
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"b", b"v")
+        forget(store)
+    disk = disk.after_kill()
+    disk.fail("sync_file", 1, errno.EMFILE)
+    with pytest.raises((octavo.StorageFull, OSError)):
+        read(disk)
+    read(disk)
