@@ -208,7 +208,7 @@ class Bookie(LiveReads, TurnActor):
         except BaseException:
             self.unfinished.remember(self, following)
             raise
-        if last >= self.attention:
+        if last >= self.attention or self.view.recent.entry_bytes >= self.limits.push_bytes:
             self.attend()
         return first, last
 
@@ -255,7 +255,8 @@ class Bookie(LiveReads, TurnActor):
         if left > 0:
             self._pace(left)
             return
-        rows, taken = self.view.recent.rows, self.journal_position() - self._table_began
+        recent = self.view.recent
+        rows, taken = recent.rows, self.journal_position() - self._table_began + recent.entry_bytes
         if len(rows) >= self.limits.push_rows or taken >= self.limits.push_bytes:
             self.push()
         self._release_ended()

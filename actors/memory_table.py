@@ -44,13 +44,15 @@ class MemoryTable:
     """
 
     __slots__ = (
-        "_ordering", "expiring", "frozen", "newest_pin", "older", "order", "pins", "rows", "since",
+        "_ordering", "entry_bytes", "expiring", "frozen", "newest_pin", "older", "order", "pins",
+        "rows", "since",
     )  # fmt: skip
 
     def __init__(self, since: int) -> None:
         self.rows: dict[bytes, int] = {}
         self.older: dict[bytes, list[int]] = {}
         self.expiring: dict[int, int] = {}  # when puts expire, ms UTC, by sqn; replaced ones, too
+        self.entry_bytes = 0  # of keys of index entries: each repeats its object's key
         self.since = since  # every entry is above this sqn
         self.pins: dict[int, int] = {}
         self.newest_pin = -1  # highest sqn a live reader is bound to; -1: none
@@ -84,6 +86,7 @@ class MemoryTable:
                 if self.newest_pin >= 0:
                     self.keep(key)
                 self.rows[key] = entry
+                self.entry_bytes += len(key)
 
     def enter_all(
         self, ledger_keys: Iterable[bytes], first: int, changes: Iterable[Change]

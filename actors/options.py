@@ -49,7 +49,7 @@ class Options:
     ``roll_size_bytes``: A journal file is full at this size (1 MiB .. 3 GiB).
     ``roll_count``: ... or with this many records (256 .. 4 M).
     ``push_rows``: Recent changes go from memory to the ledger at this many keys (64 .. 16 M).
-    ``push_bytes``: ... or after this much journal (64 KiB .. 3 GiB).
+    ``push_bytes``: ... or after this much journal and keys of index entries (64 KiB .. 3 GiB).
     ``read_cache_bytes``: Memory for recently read values; 0: no cache.
     ``max_open_files``: Files that are mapped at once (8 .. 100,000); each map holds a
         descriptor.

@@ -47,8 +47,7 @@ class PlainPut(Protocol):
 def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -> PlainPut:
     """The function that puts into a bucket or, if ``kind`` is DELETE, deletes."""
     # Cells and constants: looking something up costs as much here as doing something.
-    turns, release = bookie.turns, bookie.turn_release
-    puts = kind == record.PUT
+    turns, release, puts = bookie.turns, bookie.turn_release, kind == record.PUT
     cache, cached, empty = bookie.cache, bookie.cache.entries, bookie.empty_ranges.lows
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
     prefix = keys_of.prefix(tag, bucket)
@@ -108,8 +107,9 @@ def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -
                 offsets.append(end)  # it is a record now
                 active.commit.appended = end
                 if told is not None:
-                    enter = partial(table.enter, ledger_key, sqn, told)
-                    cache.write_without((ledger_key,), enter)
+                    cache.write_without((ledger_key,), partial(table.enter, ledger_key, sqn, told))
+                    if table.entry_bytes >= bookie.limits.push_bytes:
+                        bookie.attention = 0
                 elif ledger_key in cached:
                     cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
                 else:

@@ -614,3 +614,21 @@ def test_a_date_is_no_term_and_the_error_says_what_is(tmp_path: Path) -> None:
         with pytest.raises(octavo.Misuse, match=r"int, bytes or str; a date as its isoformat\(\)"):
             store.put("k", b"v", index={"day": datetime.date(2026, 1, 2)})  # type: ignore[dict-item]
         assert store.last_sqn == 0
+
+
+@pytest.mark.parametrize("way", ["put", "batch", "edit"])
+def test_keys_of_index_entries_count_as_bytes_of_memory(tmp_path: Path, way: str) -> None:
+    """Each repeats its object's key: 4,096 of them may be 256 MiB, of a record of 1 MiB."""
+    with octavo.open(tmp_path / "s", push_bytes=1 << 20, worker=False) as store:
+        for n in range(5):
+            terms = list(range(1000 * n, 1000 * n + 500))
+            key = b"%d" % n * 1000
+            if way == "put":
+                store.put(key, b"", index={"f": terms})
+            elif way == "batch":
+                with store.batch() as batch:
+                    batch.put("", key, b"", index={"f": terms})
+            else:
+                store.put(key, b"", index=octavo.IndexEdit(add={"f": terms}))
+            assert len(store._bookie.view.recent.rows) <= 3 * 501
+        assert len(pairs(store)) == 2500
