@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from octavo.files import record
 from octavo.files.arrays import np, npt
@@ -222,17 +222,22 @@ def _fixed(
     flags: int | Bytes,
 ) -> npt.NDArray[np.void]:
     """The fixed part of each record."""
-    made = np.zeros(len(operations), dtype=np.dtype(FIXED_FIELDS))
-    made["key"] = 8
-    made["content"] = sizes - 16
+    alike = np.zeros(1, dtype=np.dtype(FIXED_FIELDS))
+    alike["key"], alike["magic"] = 8, np.frombuffer(record.MAGIC, dtype="V2")
+    alike["version"], alike["kind"], alike["tag"] = record.VERSION, record.PUT, place.tag
+    alike["time"] = place.now_ms
+    others: dict[str, int | npt.NDArray[Any]] = {
+        "content": sizes - 16, "flags": flags, "bucket": bucket_bytes, "key_1": key_bytes - 1,
+    }  # fmt: skip
+    for name, value in others.items():
+        if isinstance(value, int):
+            alike[name] = value
+    found: npt.NDArray[np.void] = np.repeat(alike.view(f"V{FIXED_BYTES}"), len(operations))
+    made = found.view(alike.dtype)
+    for name, value in others.items():
+        if not isinstance(value, int):
+            made[name] = value
     made["number"] = np.arange(place.number, place.number + len(operations))
-    made["magic"] = np.frombuffer(record.MAGIC, dtype="V2")
-    made["version"], made["kind"], made["tag"] = record.VERSION, record.PUT, place.tag
     if operations.deletes is not None:
         made["kind"][operations.deletes] = record.DELETE
-    made["flags"] = flags
-    made["bucket"] = bucket_bytes
-    made["key_1"] = key_bytes - 1
-    made["time"] = place.now_ms
-    found: npt.NDArray[np.void] = made.view(f"V{FIXED_BYTES}")
     return found
