@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Protocol
 
 import click
 
+from octavo.files.disk import RealDisk
 from octavo.files.errors import Misuse, usable
 from octavo.files.wall_clock import moment_of
 
@@ -121,6 +122,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(partial, target)
+        RealDisk().sync_dir(os.path.dirname(target))
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)

@@ -99,10 +99,11 @@ def _by_owner(
             except StoreLocked:
                 pass
             request.ask()
-            answer = _awaited(request)
+            # Then the store is worth another try to open it.
+            answer = _awaited(request, min(time.monotonic() + _OPEN_SECONDS, deadline))
             if answer is not None:
                 return _understood(answer)
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 break
     finally:
         with unbroken:
@@ -116,15 +117,14 @@ def _by_owner(
     raise AskTimeout(f"{told}: nothing was done; try again when it does")
 
 
-def _awaited(request: inbox.Request) -> dict[str, Any] | None:
-    """The answer, if it comes before the store is worth another try to open it."""
-    until = time.monotonic() + _OPEN_SECONDS
-    while time.monotonic() < until:
+def _awaited(request: inbox.Request, until: float) -> dict[str, Any] | None:
+    """The answer, if it comes by then."""
+    while True:
         answer = request.answer()
-        if answer is not None:
+        left = until - time.monotonic()
+        if answer is not None or left <= 0:
             return answer
-        time.sleep(_LOOK_SECONDS)
-    return None
+        time.sleep(min(left, _LOOK_SECONDS))
 
 
 def _understood(answer: dict[str, Any]) -> dict[str, Any]:

@@ -116,10 +116,11 @@ def published_of(
     disk: Disk, store: str, wanted: object, clock_ms: Callable[[], int]
 ) -> list[PublishedSnapshot]:
     """See Store.published."""
-    if wanted is not None:
-        found = [published.found(disk, store, to_name(wanted), clock_ms())]
-    else:
-        found = list(published.listed(disk, store))
+    with storage_errors(f"the published snapshots of {store}"):
+        if wanted is not None:
+            found = [published.found(disk, store, to_name(wanted), clock_ms())]
+        else:
+            found = list(published.listed(disk, store))
     made = [PublishedSnapshot(disk, each, clock_ms) for each in found]
     return [each for each in made if not each.expired]
 

@@ -209,8 +209,9 @@ class Store(Bucket[bytes, Head]):
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
         """The published snapshots of this store whose lease runs, oldest first; or only that of an
         id or name. Those without a name may be other processes', which read the store through them
-        and remove them at the end: to release one ends that reading. O(snapshots). Raises Misuse
-        or SnapshotExpired where that is none."""
+        and remove them at the end: to release one ends that reading. One that cannot be read is
+        left out of the list, with a warning. O(snapshots). Raises Misuse or SnapshotExpired where
+        that is none, StorageFull and StorageFailed."""
         self._refuse_if_closed()
         return published_of(self._running.disk, self.path, wanted, self._bookie.clock_ms)
 

@@ -31,7 +31,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.argument_checks import shown
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
-from octavo.files.errors import Corruption, Misuse, OctavoError, SnapshotExpired
+from octavo.files.errors import OUT_OF_MEANS, Corruption, Misuse, OctavoError, SnapshotExpired
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -278,13 +278,16 @@ def directories(disk: Disk, store: str) -> list[str]:
 
 def listed(disk: Disk, store: str) -> Iterator[Published]:
     """The published snapshots of the store at a path, oldest first; those that cannot be read
-    are left out, with a warning. Expired ones are among them until they are swept."""
+    are left out, with a warning; but raises OSError where it is this process that is short of
+    something. Expired ones are among them until they are swept."""
     for path in directories(disk, store):
         try:
             yield read(disk, path)
         except SnapshotExpired:
             continue  # an orphan, or just released
-        except OctavoError as wrong:
+        except (OctavoError, OSError) as wrong:
+            if isinstance(wrong, OSError) and wrong.errno in OUT_OF_MEANS:
+                raise
             log.warning("%s is left out: %s", path, wrong)
 
 

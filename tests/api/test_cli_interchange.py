@@ -24,6 +24,7 @@ from whole_store import SEED
 import octavo as library
 from octavo import cli_dump
 from octavo.files.arrow import pyarrow
+from octavo.files.disk import RealDisk
 
 ENDINGS = [".jsonl", ".csv", ".parquet", ".jsonl.gz", ".csv.gz", ".jsonl.zst", ".csv.zst"]
 TERMS: list[Any] = [0, -7, 1 << 80, "", "a", "ä\n", b"", b"a", b"\xff\x00"]
@@ -338,3 +339,19 @@ def test_a_value_too_large_for_a_dump_is_refused_by_name(
     octavo("dump", store, "-o", file, "--end", "b")
     octavo("load", tmp_path / "two", file)
     assert output("get", tmp_path / "two", "a", "-b", "docs") == b"A"
+
+
+def test_the_name_of_a_dump_is_durable_as_the_command_ends(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+    file = tmp_path / "d.jsonl"
+    real = RealDisk.sync_dir
+
+    def sync_dir(disk: RealDisk, path: str) -> None:
+        real(disk, path)
+        synced.append((path, file.exists()))
+
+    monkeypatch.setattr(RealDisk, "sync_dir", sync_dir)
+    octavo("dump", store, "-o", file)
+    assert (str(tmp_path), True) in synced

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -324,6 +325,24 @@ def test_who_gives_up_before_the_owner_begins_is_told_that_nothing_was_done(tmp_
         assert not store.ingest("j", ["0-0"]).repeated
 
 
+@pytest.mark.parametrize("seconds", [0.003, 0.25, 2.5])
+def test_who_waits_waits_no_longer_than_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    watch = SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep)
+    with unwatched(tmp_path / "s") as store:
+        monkeypatch.setattr(committing, "time", watch)
+        with pytest.raises(octavo.AskTimeout, match=f"within {seconds} s: nothing was done"):
+            octavo.acknowledge(tmp_path / "s", "c", 0, timeout_seconds=seconds)
+        assert clock[0] == pytest.approx(seconds)
+        assert inbox_watch.serve(store._running, 0) == 0
+
+
 def test_a_request_that_is_withdrawn_as_the_owner_is_about_to_do_it_is_not_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,7 +381,7 @@ def test_who_gives_up_when_the_owner_has_begun_is_told_and_learns_it_by_asking_a
                 pass
             inbox_watch.serve(store._running, 0)
 
-        def awaited(_: object) -> None:
+        def awaited(*_: object) -> None:
             assert begun.wait(600)
 
         monkeypatch.setattr(inbox, "take", slow)

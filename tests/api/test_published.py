@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -336,3 +337,28 @@ def test_what_is_released_while_it_is_renewed_has_expired(
         if disk.left > 0:
             break
     assert call > 3
+
+
+def test_one_that_cannot_be_read_hides_no_other(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """But where it is the process that is short of something, none is left out."""
+    bad = store.snapshot().publish("bad")
+    good = store.snapshot().publish("good")
+    wrong = errno.EIO
+    read = RealDisk.read
+
+    def failing(disk: RealDisk, path: str, limit_bytes: int) -> bytes:
+        if path.startswith(bad.path):
+            raise OSError(wrong, os.strerror(wrong), path)
+        return read(disk, path, limit_bytes)
+
+    monkeypatch.setattr(RealDisk, "read", failing)
+    assert [each.id for each in store.published()] == [good.id]
+    assert f"{bad.path} is left out" in caplog.text
+    assert [each.id for each in store.published("good")] == [good.id]
+    with pytest.raises(octavo.StorageFailed, match="Input/output error"):
+        store.published(bad.id)
+    wrong = errno.EMFILE
+    with pytest.raises(octavo.StorageFull, match="close some files"):
+        store.published()
