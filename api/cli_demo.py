@@ -19,15 +19,12 @@ from octavo.cli_options import json_option
 from octavo.cli_output import Output, count
 from octavo.cli_source import (
     TEXT_FORMATS,
-    Csv,
     Directory,
     Entry,
-    Jsonl,
     Rejected,
     Source,
     format_of,
-    unpacked,
-    unpacked_name,
+    text_source,
 )
 from octavo.cli_teller import NOT_SOURCE, Teller
 from octavo.demo_tour import Tour
@@ -125,18 +122,13 @@ def _source(
     if kind == "jsonl" and value_field is not None and key_field is None:
         raise click.UsageError("--value-field needs --key-field")
     with Path(path).open("rb") as file:
-        stream = unpacked(path, file)
-        # Of what is packed it is not known how much there is in it.
-        length = os.fstat(file.fileno()).st_size if stream is file else None
-        if kind == "csv":
-            between = "\t" if unpacked_name(path).endswith(".tsv") else ","
-            lines: Source = Csv(
-                path, stream, length,
-                key_field=key_field, value_field=value_field, delimiter=between,
-            )  # fmt: skip
-        else:
-            lines = Jsonl(path, stream, length, key_field=key_field, value_field=value_field)
-        yield path, _Plain(lines)
+        length = os.fstat(file.fileno()).st_size
+        yield (
+            path,
+            _Plain(
+                text_source(kind, path, file, length, key_field=key_field, value_field=value_field)
+            ),
+        )
 
 
 class _Plain:

@@ -346,6 +346,27 @@ class Csv(_Lines):
         )
 
 
+def text_source(
+    kind: str,
+    name: str,
+    stream: BinaryIO,
+    total: int | None,
+    *,
+    key_field: str | None,
+    value_field: str | None,
+    delimiter: str | None = None,
+) -> Source:
+    """A file of CSV or JSONL. Its name says whether it is compressed and, where ``delimiter`` does
+    not, whether tabs divide its columns. Raises Misuse where pyarrow is wanted and missing."""
+    lines = unpacked(name, stream)
+    if lines is not stream:
+        total = None  # how much there is in it is not known
+    if kind == "jsonl":
+        return Jsonl(name, lines, total, key_field=key_field, value_field=value_field)
+    between = delimiter or ("\t" if unpacked_name(name).endswith(".tsv") else ",")
+    return Csv(name, lines, total, key_field=key_field, value_field=value_field, delimiter=between)
+
+
 def _of_dumped_row(where: str, row: list[str]) -> Entry:
     """An entry of a row as ``octavo dump`` writes it: the columns of FIELDS."""
     bucket, key, value, metadata = (from_text(cell.encode()) for cell in row[:4])

@@ -29,13 +29,10 @@ from octavo.cli_output import Output, complain, count, progress
 from octavo.cli_parquet import Parquet
 from octavo.cli_source import (
     FORMATS,
-    Csv,
     Directory,
-    Jsonl,
     Source,
     format_of,
-    unpacked,
-    unpacked_name,
+    text_source,
 )
 
 
@@ -279,22 +276,19 @@ def _file(
         raise click.UsageError("--value-field needs --key-field")
     if delimiter is not None and kind != "csv":
         raise click.UsageError("--delimiter is for CSV")
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise click.UsageError(
+            f"--delimiter {delimiter!r:.80}: allowed is one character, no quote or end of a line"
+        )
     total = None
     if source == STDIN:
         stream = stdin()
     else:
         stream = stack.enter_context(open(source, "rb"))  # noqa: SIM115 - the stack closes it
         total = os.path.getsize(source) or None
-        if unpacked_name(source) != source.lower() and kind != "parquet":
-            stream = unpacked(source, stream)
-            total = None  # how much there is in it is not known
     if kind == "parquet":
         return Parquet(name, stream, total, key_field=key_field, value_field=value_field)
-    if kind == "jsonl":
-        return Jsonl(name, stream, total, key_field=key_field, value_field=value_field)
-    between = delimiter or ("\t" if unpacked_name(source).endswith(".tsv") else ",")
-    if len(between) != 1 or between in '"\r\n':
-        raise click.UsageError(
-            f"--delimiter {between!r:.80}: allowed is one character, but no quote or end of a line"
-        )
-    return Csv(name, stream, total, key_field=key_field, value_field=value_field, delimiter=between)
+    return text_source(
+        kind, name, stream, total,
+        key_field=key_field, value_field=value_field, delimiter=delimiter,
+    )  # fmt: skip
