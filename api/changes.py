@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -139,7 +140,8 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
     upto = reader.sqn
     try:
         number = 0
-        for file in reader.view.journal.files:
+        journal = reader.view.journal
+        for file in journal.files[max(bisect_right(journal.bases, since + 1) - 1, 0) :]:
             if file.base > upto:
                 break
             for sqn in file.sqns(since + 1, upto):

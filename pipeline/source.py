@@ -37,9 +37,8 @@ class DefaultSource(Writing, Following, DataSource):
     def schema(self) -> str:
         """Those of a change; else the columns that the option ``columns`` names, or all."""
         if feed.is_feed(self.options):
-            feed.feed_options(
-                self.options
-            )  # what a stream's start refuses Spark tells as its own bug
+            # Here: of what a stream that starts refuses Spark tells a bug of its own last.
+            feed.feed_options(self.options)
             return feed.SCHEMA
         options = parsed(self.options)
         path, begin = self._pin()

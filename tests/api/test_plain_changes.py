@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -71,6 +72,33 @@ def test_changes_are_those_of_whole_records(
             patch.setattr(changes, "_change", lambda *given: None)
             events(store)
         assert 100 < sum(short) < 400
+
+
+def test_changes_from_a_number_on_look_into_no_file_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", roll_count=256, compact_every_seconds=None) as store:
+        store.put_many((b"%d" % number, b"v") for number in range(2200))
+        every = [change.sqn for change in events(store)]
+        with store.snapshot() as snap:
+            bases = snap._shared.view.journal.bases
+        assert len(bases) > 3
+        looked: list[int] = []
+        sqns = JournalFile.sqns
+
+        def seen(file: JournalFile, first: int, last: int) -> Iterator[int]:
+            looked.append(file.base)
+            return sqns(file, first, last)
+
+        monkeypatch.setattr(JournalFile, "sqns", seen)
+        for base in bases:
+            for since in (max(base - 2, 0), max(base - 1, 0), base, base + 1):
+                looked.clear()
+                found = [change.sqn for change in store.changes(since)]
+                assert found == [sqn for sqn in every if sqn > since]
+                first = max(one for one in bases if one <= max(since + 1, bases[0]))
+                assert looked == [one for one in bases if one >= first]
+        assert list(store.changes(every[-1] + 1000)) == []
 
 
 def test_what_comes_by_the_short_way_is_a_change_like_any(tmp_path: Path) -> None:
