@@ -28,6 +28,7 @@ from octavo.actors.bookie import Bookie
 from octavo.actors.ingest import ingest
 from octavo.actors.restoring import restore_on
 from octavo.files.staged_writer import StagedWriter
+from octavo.pipeline import offline, offline_journal
 
 BUCKETS = (b"", b"b", b"b\0", b"b\0\0", b"\xff", "é".encode())
 ODD_KEYS = (
@@ -108,6 +109,9 @@ class CombinedMachine:
         """What is not on this thread, or goes by another clock."""
         patch.setattr(guide, "POOL", self.pool)
         patch.setattr(read_only, "wall_clock_ms", lambda: self.now)
+        for name, size in (("STRETCH_SQNS", 300), ("RANGE_ROWS", 200)):
+            patch.setattr(offline, name, size)
+        patch.setattr(offline_journal, "RUN_BYTES", 96 << 10)
 
     def rules(self) -> tuple[list[Callable[[CombinedMachine], None]], list[float]]:
         """Each with a weight of this run: what comes seldom in one comes often in another."""
@@ -162,6 +166,21 @@ class CombinedMachine:
         self.leave()
         self.store.close()
         self.open()
+
+    def work_on_it_closed(self) -> None:
+        """Tasks compact, rebuild or merge it, which nobody has open."""
+        self.leave()
+        self.store.close()
+        where = (lambda: self.disk, self.path, offline.Run())
+        work = self.rng.choice(("compact", "rebuild", "merge"))
+        if work == "compact" or "recalc" in self.strategies.values():  # which refuses the others
+            offline_journal.compacted(*where)
+        elif work == "merge":
+            offline._merge(*where)
+        else:
+            offline._rebuild(*where, merge=self.rng.random() < 0.5)
+        self.open()
+        self.check(self.store).everything()
 
     def lose_the_ledger(self) -> None:
         self.leave()
@@ -523,6 +542,7 @@ class CombinedMachine:
         """Another process reads the store as it is now."""
         if len(self.pins) > 2:
             self.pins.pop(0)[0].close()
+        read_only._dropped.clear()  # of processes that were lost, on disks that are no more
         made = read_only.opened(self.disk, self.path, {})
         # After a kill the owner goes on above numbers that nobody has.
         assert made.last_sqn in (self.store.last_sqn, self.log.highest)
@@ -700,4 +720,5 @@ RULES: tuple[tuple[Callable[[CombinedMachine], None], float], ...] = (
     (CombinedMachine.write_to_backup, 0.3), (CombinedMachine.promote, 0.2),
     (CombinedMachine.reopen, 1), (CombinedMachine.lose_the_ledger, 0.6),
     (CombinedMachine.kill, 1), (CombinedMachine.cut_the_power, 0.5),
+    (CombinedMachine.work_on_it_closed, 0.6),
 )  # fmt: skip
