@@ -61,7 +61,10 @@ def diff(
         right.snapshot(_LEASE_SECONDS) as y,
     ):
         if by is None and (by := told_by(x, y)) == "value":
-            complain("these are not copies of one store: all values are compared; see --by")
+            complain(
+                "these are not copies of one store, or both were written since: all values are "
+                "compared; see --by"
+            )
         for one in compare(x, y, by=by, bucket=bucket):
             if done == limit:
                 break

@@ -12,6 +12,7 @@ from octavo.actors.scan import Bounds, bounds
 from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
 from octavo.arguments import to_bucket
+from octavo.changes import Change, changes_of
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import STANDARD as TAG
@@ -58,9 +59,10 @@ def compare(
 
     ``by`` as in ``Snapshot.merkle``: ``"sqn"`` for copies of one store of which one at most was
     written since, ``"head"`` or ``"value"`` for others. Without it ``"sqn"`` for a store and its
-    backups, ``"value"`` for others. ``bucket``: only the standard objects of this one; ``b""`` is
-    the default bucket. A store is read as it is now, through a snapshot that ends with the
-    iteration.
+    backups, ``"value"`` for others, and where the last record of the one that ends first is another
+    one in the other: both were written since. ``bucket``: only the standard objects of this one;
+    ``b""`` is the default bucket. A store is read as it is now, through a snapshot that ends with
+    the iteration.
 
     Makes a merkle tree of each, then reads the keys of the segments in which they differ, and
     nothing of the others but their hashes: for d differences among n keys in s segments about
@@ -72,8 +74,9 @@ def compare(
             raise Misuse(
                 f"{name} is of type {type(one).__name__}: allowed are a Store and a Snapshot"
             )
-    kind, most = told_by(a, b) if by is None else to_by(by), segments
-    bits_of(most)
+    bits_of(segments)
+    if by is not None:
+        to_by(by)
     prefix = None if bucket is None else ledger_key.prefix(TAG, to_bucket(bucket))
     stack = ExitStack()
     try:
@@ -88,20 +91,35 @@ def compare(
             bound = bounds(prefix, None, None, None, False)
         x._shared.check()
         y._shared.check()
+        kind = told_by(x, y) if by is None else by
     except BaseException:
         stack.close()
         raise
-    return _differences(stack, _Side(x, bound, kind), _Side(y, bound, kind), most, names)
+    return _differences(stack, _Side(x, bound, kind), _Side(y, bound, kind), segments, names)
 
 
-def told_by(a: Store | Snapshot, b: Store | Snapshot) -> By:
+def told_by(a: Snapshot, b: Snapshot) -> By:
     """What versions are told apart by where nobody says: ``"sqn"`` in a store and its backups,
-    which have one id; ``"value"`` in others, restored ones too: sqns may agree by chance."""
-    return "sqn" if _id(a) == _id(b) else "value"
+    which have one id; ``"value"`` in others, restored ones too: sqns may agree by chance. So they
+    may where both were written since they were one: then the last record of the one that ends first
+    is not what the other has there. Two records at most. Raises SnapshotExpired, Corruption."""
+    if a._identity.id != b._identity.id:
+        return "value"
+    last = min(a.sqn, b.sqn)
+    mine, other = _change_at(a, last), _change_at(b, last)
+    if mine is None or other is None or _told(mine) == _told(other):
+        return "sqn"
+    return "value"
 
 
-def _id(one: Store | Snapshot) -> str:
-    return one._running.identity.id if isinstance(one, Store) else one._identity.id
+def _change_at(snap: Snapshot, sqn: int) -> Change | None:
+    found = next(changes_of(snap._shared, sqn - 1, {}), None)
+    return found if found is not None and found.sqn == sqn else None
+
+
+def _told(change: Change) -> tuple[object, ...]:
+    """What compaction leaves of a record as it is, while that is there."""
+    return change.bucket, change.key, change.sub_key, change.written_at
 
 
 def _types(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[int, str]:

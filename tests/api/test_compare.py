@@ -261,6 +261,28 @@ def test_a_backup_is_compared_by_sequence_numbers(tmp_path: Path) -> None:
             assert list(octavo.compare(a, backup, by="value")) == []
 
 
+def test_a_store_and_its_copy_that_both_were_written_are_compared_by_value(tmp_path: Path) -> None:
+    ms = [1_800_000_000_000]
+    with opened(tmp_path / "a", clock_ms=lambda: ms[0]) as a:
+        a.put(b"k", b"1")
+        a.backup(tmp_path / "backup")
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    for path in ("backup", "copy"):
+        with (
+            opened(tmp_path / "a", clock_ms=lambda: ms[0]) as a,
+            opened(tmp_path / path, clock_ms=lambda: ms[0]) as b,
+        ):
+            while a.last_sqn <= b.last_sqn:
+                a.put(b"k", b"2")
+            assert [one.key for one in octavo.compare(a, b)] == [b"k"]
+            ms[0] += 1
+            while b.last_sqn < a.last_sqn:
+                b.put(b"k", b"3")
+            assert list(octavo.compare(a, b, by="sqn")) == []  # as it says, it does not see that
+            assert [one.key for one in octavo.compare(a, b)] == [b"k"]
+            assert [one.key for one in octavo.compare(b, a)] == [b"k"]
+
+
 def test_a_snapshot_that_expired_makes_no_tree(tmp_path: Path) -> None:
     seconds = [0.0]
     with opened(tmp_path / "s", monotonic=lambda: seconds[0]) as store:
