@@ -18,13 +18,12 @@ from octavo.actors.reserve import with_reserve
 from octavo.actors.startup import Running
 from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
-from octavo.arguments import Key, Value, to_condition, to_keys, to_put, to_sync, to_value
+from octavo.arguments import OF_HEADS, Key, Value, to_condition, to_keys, to_put, to_sync, to_value
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.record import DELETE, LOW_32, PUT, plain_fields
 from octavo.index_edit import IndexEdit
 from octavo.mutable import Mutable
-from octavo.reading import REFUSED
 from octavo.type_parameters import Out, Told
 
 D = TypeVar("D")
@@ -66,7 +65,7 @@ class Bucket(Mutable[Out, Told]):
         self._small_bytes = _SMALL_BYTES if standard else 0
         self._grouped_bytes = _GROUPED_BYTES if standard else 0
         if running.identity.head_only:
-            self._refuse(REFUSED)
+            self._refuse(OF_HEADS)
         self._running = running
         self._bookie = running.bookie.actor
         self._plain_put: PlainPut | None = None

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from octavo import __version__
+from octavo.arguments import OF_HEADS
 from octavo.cli_backup import backup, restore
 from octavo.cli_compare import diff
 from octavo.cli_demo import demo
@@ -46,6 +47,12 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
+_OF_HEADS = (
+    "this is a head-only store: `get`, `head`, `scan` and `changes` read it; to write it takes "
+    "Python's store.head_bucket(name)"
+)
+
+
 def exit_code(error: Exception) -> int:
     """What the command ends with after an expected error."""
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), STORAGE)
@@ -67,7 +74,7 @@ class Commands(click.Group):
             complain("interrupted; what was acknowledged is kept")
             ctx.exit(INTERRUPTED)
         except (OctavoError, OSError) as error:
-            complain(told(error))
+            complain(_OF_HEADS if str(error) == OF_HEADS else told(error))
             _flush_or_forget()
             ctx.exit(exit_code(error))
 

@@ -42,7 +42,6 @@ _MOST_FIRST, _MOST_KEYS = 200, 1024
 """Rows to find at first, however many are wanted; where only keys are."""
 _AHEAD = 3
 """Keys to find in a window, for one that was given: to find some costs little, a window does."""
-REFUSED = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 
 
 class Reading(Handle, ABC, Generic[Out, Told]):

@@ -15,7 +15,7 @@ from octavo.actors.reader import Reader
 from octavo.actors.scan import HEAD_ROWS, OBJECTS, Bounds, bounds
 from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
-from octavo.arguments import Key, to_bound, to_bucket, to_bytes, to_flag, to_lease
+from octavo.arguments import OF_HEADS, Key, to_bound, to_bucket, to_bytes, to_flag, to_lease
 from octavo.files import ledger_key
 from octavo.files.argument_checks import to_sqn
 from octavo.files.errors import Misuse
@@ -25,7 +25,7 @@ from octavo.files.record import plain_fields
 from octavo.filters import to_limit
 from octavo.head_only import SnapshotHeadBucket
 from octavo.published import PUBLISHED_SECONDS, PublishedSnapshot, to_name
-from octavo.reading import REFUSED, Reading
+from octavo.reading import Reading
 from octavo.type_parameters import Out, Told
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         tags = identity.tags
         super().__init__(name, text, tags.number(tag), tags.functions.get(tag))
         if identity.head_only:
-            self._refuse(REFUSED)
+            self._refuse(OF_HEADS)
         self._shared = reader
         self._identity = identity
         self._plain = plain_fields(self._tag, name)

@@ -311,7 +311,7 @@ class Store(Bucket[bytes, Head]):
         """
         self._refuse_if_closed()
         if self._running.identity.head_only:
-            raise Misuse("compact is for standard stores; this one is head-only: use trim()")
+            raise Misuse("compact is for standard stores; this one is head-only: trim is for those")
         clerk = self._running.inker_clerk.actor
         return with_reserve(
             self._running.disk, self.path, lambda: compaction.compact(clerk, progress or untold)

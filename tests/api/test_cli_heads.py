@@ -78,3 +78,19 @@ def test_a_store_that_is_open_elsewhere_is_read_as_it_is(heads: Path) -> None:
         store.head_bucket("").put("d", "newer")
         assert output("get", heads, "d") == b"newer"
         assert output("scan", heads) == b"d\t\tnewer\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("put", "k", "v"), ("del", "k"), ("index", "f"), ("dump",), ("snapshot",),
+     ("load", "--format", "jsonl", "-")],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_what_is_not_for_a_head_only_store_says_what_is(
+    heads: Path, command: tuple[str, ...]
+) -> None:
+    name, *rest = command
+    found = octavo(name, heads, *rest, stdin=b'{"key": "k", "value": "v"}', code=2)
+    assert "`get`, `head`, `scan` and `changes` read it" in found.stderr
+    assert "head_batch" not in found.stderr
+    assert "trim is for those" in octavo("compact", heads, code=2).stderr
