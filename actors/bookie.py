@@ -23,7 +23,7 @@ from octavo.actors.operation import Data, IndexEdit, Operation, resolved
 from octavo.actors.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
-from octavo.actors.plain_put import PlainPut, plain_put
+from octavo.actors.plain_put import plain_puts
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor, in_turn
 from octavo.actors.scan_sources import dead_entries
@@ -92,6 +92,8 @@ class Bookie(LiveReads, TurnActor):
         self._first = self.inker.last_sqn + LOOK_EVERY
         """Before that sqn only the pace is set, once, and what is synced looked at."""
         self._attend_from(self.inker.last_sqn + FIRST_LOOK)
+        self.plain_put = plain_puts(self)
+        """(tag, bucket, kind): the function that puts into a bucket, or deletes."""
 
     def stopped_error(self) -> Exception:
         """A stopped Bookie is a closed store, or a forked child's copy of it."""
@@ -105,10 +107,6 @@ class Bookie(LiveReads, TurnActor):
         return super().wait_for_turn(timeout, asked)
 
     # ------------------------------------------------------------ writing
-
-    def plain_put(self, tag: int, bucket: bytes, kind: int = PUT) -> PlainPut:
-        """The function that puts into a bucket, or deletes: see plain_put."""
-        return plain_put(self, tag, bucket, kind)
 
     def refuse(self) -> NoReturn:
         """Say why nothing can be written."""

@@ -22,11 +22,15 @@ from octavo.files.freed_memory import keep_freed
 from octavo.files.wall_clock import in_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from octavo.actors.bookie import Bookie
     from octavo.actors.operation import Operation
 
 _MUCH_BYTES = 32 << 10
 """Metadata and index entries of so many bytes, which are copied more than once on their way."""
+_REST = record.FIXED_BYTES + record.SUMS_BYTES - 16
+"""Bytes of a plain record that its size counts, beside bucket, key and value."""
 
 
 class PlainPut(Protocol):
@@ -44,91 +48,90 @@ class PlainPut(Protocol):
     ) -> int: ...
 
 
-def plain_put(bookie: Bookie, tag: int, bucket: bytes, kind: int = record.PUT) -> PlainPut:
-    """The function that puts into a bucket or, if ``kind`` is DELETE, deletes."""
+def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
+    """(tag, bucket, PUT or DELETE) -> what puts into it, or deletes; they share these cells."""
     # Cells and constants: looking something up costs as much here as doing something.
-    turns, release, puts = bookie.turns, bookie.turn_release, kind == record.PUT
+    turns, release = bookie.turns, bookie.turn_release
     cache, cached, empty = bookie.cache, bookie.cache.entries, bookie.empty_ranges.lows
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
-    prefix = keys_of.prefix(tag, bucket)
-    pack, sums = record.PLAIN.pack, record.pack_sums
-    now_ns = in_ns(bookie.clock_ms)
+    pack, sums, now_ns = record.PLAIN.pack, record.pack_sums, in_ns(bookie.clock_ms)
     key_length, low_32, raw_size = record.CDB_KEY_LENGTH, record.LOW_32, record.pack_u32
-    raw_middle = record.middle(kind, tag, 0, len(bucket))
-    lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))
-    rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
 
-    def put(key: bytes, value: bytes, told: Operation | None = None, expected: int = -1, /) -> int:
-        me = get_ident()
-        for mine in turns:
-            if not mine:
-                bookie.enter()
-            break
-        try:
-            bookie.holder = me
-            if bookie.inbox:
-                bookie.catch_up()
-            active: Any = bookie.active
-            if active is None or active.failed is not None:
-                bookie.refuse()
-            file, offsets = active.file, active.offsets
-            at, relative = offsets[-1], len(offsets) - 1
-            stored, middle, fields, size = value, raw_middle, bucket, rest
-            if len(value) >= compress_from and (packed := packed_of(value)) is not None:
-                stored, middle, size = packed, lz4_middle, rest + 4
-                fields = raw_size(len(value)) + bucket
-            ledger_key, tail = prefix + key, key
-            if told is not None:
-                if expected >= 0:
-                    bookie.check(ledger_key, key, expected)
-                middle, lengths, more = _with_fields(middle, told)
-                fields, tail, size = lengths + fields, key + more, size + len(lengths)
-            head = pack(
-                key_length,
-                size := size + len(tail) + len(stored),
-                relative.to_bytes(8, "big"),
-                middle,
-                len(key) - 1,
-                now_ns() // 1_000_000,
-            )
-            h = xxh3(head := head + fields + tail, active.seed ^ at)
-            check = sums(h & low_32, xxh3(stored, h) & low_32)
-            written = head + check + stored if size < APART_BYTES else (head, check, stored)
-            table = bookie.view.recent
-            if table.newest_pin >= 0 and told is None:  # else it enters
-                table.keep(ledger_key)
-            if empty and puts:
-                bookie.take_back(ledger_key, told)
-            end, sqn = at + size + 16, active.base + relative
+    def plain_put(tag: int, bucket: bytes, kind: int) -> PlainPut:
+        puts, prefix, rest = kind == record.PUT, keys_of.prefix(tag, bucket), _REST + len(bucket)
+        raw_middle = record.middle(kind, tag, 0, len(bucket))
+        lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))
+
+        def put(
+            key: bytes, value: bytes, told: Operation | None = None, expected: int = -1, /
+        ) -> int:
+            me = get_ident()
+            for mine in turns:
+                if not mine:
+                    bookie.enter()
+                break
             try:
-                write = file.pwrite if type(written) is bytes else file.pwrite_parts
-                if (taken := write(written, at)) != end - at:
-                    active.write_rest(written, at, taken)
-                offsets.append(end)  # it is a record now
-                active.commit.appended = end
+                bookie.holder = me
+                if bookie.inbox:
+                    bookie.catch_up()
+                active: Any = bookie.active
+                if active is None or active.failed is not None:
+                    bookie.refuse()
+                file, offsets = active.file, active.offsets
+                at, relative = offsets[-1], len(offsets) - 1
+                stored, middle, fields, size = value, raw_middle, bucket, rest
+                if len(value) >= compress_from and (packed := packed_of(value)) is not None:
+                    stored, middle, size = packed, lz4_middle, rest + 4
+                    fields = raw_size(len(value)) + bucket
+                ledger_key, tail = prefix + key, key
                 if told is not None:
-                    cache.write_without((ledger_key,), partial(table.enter, ledger_key, sqn, told))
-                    if table.entry_bytes >= bookie.limits.push_bytes:
-                        bookie.attention = 0
-                elif ledger_key in cached:
-                    cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
-                else:
-                    table.rows[ledger_key] = sqn if puts else -sqn  # no call: see ReadCache
-            except BaseException as error:
-                bookie.undo(active, error, sqn, written, end)
-                raise
-            if sqn >= bookie.attention or end >= active.bound:
-                bookie.attend()
-        finally:
-            bookie.holder = 0
-            release()
-            if bookie.inbox:
-                bookie.schedule()
-        if bookie.pause_seconds:
-            bookie.wait_a_little()
-        return sqn  # type: ignore[no-any-return]
+                    if expected >= 0:
+                        bookie.check(ledger_key, key, expected)
+                    middle, lengths, more = _with_fields(middle, told)
+                    fields, tail, size = lengths + fields, key + more, size + len(lengths)
+                size, number = size + len(tail) + len(stored), relative.to_bytes(8, "big")
+                head = pack(key_length, size, number, middle, len(key) - 1, now_ns() // 1_000_000)
+                h = xxh3(head := head + fields + tail, active.seed ^ at)
+                check = sums(h & low_32, xxh3(stored, h) & low_32)
+                written = head + check + stored if size < APART_BYTES else (head, check, stored)
+                table = bookie.view.recent
+                if table.newest_pin >= 0 and told is None:  # else it enters
+                    table.keep(ledger_key)
+                if empty and puts:
+                    bookie.take_back(ledger_key, told)
+                end, sqn = at + size + 16, active.base + relative
+                try:
+                    write = file.pwrite if type(written) is bytes else file.pwrite_parts
+                    if (taken := write(written, at)) != end - at:
+                        active.write_rest(written, at, taken)
+                    offsets.append(end)  # it is a record now
+                    active.commit.appended = end
+                    if told is not None:
+                        enter = partial(table.enter, ledger_key, sqn, told)
+                        cache.write_without((ledger_key,), enter)
+                        if table.entry_bytes >= bookie.limits.push_bytes:
+                            bookie.attention = 0
+                    elif ledger_key in cached:
+                        cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
+                    else:
+                        table.rows[ledger_key] = sqn if puts else -sqn  # no call: see ReadCache
+                except BaseException as error:
+                    bookie.undo(active, error, sqn, written, end)
+                    raise
+                if sqn >= bookie.attention or end >= active.bound:
+                    bookie.attend()
+            finally:
+                bookie.holder = 0
+                release()
+                if bookie.inbox:
+                    bookie.schedule()
+            if bookie.pause_seconds:
+                bookie.wait_a_little()
+            return sqn  # type: ignore[no-any-return]
 
-    return put
+        return put
+
+    return plain_put
 
 
 def _with_fields(middle: bytes, told: Operation) -> tuple[bytes, bytes, bytes]:

@@ -84,7 +84,7 @@ class Bucket(Mutable[Out, Told]):
     def _put_one(self) -> PlainPut:
         """The shortest way of a put. Made when it is needed: that costs as much as a put does."""
         if self._plain_put is None:
-            self._plain_put = self._bookie.plain_put(self._tag, self._name)
+            self._plain_put = self._bookie.plain_put(self._tag, self._name, PUT)
         return self._plain_put
 
     @property

@@ -47,8 +47,8 @@ log = logging.getLogger("octavo")
 if TYPE_CHECKING:
     from octavo.read_only import ReadOnlyStore
 
-_MOST_MADE = 1024
-"""Buckets that are kept for who asks for them again: with what a put of theirs needs, 4 KB each."""
+_MOST_MADE = 2048
+"""Buckets that are kept for who asks for them again: with what a put of theirs needs, 2 KB each."""
 _LONGEST_KEPT = 256
 """Bytes of the name of one that is."""
 _open_stores: set[Store] = set()
