@@ -62,8 +62,8 @@ def diff(
     ):
         if by is None and (by := told_by(x, y)) == "value":
             complain(
-                "these are not copies of one store, or both were written since: all values are "
-                "compared; see --by"
+                "these are not copies of one store, or both may have been written since: all "
+                "values are compared; see --by"
             )
         for one in compare(x, y, by=by, bucket=bucket):
             if done == limit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from octavo.actors.merkle_trees import to_segments, tree_of
@@ -60,9 +61,9 @@ def compare(
     ``by`` as in ``Snapshot.merkle``: ``"sqn"`` for copies of one store of which one at most was
     written since, ``"head"`` or ``"value"`` for others. Without it ``"sqn"`` for a store and its
     backups, ``"value"`` for others, and where the last record of the one that ends first is another
-    one in the other: both were written since. ``bucket``: only the standard objects of this one;
-    ``b""`` is the default bucket. A store is read as it is now, through a snapshot that ends with
-    the iteration.
+    one in the other, for both were written since, or was compacted away in one. ``bucket``: only
+    the standard objects of this one; ``b""`` is the default bucket. A store is read as it is now,
+    through a snapshot that ends with the iteration.
 
     Makes a merkle tree of each, then reads the keys of the segments in which they differ, and
     nothing of the others but their hashes: for d differences among n keys in s segments about
@@ -101,25 +102,21 @@ def compare(
 def told_by(a: Snapshot, b: Snapshot) -> By:
     """What versions are told apart by where nobody says: ``"sqn"`` in a store and its backups,
     which have one id; ``"value"`` in others, restored ones too: sqns may agree by chance. So they
-    may where both were written since they were one: then the last record of the one that ends first
-    is not what the other has there. Two records at most. Raises SnapshotExpired, Corruption."""
+    may where both were written since they were one: only where both have the last record of the
+    one that ends first, and it is the same, they were not. Two records at most. Raises
+    SnapshotExpired, Corruption."""
     if a._identity.id != b._identity.id:
         return "value"
     last = min(a.sqn, b.sqn)
-    mine, other = _change_at(a, last), _change_at(b, last)
-    if mine is None or other is None or _told(mine) == _told(other):
-        return "sqn"
-    return "value"
+    mine = _change_at(a, last)
+    return "sqn" if mine is not None and mine == _change_at(b, last) else "value"
 
 
 def _change_at(snap: Snapshot, sqn: int) -> Change | None:
-    found = next(changes_of(snap._shared, sqn - 1, {}), None)
-    return found if found is not None and found.sqn == sqn else None
-
-
-def _told(change: Change) -> tuple[object, ...]:
-    """What compaction leaves of a record as it is, while that is there."""
-    return change.bucket, change.key, change.sub_key, change.written_at
+    """Without what compaction may take from it while its value stays."""
+    names = {number: name for name, number in snap._identity.tags.numbers.items()}
+    found = next(changes_of(snap._shared, sqn - 1, names), None)
+    return replace(found, batch=None) if found is not None and found.sqn == sqn else None
 
 
 def _types(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[int, str]:

@@ -283,6 +283,31 @@ def test_a_store_and_its_copy_that_both_were_written_are_compared_by_value(tmp_p
             assert [one.key for one in octavo.compare(b, a)] == [b"k"]
 
 
+def diverged(path: Path, *, ms: int) -> tuple[octavo.Store, octavo.Store]:
+    """Two copies of a store, each of which wrote once since, at one sqn and moment."""
+    with opened(path / "a", clock_ms=lambda: ms) as a:
+        a.put(b"k", b"1")
+    shutil.copytree(path / "a", path / "b")
+    a, b = (opened(path / name, clock_ms=lambda: ms) for name in "ab")
+    assert a.put(b"k", b"2") == b.put(b"k", b"3")
+    return a, b
+
+
+def test_two_copies_that_wrote_one_key_in_one_moment_are_compared_by_value(tmp_path: Path) -> None:
+    a, b = diverged(tmp_path, ms=1_800_000_000_000)
+    with a, b:
+        assert [one.key for one in octavo.compare(a, b)] == [b"k"]
+
+
+def test_where_compaction_took_the_record_that_tells_values_are_compared(tmp_path: Path) -> None:
+    a, b = diverged(tmp_path, ms=1_800_000_000_000)
+    with a, b:
+        assert a.put(b"x", b"4") == b.put(b"x", b"4")
+        a.put(b"x", b"5")
+        a.compact()
+        assert [one.key for one in octavo.compare(a, b)] == [b"k", b"x"]
+
+
 def test_a_snapshot_that_expired_makes_no_tree(tmp_path: Path) -> None:
     seconds = [0.0]
     with opened(tmp_path / "s", monotonic=lambda: seconds[0]) as store:
