@@ -13,7 +13,7 @@ from typing import NoReturn, TypeAlias, TypeVar
 
 from octavo.actors import waits
 from octavo.actors.empty_ranges import EmptyRanges
-from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
+from octavo.actors.inker import Inker, resumes
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.kept_scans import KeptScans
@@ -441,6 +441,6 @@ class Bookie(LiveReads, TurnActor):
     def _refuse_writes(self, save_from_rows: int) -> None:
         self.closed = True
         active, self.active = self.active, None
-        large = active is not None and active.offsets[-1] >= RESUME_BELOW_BYTES
+        large = active is not None and not resumes(active.offsets)
         if large or len(self.view.recent.rows) >= save_from_rows:
             self.push()

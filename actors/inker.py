@@ -47,8 +47,14 @@ _MOST_BYTES = cdb.MAX_FILE_BYTES - (256 << 20)
 """From here on it has to be looked at what still fits a file."""
 
 COMPRESS_FROM_BYTES = 2048
-RESUME_BELOW_BYTES = 4 << 20
-"""An active file that is smaller when the store closes is gone on with at the next start."""
+_RESUME_BELOW_BYTES = 4 << 20
+_RESUME_BELOW_RECORDS = 1 << 14
+
+
+def resumes(offsets: Sequence[int]) -> bool:
+    """Whether an active file with these offsets is gone on with at the next start, which scans it;
+    else it is sealed as the store closes."""
+    return offsets[-1] < _RESUME_BELOW_BYTES and len(offsets) <= _RESUME_BELOW_RECORDS
 
 
 class Inker(TurnActor):
@@ -180,7 +186,7 @@ class Inker(TurnActor):
         active = self.active
         if active is None:
             return
-        if active.offsets[-1] >= RESUME_BELOW_BYTES:  # else it may stay as small as it is
+        if active.offsets[-1] >= _RESUME_BELOW_BYTES:  # else it may stay as small as it is
             active.expect(self.roll_size)
         if self.last_sqn + CEILING_STEP // 2 > self.manifest.ceiling and not self._raising:
             self._raising = True
@@ -416,7 +422,7 @@ class Inker(TurnActor):
             try:
                 self.make_durable(self._last, 60.0)
                 if self.failed is None:
-                    if active.offsets[-1] >= RESUME_BELOW_BYTES:
+                    if not resumes(active.offsets):
                         active.roll(map_to_roll(self, active))
                         self.unsealed.append(active)
                     added = self._seal_all()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from octavo.actors.bookie import Bookie
 from octavo.actors.found_files import FoundFiles, found_files
 from octavo.actors.identity import Identity, identify, registered
-from octavo.actors.inker import RESUME_BELOW_BYTES, Inker
+from octavo.actors.inker import Inker, resumes
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.inker_clerk_start import started_clerk
 from octavo.actors.journal_file import JournalFile
@@ -222,18 +222,18 @@ class _Opening:
         for tail in tails:
             if tail.sealed:
                 continue
-            resumes = (
+            goes_on = (
                 tail is tails[-1]
                 and begun.clean
                 and tail.name.endswith(recovery.LOG)
-                and tail.offsets[-1] < RESUME_BELOW_BYTES
+                and resumes(tail.offsets)
                 and len(tail.offsets) > 1
             )
             if len(tail.offsets) == 1:
                 self.disk.unlink(f"{directory}/{tail.name}")
                 continue
             file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
-            if resumes:
+            if goes_on:
                 file.resume(tail.offsets, tail.length)
                 inker.active = file
             else:

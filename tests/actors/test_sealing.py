@@ -143,3 +143,15 @@ def test_a_number_below_a_files_first_is_never_counted_from_its_end(
         for number in (-1, -5):
             with pytest.raises(octavo.Corruption, match="no record of sqn"):
                 file.raw(number)
+
+
+@pytest.mark.parametrize(("records", "ending"), [((1 << 14) - 1, ".log"), (1 << 14, ".cdb")])
+def test_a_file_of_many_small_records_is_sealed_as_the_store_closes(
+    tmp_path: Path, records: int, ending: str
+) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put_many((b"%d" % number, b"") for number in range(records))
+    (name,) = (one.name for one in (tmp_path / "s" / "journal").glob("*.*"))
+    assert name.endswith(ending)
+    with octavo.open(tmp_path / "s", read_only=True) as store:
+        assert len(store) == records
