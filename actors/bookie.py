@@ -13,7 +13,8 @@ from typing import NoReturn, TypeAlias, TypeVar
 
 from octavo.actors import waits
 from octavo.actors.empty_ranges import EmptyRanges
-from octavo.actors.inker import Inker, resumes
+from octavo.actors.inker import Inker
+from octavo.actors.journal_start import resumes
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.kept_scans import KeptScans

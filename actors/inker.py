@@ -9,7 +9,13 @@ from dataclasses import replace
 
 from octavo.actors.crowd import Crowd
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import map_to_roll, retire_empty, started_file
+from octavo.actors.journal_start import (
+    RESUME_BELOW_BYTES,
+    map_to_roll,
+    resumes,
+    retire_empty,
+    started_file,
+)
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import Operation, encoded, packed_values, plain_encoded
@@ -47,14 +53,6 @@ _MOST_BYTES = cdb.MAX_FILE_BYTES - (256 << 20)
 """From here on it has to be looked at what still fits a file."""
 
 COMPRESS_FROM_BYTES = 2048
-_RESUME_BELOW_BYTES = 4 << 20
-_RESUME_BELOW_RECORDS = 1 << 14
-
-
-def resumes(offsets: Sequence[int]) -> bool:
-    """Whether an active file with these offsets is gone on with at the next start, which scans it;
-    else it is sealed as the store closes."""
-    return offsets[-1] < _RESUME_BELOW_BYTES and len(offsets) <= _RESUME_BELOW_RECORDS
 
 
 class Inker(TurnActor):
@@ -186,7 +184,7 @@ class Inker(TurnActor):
         active = self.active
         if active is None:
             return
-        if active.offsets[-1] >= _RESUME_BELOW_BYTES:  # else it may stay as small as it is
+        if active.offsets[-1] >= RESUME_BELOW_BYTES:  # else it may stay as small as it is
             active.expect(self.roll_size)
         if self.last_sqn + CEILING_STEP // 2 > self.manifest.ceiling and not self._raising:
             self._raising = True

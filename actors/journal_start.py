@@ -1,7 +1,9 @@
-"""How the actor of a journal file is started, and what the file before it needs first."""
+"""How the actor of a journal file is started, what the file before it needs first, and which file is
+gone on with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from mmap import mmap
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,15 @@ from octavo.files.errors import room_for
 
 if TYPE_CHECKING:
     from octavo.actors.inker import Inker
+
+RESUME_BELOW_BYTES = 4 << 20
+_RESUME_BELOW_RECORDS = 1 << 14
+
+
+def resumes(offsets: Sequence[int]) -> bool:
+    """Whether an active file with these offsets is gone on with at the next start, which scans it;
+    else it is sealed as the store closes."""
+    return offsets[-1] < RESUME_BELOW_BYTES and len(offsets) <= _RESUME_BELOW_RECORDS
 
 
 def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFile:

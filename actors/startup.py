@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from octavo.actors.bookie import Bookie
 from octavo.actors.found_files import FoundFiles, found_files
 from octavo.actors.identity import Identity, identify, registered
-from octavo.actors.inker import Inker, resumes
+from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.inker_clerk_start import started_clerk
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import started_file
+from octavo.actors.journal_start import resumes, started_file
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.options import Options

@@ -65,7 +65,7 @@ def test_one_that_was_killed_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_of_programs_that_say_no_first_word_there_are_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, does: str
 ) -> None:
-    interpreter(tmp_path, monkeypatch, f"echo >> {tmp_path}/started; {does}")
+    interpreter(tmp_path, monkeypatch, f"echo >> '{tmp_path}/started'; {does}")
     monkeypatch.setattr(worker_pipe, "LOOK_SECONDS", 0.2)
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
     with pytest.raises(WorkerDied, match="try again"):
@@ -80,7 +80,7 @@ def test_of_programs_that_say_no_first_word_there_are_two(
 def test_a_frozen_program_is_not_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interpreter(tmp_path, monkeypatch, f"touch {tmp_path}/started; exit 1")
+    interpreter(tmp_path, monkeypatch, f"touch '{tmp_path}/started'; exit 1")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
     assert merge_of_nothing(runner, tmp_path)["files"] == []
@@ -90,7 +90,7 @@ def test_a_frozen_program_is_not_started_again(
 def test_without_what_waits_for_pipes_none_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interpreter(tmp_path, monkeypatch, f"touch {tmp_path}/started; exit 1")
+    interpreter(tmp_path, monkeypatch, f"touch '{tmp_path}/started'; exit 1")
     monkeypatch.delattr(select, "poll")  # as eventlet does
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
     assert merge_of_nothing(runner, tmp_path)["files"] == []
@@ -100,7 +100,7 @@ def test_without_what_waits_for_pipes_none_is_started(
 def test_it_looks_for_modules_where_its_owner_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interpreter(tmp_path, monkeypatch, f'echo "$PYTHONPATH" > {tmp_path}/told; exit 1')
+    interpreter(tmp_path, monkeypatch, f'echo "$PYTHONPATH" > '{tmp_path}/told'; exit 1')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["vendor", *sys.path])
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))

@@ -253,7 +253,7 @@ def test_everything_is_there_after_a_reopen(tmp_path: Path, clean: bool) -> None
         store.delete(keys[5])
         last = store.last_sqn
         if not clean:
-            os.system(f"cp -r {tmp_path / 's'} {tmp_path / 'copy'}")
+            subprocess.run(["cp", "-r", tmp_path / "s", tmp_path / "copy"], check=True)
     with octavo.open(tmp_path / ("s" if clean else "copy")) as store:
         assert list(store.items()) == [(k, b"v" + k) for k in keys if k != keys[5]]
         following = store.put("next", b"v")

@@ -40,7 +40,7 @@ def stopped(program: str, path: Path) -> list[str]:
     """The stores that were, in no order."""
     words = [sys.executable, "-c", BEGINNING + program, str(path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return sorted(line.split()[1] for line in done.stdout.splitlines())
+    return sorted(line.split(maxsplit=1)[1] for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("leaving", LEAVING)

@@ -25,6 +25,7 @@ def rings(number: int, frame: FrameType | None) -> None:
 def handlers() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
     signal.signal(signal.SIGALRM, rings)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark puts its own there
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
