@@ -14,9 +14,9 @@ from typing import NoReturn, TypeAlias, TypeVar
 from octavo.actors import waits
 from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.inker import Inker
-from octavo.actors.journal_start import resumes
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import resumes
 from octavo.actors.kept_scans import KeptScans
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable

@@ -9,13 +9,7 @@ from dataclasses import replace
 
 from octavo.actors.crowd import Crowd
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import (
-    RESUME_BELOW_BYTES,
-    map_to_roll,
-    resumes,
-    retire_empty,
-    started_file,
-)
+from octavo.actors.journal_start import map_to_roll, resumes, retire_empty, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.operation import Operation, encoded, packed_values, plain_encoded
@@ -184,7 +178,7 @@ class Inker(TurnActor):
         active = self.active
         if active is None:
             return
-        if active.offsets[-1] >= RESUME_BELOW_BYTES:  # else it may stay as small as it is
+        if not resumes(active.offsets):  # else it may stay as small as it is
             active.expect(self.roll_size)
         if self.last_sqn + CEILING_STEP // 2 > self.manifest.ceiling and not self._raising:
             self._raising = True

@@ -1,4 +1,4 @@
-"""How the actor of a journal file is started, what the file before it needs first, and which file is
+"""How the actor of a journal file is started, what the file before it needs first, and which is
 gone on with."""
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from octavo.files.errors import room_for
 if TYPE_CHECKING:
     from octavo.actors.inker import Inker
 
-RESUME_BELOW_BYTES = 4 << 20
+_RESUME_BELOW_BYTES = 4 << 20
 _RESUME_BELOW_RECORDS = 1 << 14
 
 
 def resumes(offsets: Sequence[int]) -> bool:
     """Whether an active file with these offsets is gone on with at the next start, which scans it;
     else it is sealed as the store closes."""
-    return offsets[-1] < RESUME_BELOW_BYTES and len(offsets) <= _RESUME_BELOW_RECORDS
+    return offsets[-1] < _RESUME_BELOW_BYTES and len(offsets) <= _RESUME_BELOW_RECORDS
 
 
 def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFile:

@@ -100,7 +100,7 @@ def test_without_what_waits_for_pipes_none_is_started(
 def test_it_looks_for_modules_where_its_owner_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interpreter(tmp_path, monkeypatch, f'echo "$PYTHONPATH" > '{tmp_path}/told'; exit 1')
+    interpreter(tmp_path, monkeypatch, f'echo "$PYTHONPATH" > "{tmp_path}/told"; exit 1')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["vendor", *sys.path])
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))

@@ -39,8 +39,8 @@ def an_installer(programs: Path, has: str, version: str = "21.0.2") -> str:
     made = programs.parent / "java"
     program(made, a_java(version))
     return (
-        f'echo "$0 $*" >>'{programs}/ran'\n'
-        f'case "$*" in *{has}*) /bin/cp -p '{made}' '{programs}/java';;\n'
+        f'echo "$0 $*" >>"{programs}/ran"\n'
+        f'case "$*" in *{has}*) /bin/cp -p "{made}" "{programs}/java";;\n'
         "*install*) echo no such package >&2; exit 100;; esac"
     )
 
