@@ -212,7 +212,9 @@ def to_moment(name: str, moment: object) -> int:
 
 def to_condition(if_sqn: object) -> int:
     """The sqn of a condition; 0 is "absent". Raises Misuse."""
-    return to_whole("if_sqn", if_sqn, "are sequence numbers, and 0 for absent")
+    return to_whole(
+        "if_sqn", if_sqn, "are sequence numbers, as the sqn of a head, and 0 for absent"
+    )
 
 
 def to_flag(name: str, value: object) -> bool:

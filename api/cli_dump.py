@@ -26,6 +26,7 @@ from octavo.cli_options import (
 from octavo.cli_output import Output, complain, plural, progress, whole_file
 from octavo.cli_read import tell_of_other_types
 from octavo.cli_rows import Row, entries_to_json, to_fields
+from octavo.cli_source import unpacked_name
 from octavo.files.argument_checks import shown
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from octavo.snapshot import SnapshotBucket
 
 FORMATS = ("jsonl", "csv", "parquet")
-_BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_BY_SUFFIX = {
+    "": "jsonl", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
+}  # fmt: skip
 _LEASE_SECONDS = 3600.0
 _MOST_BYTES = 2_000_000_000
 """Of a value: Parquet holds hardly more in one, and as text it is in memory some times over."""
@@ -49,7 +52,7 @@ _Bounds = tuple[bytes | None, bytes | None, bytes | None]
 @click.option("--output", "-o", default="-", metavar="FILE", help="Appears only when it is whole.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS),
-    help="Of FILE; without it, told by its name, else jsonl.",
+    help="Of FILE; without it, told by its name: jsonl where that has no ending.",
 )  # fmt: skip
 @click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
 @click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
@@ -86,7 +89,7 @@ def dump(
     """
     wanted = None if bucket is None else [to_bytes("--bucket", bucket)]
     names = to_fields(columns)
-    kind = kind or _format_of(output) or "jsonl"
+    kind = kind or _format_of(output)
     bounds = (
         bound("--start", start, hexadecimal=hex_key),
         bound("--end", end, hexadecimal=hex_key),
@@ -119,11 +122,15 @@ def dump(
         complain(f"{plural(done, 'key')} in {output}")
 
 
-def _format_of(output: str) -> str | None:
-    base, suffix = os.path.splitext(output.lower())
-    if suffix in (".gz", ".zst"):
-        suffix = os.path.splitext(base)[1]
-    return _BY_SUFFIX.get(suffix)
+def _format_of(output: str) -> str:
+    """What the file's name asks for. Raises UsageError: what nobody has heard of may be a slip."""
+    suffix = os.path.splitext(unpacked_name(output))[1]
+    if suffix not in _BY_SUFFIX:
+        raise click.UsageError(
+            f"FILE={output!r}: {suffix!r} tells no format; name it .jsonl, .csv or .parquet, with "
+            ".gz or .zst behind the first two, or say which with --format"
+        )
+    return _BY_SUFFIX[suffix]
 
 
 def _rows(source: SnapshotBucket, bounds: _Bounds, names: tuple[str, ...]) -> Iterator[Row]:

@@ -22,7 +22,7 @@ from octavo.cli_options import (
     to_bytes,
     to_moment,
 )
-from octavo.cli_output import Output, complain, count, moment, terminal_columns
+from octavo.cli_output import Output, complain, count, moment, plural, terminal_columns
 from octavo.files.head import Head
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def head(
         out.columns(
             [
                 ("sqn", count(found.sqn)),
-                ("size", f"{count(found.size)} bytes"),
+                ("size", plural(found.size, "byte")),
                 ("metadata", to_text(found.metadata) or "none"),
                 ("written at", moment(found.written_at)),
                 ("expires at", moment(found.expires_at) or "never"),
@@ -277,5 +277,5 @@ def _shortened(value: bytes, notation: str, before: str, width: int | None) -> s
     text = printed(value[:room], notation)
     if len(text) <= room and len(value) <= room:
         return text
-    note = f"... {count(len(value))} bytes"
+    note = f"... {plural(len(value), 'byte')}"
     return text[: max(room - len(note), 0)] + note

@@ -58,7 +58,8 @@ class Index(Handle, Generic[Out]):
         ``match``: a regular expression that is searched for in the term; one of str finds str
         terms, one of bytes finds bytes terms, and int terms match none. ``limit`` pairs at most.
         ``after``: the last pair of an earlier page; goes on behind it, in the direction of the
-        scan. One look at the ledger an entry; no value is read. Raises Misuse, SnapshotExpired.
+        scan. One look at the ledger an entry; no value is read. An implicit snapshot is of the
+        moment of this call, and ends with the iteration. Raises Misuse, SnapshotExpired.
         """
         bound = self._bounds(start, end, to_flag("reverse", reverse), after)
         most = to_limit(limit)

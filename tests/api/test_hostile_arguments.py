@@ -64,6 +64,14 @@ def test_seconds_in_the_place_of_milliseconds_are_refused_everywhere(tmp_path: P
         assert list(store.keys(modified_since=0)) == [b"k"]
 
 
+def test_a_head_in_place_of_its_sqn_is_told_what_is_meant(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", "v")
+        with pytest.raises(octavo.Misuse, match="sqn of a head"):
+            store.put("k", "w", if_sqn=store.head("k"))  # type: ignore[arg-type]
+        assert store["k"] == b"v"
+
+
 def test_whole_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         sqn = store.put("k", "v", index={"year": np.int64(1871), "days": [np.int16(3), 4]})
