@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from octavo.files import ledger_key, record
 from octavo.files.arrow import refuse_large_value
 from octavo.files.disk import RealDisk
-from octavo.files.errors import HistoryCompacted, Misuse
+from octavo.files.errors import HistoryCompacted, Misuse, OctavoError
 from octavo.manifest import store_identity
 from octavo.pipeline import commit, read_options
 from octavo.pipeline.arrow_rows import fitted
@@ -332,16 +332,39 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._acknowledged = sqn
 
 
+class _Refusal(DataSourceStreamReader):
+    """A stream that cannot be."""
+
+    def __init__(self, wrong: OctavoError) -> None:
+        self._wrong = wrong
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name
+        """Where a new query begins. Raises what is wrong."""
+        raise self._wrong
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> NoReturn:  # noqa: N802
+        """How far one with a checkpoint goes on. Raises what is wrong."""
+        raise self._wrong
+
+    def read(self, partition: Any) -> NoReturn:
+        """No executor comes to this. Raises what is wrong."""
+        raise self._wrong
+
+
 class Following:
     """The feed's half of the data source."""
 
     options: Any
 
-    def streamReader(self, schema: StructType) -> FeedStream:  # noqa: N802 - Spark's name
-        """Of ``spark.readStream``: only changes can be followed. Raises Misuse."""
-        if not is_feed(self.options):
-            raise Misuse('a stream reads changes: .option("readChangeFeed", True)')
-        options = feed_options(self.options)
-        if options.upto is not None:
-            raise Misuse("endingSqn is of a batch read; a stream goes on")
-        return FeedStream(options, schema)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Of ``spark.readStream``: only changes can be followed. What is wrong the reader raises as
+        it is first asked: what is raised here Spark hides behind an error of its own."""
+        try:
+            if not is_feed(self.options):
+                raise Misuse('a stream reads changes: .option("readChangeFeed", True)')
+            options = feed_options(self.options)
+            if options.upto is not None:
+                raise Misuse("endingSqn is of a batch read; a stream goes on")
+            return FeedStream(options, schema)
+        except OctavoError as wrong:
+            return _Refusal(wrong)

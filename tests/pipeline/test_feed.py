@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 from whole_store import killed
@@ -309,7 +310,20 @@ def test_a_feed_may_begin_above_the_newest_change(tmp_path: Path) -> None:
 def test_a_stream_that_is_to_end_is_refused(tmp_path: Path) -> None:
     source = DefaultSource({"path": str(tmp_path), "readChangeFeed": "true", "endingSqn": "5"})
     with pytest.raises(octavo.Misuse, match="endingSqn is of a batch read"):
-        source.streamReader(StructType([]))
+        source.streamReader(StructType([])).initialOffset()
+
+
+def test_spark_tells_what_is_wrong_with_a_stream(session: Any, tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", "v")
+    follow(session, tmp_path / "s", tmp_path / "t", tmp_path / "c")
+    for state in ("new", "c"):
+        rows = session.readStream.format("octavo").load(str(tmp_path / "s"))
+        sink = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / state))
+        query = sink.start()
+        with pytest.raises(StreamingQueryException, match="a stream reads changes") as told:
+            query.processAllAvailable()
+        assert "UnboundLocalError" not in str(told.value)
 
 
 def test_an_option_that_no_feed_has_is_refused_as_it_is_loaded(tmp_path: Path) -> None:
