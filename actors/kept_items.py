@@ -8,15 +8,27 @@ twice before come in, for to keep what is not asked for again costs a tenth of r
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 _ITEM_BYTES = 300
-"""What an item takes beside the bytes of its key and value: three objects and its place here."""
-_BUCKET_BYTES = 200
+"""What an item takes beside the bytes of its key and value: three objects and its places here."""
+_BUCKET_BYTES = 350
 """What a bucket takes beside its name, though nothing of it is kept."""
 _LARGEST_BYTES = 16 << 10
 """Items that take more are not kept, for they are many bytes for what they save; nor those that
 take more than a sixty-fourth of the limit."""
 
-Item = tuple[bytes, bytes]
+
+class Generation(NamedTuple):
+    """Items by sequence number. No object is made for an item: tens of thousands of tuples that
+    stay would have Python's collector look through everything there is."""
+
+    keys: dict[int, bytes]
+    """A key is here before its value is."""
+    values: dict[int, bytes]
+
+
+_NOTHING = Generation({}, {})
 
 
 class ItemsOfBucket:
@@ -24,21 +36,20 @@ class ItemsOfBucket:
 
     __slots__ = ("_all", "newer", "older")
 
-    def __init__(self, kept: KeptItems, newer: dict[int, Item], older: dict[int, Item]) -> None:
+    def __init__(self, kept: KeptItems, newer: Generation, older: Generation) -> None:
         self._all = kept
         self.newer = newer
-        """By sequence number: those of the newer generation,"""
         self.older = older
-        """and of the one before it."""
 
-    def keep(self, sqn: int, item: Item) -> ItemsOfBucket | None:
+    def keep(self, sqn: int, key: bytes, value: bytes) -> ItemsOfBucket | None:
         """Remember what the record of a put says, which was verified. None: it is too large, and so
         the ones after it are likely to be. 0.2 us."""
         kept = self._all
-        size = len(item[0]) + len(item[1]) + _ITEM_BYTES
+        size = len(key) + len(value) + _ITEM_BYTES
         if size > kept.largest:
             return None
-        self.newer[sqn] = item
+        self.newer.keys[sqn] = key
+        self.newer.values[sqn] = value
         kept.bytes += size
         if kept.bytes > kept.most:
             kept.turn_over()
@@ -57,18 +68,20 @@ class KeptItems:
         self.largest = min(limit_bytes >> 6, _LARGEST_BYTES)
         self.bytes = 0
         """Of the newer generation."""
-        self._newer: dict[bytes, dict[int, Item]] = {}
-        self._older: dict[bytes, dict[int, Item]] = {}
+        self._newer: dict[bytes, Generation] = {}
+        self._older: dict[bytes, Generation] = {}
 
     def of(self, prefix: bytes) -> ItemsOfBucket | None:
         """Those of a bucket, by the prefix of its ledger keys; None where nothing is kept."""
         if not self.most:
             return None
-        if prefix not in self._newer:
+        newer = self._newer.get(prefix)
+        if newer is None:
             self.bytes += len(prefix) + _BUCKET_BYTES  # or millions of buckets took any amount
             if self.bytes > self.most:
                 self.turn_over()
-        return ItemsOfBucket(self, self._newer.setdefault(prefix, {}), self._older.get(prefix, {}))
+            newer = self._newer.setdefault(prefix, Generation({}, {}))
+        return ItemsOfBucket(self, newer, self._older.get(prefix, _NOTHING))
 
     def turn_over(self) -> None:
         """The newer generation becomes the older one. O(1), and what it takes to free that."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
 from operator import itemgetter
 from struct import error as StructError  # noqa: N812
-from typing import Protocol
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -30,15 +29,14 @@ _Way = tuple[int, int, mmap | bytes, Sequence[int], int]
 goes; the offsets; the file's seed."""
 
 
-class Noted(Protocol):
-    """Who is told where a scan stands."""
+class Last:
+    """What a scan gave last. Who gives writes it here, and does not know the scan: one that knew it
+    would be there, once that is broken off, until Python's collector comes."""
 
-    last: bytes | None
-    """The key of what was given last."""
+    __slots__ = ("key",)
 
-
-class _Nobody:
-    last: bytes | None = None
+    def __init__(self, key: bytes | None = None) -> None:
+        self.key = key
 
 
 def read_values(
@@ -70,19 +68,20 @@ def each_item(
     keys: Sequence[bytes],
     sqns: Sequence[int],
     tag: int,
-    place: Noted | None,
+    last: Last | None,
     opened: Callable[[JournalFile], Opened] | None = None,
     kept: ItemsOfBucket | None = None,
 ) -> Iterator[tuple[bytes, bytes]]:
     """Some rows of a bucket with their values, in their order, checksums verified; each is read
-    when it is asked for, and told to ``place`` as it is given. Some 1.2 us each, and their bytes.
+    when it is asked for, its key told to ``last`` as it is given. Some 1.2 us each, and their
+    bytes.
     ``opened`` maps a file that is being written, for those who read much of it; ``kept`` has
     items that need not be read, and takes those that were.
 
     Raises Corruption, SnapshotExpired, Closed.
     """
-    if place is None:
-        place = _Nobody()
+    if last is None:
+        last = Last()
     bases = reader.view.journal.bases
     plain = record.plain_fields(tag, bucket)
     packed = record.packed_fields(tag, bucket)
@@ -91,12 +90,15 @@ def each_item(
     prefix = ledger_key.prefix(tag, bucket)
     low = high = 0
     ways: dict[int, _Way] = {}
+    if kept is not None:
+        (newer_keys, newer), (older_keys, older) = kept.newer, kept.older
     for key, sqn in zip(keys, sqns, strict=True):
         if kept is not None:
-            item = kept.newer.get(sqn) or kept.older.get(sqn)
-            if item is not None and item[0] == key:
-                place.last = key
-                yield item
+            if (value := newer.get(sqn)) is None:
+                value = older.get(sqn)
+            if value is not None and (newer_keys.get(sqn) or older_keys[sqn]) == key:
+                last.key = key
+                yield key, value
                 continue
         if (
             cached
@@ -105,7 +107,7 @@ def each_item(
             and reader.is_newest()
             and rows.get(name, sqn) == sqn
         ):
-            place.last = key
+            last.key = key
             yield key, value
             continue
         try:
@@ -140,11 +142,10 @@ def each_item(
             # Told as it is meant: an expired lease lets files go, and the short way names nothing.
             with reader.reading():
                 value = _read(reader, bucket, key, sqn, plain)
-        item = key, value
         if kept is not None:
-            kept = kept.keep(sqn, item)
-        place.last = key
-        yield item
+            kept = kept.keep(sqn, key, value)
+        last.key = key
+        yield key, value
 
 
 def _way(

@@ -26,7 +26,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.batch_values import BatchValues, OpenJournal
 from octavo.actors.batches import BatchWindow
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.read_values import Opened, each_item, read_values
+from octavo.actors.read_values import Last, Opened, each_item, read_values
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
@@ -115,16 +115,17 @@ def decode(of: bytes, resume: object) -> bytes | None:
 
 
 class Place:
-    """Where a scan stands. What feeds the scan writes it, its position reads it."""
+    """Where a scan stands. What feeds the scan writes it, its position reads it. It holds what is
+    being drained, which must not hold it: see Last."""
 
     __slots__ = ("bound", "done", "last", "part", "stretch")
 
     def __init__(self, bound: Bounds, behind: bytes | None) -> None:
         self.bound = bound
-        self.last = behind
-        """The key of what was given last, or, of ``stretch``, the one before it."""
+        self.last = Last(behind)
+        """What was given last, or, of ``stretch``, before it."""
         self.stretch: list[bytes] = []
-        """Keys that are being given at the speed of C; empty while each one sets ``last``."""
+        """Keys that are being given at the speed of C; empty while each one is told to ``last``."""
         self.part: Any = iter(())
         """The iterator that is being drained; a list's, which knows how much is left of it,
         while there is a stretch."""
@@ -137,7 +138,7 @@ class Place:
             given: int = len(self.stretch) - self.part.__length_hint__()
             if given:
                 return self.stretch[given - 1]
-        return self.last
+        return self.last.key
 
     def giving(self, stretch: list[bytes], part: list[Any]) -> Iterator[Any]:
         """What is given next, item by item of these keys, in order."""
@@ -146,14 +147,14 @@ class Place:
         return self.part  # type: ignore[no-any-return]
 
     def giving_each(self, part: Iterator[Any]) -> Iterator[Any]:
-        """What is given next comes from a generator that sets ``last`` with each item."""
+        """What is given next comes from a generator that tells ``last`` of each item."""
         self.settle()
         self.part = part
         return part
 
     def settle(self) -> None:
         """What was given of the current part is all of it."""
-        self.last = self.key()
+        self.last.key = self.key()
         self.stretch, self.part = [], iter(())
 
     def close(self) -> None:
@@ -357,13 +358,11 @@ class Items:
     ) -> Iterator[Any]:
         """What is given of these; each is read when it is asked for, unless it is kept."""
         self._given += len(keys)
-        noted = place if self._text is None else None
+        last = place.last if self._text is None else None
         kept = reader.kept_items(of, place.bound.prefix)
-        items: Iterator[Any] = each_item(
-            reader, self._name, keys, sqns, self._tag, noted, kept=kept
-        )
+        items: Iterator[Any] = each_item(reader, self._name, keys, sqns, self._tag, last, kept=kept)
         if self._text is not None:
-            items = self._decoded(items, place)
+            items = self._decoded(items, place.last)
         elif not self._with_keys:
             items = _values_of(items)
         return place.giving_each(items)
@@ -403,16 +402,16 @@ class Items:
         if len(values) < len(keys):
             keys = keys[: len(values)]
         if self._text is not None:
-            return place.giving_each(self._decoded(zip(keys, values, strict=True), place))
+            return place.giving_each(self._decoded(zip(keys, values, strict=True), place.last))
         if self._with_keys:
             return place.giving(keys, list(zip(keys, values, strict=True)))
         return place.giving(keys, values)
 
-    def _decoded(self, pairs: Iterable[tuple[bytes, bytes]], place: Place) -> Iterator[Any]:
+    def _decoded(self, pairs: Iterable[tuple[bytes, bytes]], last: Last) -> Iterator[Any]:
         out = self._text.out  # type: ignore[union-attr]
         for key, value in pairs:
             given = (out(key), out(value)) if self._with_keys else out(value)
-            place.last = key
+            last.key = key
             yield given
 
 

@@ -530,6 +530,28 @@ def test_a_live_scan_lets_go_when_it_ends(store: octavo.Store, how: str) -> None
     assert store.stats()["snapshots"] == 0
 
 
+@pytest.mark.parametrize("what", ["keys", "items", "values", "heads"])
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("rows", [3, 1500])
+def test_a_scan_that_is_broken_off_does_not_wait_for_the_collector(
+    store: octavo.Store, what: str, text: bool, rows: int
+) -> None:
+    bucket = store.bucket("b", text=text)
+    bucket.put_many((str(number), str(number)) for number in range(2000))
+    flush(store)
+    gc.disable()
+    try:
+        scan = iter(getattr(bucket, what)())
+        for _ in range(rows):
+            next(scan)
+        assert store.stats()["snapshots"] == 1
+        del scan
+        store.snapshot().close()
+        assert store.stats()["snapshots"] == 0
+    finally:
+        gc.enable()
+
+
 def _raise_within(store: octavo.Store) -> None:
     try:
         for _ in store.values():
