@@ -449,8 +449,8 @@ def test_the_newest_version_decides_about_the_time(tmp_path: Path) -> None:
 
 
 def test_many_scans_of_one_journal_file_hold_one_map_of_it(tmp_path: Path) -> None:
-    with opened(tmp_path / "s", roll_count=1 << 20) as store:
-        numbered(store, 3000)
+    with opened(tmp_path / "s", roll_count=1 << 20, push_rows=1 << 20) as store:
+        numbered(store, 3000)  # a push would map the file, too, when it likes
         (file,) = store._running.inker.actor.view.files
         before = len(descriptors(file.path))
         scans = [store.items() for _ in range(40)]
