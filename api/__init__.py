@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from octavo.restoring import Restored, restore
     from octavo.scans import Scan
     from octavo.snapshot import Item, Snapshot, SnapshotBucket
-    from octavo.store import Store, open
+    from octavo.store import Store, open, open_stores
     from octavo.verify import Report
 
 if sys.platform == "win32":
@@ -67,7 +67,7 @@ __version__ = "0.1.0"
 logging.getLogger("octavo").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "octavo.store": ("Store", "open"),
+    "octavo.store": ("Store", "open", "open_stores"),
     "octavo.bucket": ("Bucket",),
     "octavo.snapshot": ("Item", "Snapshot", "SnapshotBucket"),
     "octavo.batch": ("Batch",),
@@ -160,6 +160,7 @@ __all__ = [
     "compare",
     "destroy",
     "open",
+    "open_stores",
     "repair",
     "restore",
 ]

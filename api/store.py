@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -104,6 +105,14 @@ def open(
         if running is not None:
             shutdown.abandon(running)
         raise
+
+
+def open_stores() -> list[Store]:
+    """The stores that this process has open to write, in the order of their paths: each until its
+    close(), also where nothing else refers to it any more. In a forked child those of its own.
+    O(stores).
+    """
+    return sorted(_open_stores.copy(), key=attrgetter("path"))
 
 
 class Store(Bucket[bytes, Head]):

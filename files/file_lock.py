@@ -228,7 +228,8 @@ def _holder(fd: int) -> str:
         who = f"this process ({os.getpid()})"
         close = (
             "a store that was opened stays open until its close(), or the end of its `with`, also "
-            "where nothing refers to it any more: use that one, close it"
+            "where nothing refers to it any more: use that one, which octavo.open_stores() has, "
+            "close it"
         )
     return f"{who}: {close}, or only read it, with octavo.open(path, read_only=True)"
 

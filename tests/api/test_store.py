@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -263,6 +264,28 @@ def test_everything_is_there_after_a_reopen(tmp_path: Path, clean: bool) -> None
 def test_a_second_opener_gets_store_locked(store) -> None:
     with pytest.raises(octavo.StoreLocked, match=r"stays open until its close\(\)"):
         octavo.open(store.path)
+
+
+def test_a_store_that_nothing_refers_to_any_more_is_found_and_can_be_closed(
+    tmp_path: Path,
+) -> None:
+    octavo.open(tmp_path / "lost").put("k", "v")
+    gc.collect()
+    with pytest.raises(octavo.StoreLocked, match=r"octavo\.open_stores\(\) has"):
+        octavo.open(tmp_path / "lost")
+    (lost,) = [each for each in octavo.open_stores() if each.path == str(tmp_path / "lost")]
+    lost.close()
+    with octavo.open(tmp_path / "lost") as again:
+        assert again.get("k") == b"v"
+
+
+def test_open_stores_are_those_that_were_not_closed_by_path(tmp_path: Path) -> None:
+    before = octavo.open_stores()
+    with octavo.open(tmp_path / "b") as second, octavo.open(tmp_path / "a") as first:
+        octavo.open(tmp_path / "c").close()
+        with octavo.open(tmp_path / "b", read_only=True):
+            assert [each for each in octavo.open_stores() if each not in before] == [first, second]
+    assert octavo.open_stores() == before
 
 
 def test_a_second_process_gets_store_locked(store) -> None:
