@@ -48,11 +48,12 @@ if TYPE_CHECKING:
     from octavo.index_edit import IndexEdit
     from octavo.published import PublishedSnapshot
     from octavo.read_only import ReadOnlyStore
+    from octavo.registry import open_stores
     from octavo.repairing import Repair, repair
     from octavo.restoring import Restored, restore
     from octavo.scans import Scan
     from octavo.snapshot import Item, Snapshot, SnapshotBucket
-    from octavo.store import Store, open, open_stores
+    from octavo.store import Store, open
     from octavo.verify import Report
 
 if sys.platform == "win32":
@@ -67,7 +68,8 @@ __version__ = "0.1.0"
 logging.getLogger("octavo").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "octavo.store": ("Store", "open", "open_stores"),
+    "octavo.store": ("Store", "open"),
+    "octavo.registry": ("open_stores",),
     "octavo.bucket": ("Bucket",),
     "octavo.snapshot": ("Item", "Snapshot", "SnapshotBucket"),
     "octavo.batch": ("Batch",),

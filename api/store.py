@@ -6,8 +6,6 @@ import atexit
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -39,6 +37,7 @@ from octavo.files.locks import new_rlock
 from octavo.files.unbroken import unbroken
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.published import PublishedSnapshot, published_of
+from octavo.registry import OPEN, close_all, forked
 from octavo.snapshot import Snapshot
 from octavo.stats_types import Stats
 from octavo.verify import Report, verify
@@ -52,8 +51,6 @@ _MOST_MADE = 2048
 """Buckets that are kept for who asks for them again: with what a put of theirs needs, 2 KB each."""
 _LONGEST_KEPT = 256
 """Bytes of the name of one that is."""
-_open_stores: set[Store] = set()
-"""Until they are closed: a bucket may be all that a program keeps of one."""
 
 
 @overload
@@ -107,14 +104,6 @@ def open(
         raise
 
 
-def open_stores() -> list[Store]:
-    """The stores that this process has open to write, in the order of their paths: each until its
-    close(), also where nothing else refers to it any more. In a forked child those of its own.
-    O(stores).
-    """
-    return sorted(_open_stores.copy(), key=attrgetter("path"))
-
-
 class Store(Bucket[bytes, Head]):
     """An open store; itself its default bucket (the one with the empty name).
 
@@ -131,7 +120,7 @@ class Store(Bucket[bytes, Head]):
         if isinstance(running.options.sync, int | float):
             self._interval = IntervalSync(running.inker.actor, float(running.options.sync))
         self._watched = WATCH.add(running) if isinstance(running.disk, RealDisk) else None
-        _open_stores.add(self)
+        OPEN.add(self)
         log.info("%s is open: %d records were replayed", running.path, running.replayed)
 
     # ------------------------------------------------------------ parts
@@ -409,8 +398,14 @@ class Store(Bucket[bytes, Head]):
                 shutdown.abandon(self._running)
                 raise
             finally:  # not before: a child that is forked meanwhile has to let go of its copy
-                _open_stores.discard(self)
+                OPEN.discard(self)
             log.info("%s is closed", self.path)
+
+    def _forked(self) -> None:
+        """In a forked child: this copy must never write."""
+        self._closed = True
+        self._closing = new_rlock()  # a thread that is no more may have the other
+        shutdown.forked(self._running)
 
     def _refuse_if_closed(self) -> None:
         if self._bookie.closed:
@@ -436,21 +431,6 @@ def _buckets(reader: Reader, tag: int) -> Iterator[bytes]:
     reader.close()  # one that is broken off is collected: see Reading._windows
 
 
-def _close_all() -> None:
-    """At interpreter exit: what was acknowledged is in the journal; make it durable, too."""
-    with ExitStack() as closing:  # all, whatever one of them raises
-        for store in list(_open_stores):
-            closing.callback(store.close)
-
-
-def _forked() -> None:
-    """In a forked child: its copies of open stores must never write."""
-    for store in list(_open_stores):
-        store._closed = True
-        store._closing = new_rlock()  # a thread that is no more may have the other
-        shutdown.forked(store._running)
-    _open_stores.clear()
-
-
-atexit.register(_close_all)
-os.register_at_fork(after_in_child=_forked)
+# Behind all that is imported above: stores end before the pool that they need, and their locks.
+atexit.register(close_all)
+os.register_at_fork(after_in_child=forked)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pykka import ActorRegistry
 
-from octavo import store as store_module
+from octavo import registry
 
 sys.path.insert(0, str(Path(__file__).parent / "model"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -29,10 +29,10 @@ settings.load_profile("any machine")
 def nothing_left_running() -> Iterator[None]:
     """A store whose simulated machine lost power in a test is gone with that test: whoever stops
     all actors of the process later does not reach it, nor does the interpreter's end close it."""
-    running, open_before = ActorRegistry.get_all(), set(store_module._open_stores)
+    running, open_before = ActorRegistry.get_all(), set(registry.OPEN)
     kept = set(map(id, running))
     yield
-    store_module._open_stores &= open_before
+    registry.OPEN &= open_before
     for ref in ActorRegistry.get_all():
         if id(ref) not in kept:
             ActorRegistry.unregister(ref)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pykka import ActorRegistry
 
 import octavo
-from octavo import store as store_module
+from octavo import registry
 from octavo.actors import reserve, runtime, startup
 from octavo.actors.options import Options
 from octavo.files.disk import Disk
@@ -52,7 +52,7 @@ def one_thread(seed: object) -> Iterator[HeldPool]:
     """
     pool, rng = HeldPool(), random.Random(f"names of {seed}")
     before = runtime.POOL, secrets.randbits, os.sched_yield, reserve.RESERVE_BYTES
-    running, open_before = ActorRegistry.get_all(), set(store_module._open_stores)
+    running, open_before = ActorRegistry.get_all(), set(registry.OPEN)
     runtime.POOL, secrets.randbits = pool, rng.getrandbits  # type: ignore[assignment]
     os.sched_yield = lambda: None
     reserve.RESERVE_BYTES = RESERVE_BYTES
@@ -60,7 +60,7 @@ def one_thread(seed: object) -> Iterator[HeldPool]:
         yield pool
     finally:
         runtime.POOL, secrets.randbits, os.sched_yield, reserve.RESERVE_BYTES = before  # type: ignore[misc]
-        store_module._open_stores &= open_before
+        registry.OPEN &= open_before
         kept = set(map(id, running))
         for ref in ActorRegistry.get_all():
             if id(ref) not in kept:
