@@ -38,11 +38,11 @@ from octavo.actors.shutdown import ended
 from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
-from octavo.files import ledger_key, staging
+from octavo.files import cdb, ledger_key, staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.file_lock import LOCK
 from octavo.files.own_disk import owned
-from octavo.files.plain_runs import PlainRun
+from octavo.files.runs import Run
 from octavo.files.unbroken import locked
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published, recovery
@@ -326,12 +326,17 @@ class _Opening:
                 if prefix is None:
                     prefix = prefixes[bucket] = ledger_key.prefix(*bucket)
                 sqn = base + head.relative_sqn
-                if isinstance(head, PlainRun):
-                    table.enter_run(map(prefix.__add__, head.keys), sqn, head.kind)
-                    self.replayed += len(head.keys)
-                else:
+                if not isinstance(head, Run):
                     table.enter(prefix + head.key, sqn, head)
                     self.replayed += 1
+                    continue
+                if head.indexes:
+                    for row in cdb.each_of(head):
+                        table.enter(prefix + row.key, base + row.relative_sqn, row)
+                else:
+                    keys = map(prefix.__add__, head.keys)
+                    table.enter_run(keys, sqn, head.kind, head.expiries)
+                self.replayed += len(head.keys)
             tail.changes.clear()
         return table
 

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from mmap import mmap
 from struct import Struct
 from typing import NamedTuple
@@ -44,7 +45,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
 from octavo.files.errors import Corruption, UnsupportedFormat
-from octavo.files.plain_runs import PlainRun, plain_run
+from octavo.files.runs import Run, runs
 from octavo.files.sparse_offsets import SparseOffsets
 
 POINTERS_BYTES = 2048
@@ -356,20 +357,21 @@ def scan(
             yield from each_of(found)
 
 
-def each_of(run: PlainRun) -> Iterator[Scanned]:
+def each_of(run: Run) -> Iterator[Scanned]:
     """The records of a run, one by one."""
     kind, tag, bucket = run.kind, run.tag, run.bucket
     ends = [*run.starts[1:], run.end]
-    for number, (at, stop, key) in enumerate(
-        zip(run.starts, ends, run.keys, strict=True), run.relative_sqn
-    ):
-        yield Scanned(at, stop, number, kind, tag, bucket, key, 0, None)
+    expiries = run.expiries or repeat(0)
+    indexes, batches = run.indexes or repeat(b""), run.batches or repeat(None)
+    each = zip(run.starts, ends, run.keys, expiries, batches, indexes, strict=False)
+    for number, (at, stop, key, expiry_ms, batch, index) in enumerate(each, run.relative_sqn):
+        yield Scanned(at, stop, number, kind, tag, bucket, key, expiry_ms, batch, index)
 
 
 def scan_runs(
     buffer: bytes | mmap, start: int, end: int, seed: int, damages: list[Damage]
-) -> Iterator[Scanned | PlainRun]:
-    """Every whole record in [start, end), header and value verified: plain ones in runs.
+) -> Iterator[Scanned | Run]:
+    """Every whole record in [start, end), header and value verified: most in runs.
 
     What is not a whole record is stepped over and listed in ``damages``; a last entry there that
     reaches ``end`` is a torn tail. O(bytes), about a microsecond a small record. Raises
@@ -378,20 +380,19 @@ def scan_runs(
     view = memoryview(buffer)
     at = start
     while at < end:
-        run = plain_run(buffer, at, end, seed)
-        if run is not None:
+        for run in runs(buffer, at, end, seed):
             yield run
             at = run.end
-            continue
-        found, at = _scan_one(view, at, end, seed, damages)
-        if found is not None:
-            yield found
+        if at < end:
+            found, at = _scan_one(view, at, end, seed, damages)
+            if found is not None:
+                yield found
 
 
 def _scan_one(
     view: memoryview, at: int, end: int, seed: int, damages: list[Damage]
 ) -> tuple[Scanned | None, int]:
-    """The long way for one record: optional fields, or damage. (record or None, where next)."""
+    """The long way for one record that is in no run, or damage. (record or None, where next)."""
     stop = at
     try:
         head = record.parse_header(view[at : at + record.MAX_HEADER_BYTES], seed ^ at, end - at)

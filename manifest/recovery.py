@@ -11,7 +11,7 @@ from mmap import mmap
 from octavo.files import cdb, record
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.files.plain_runs import PlainRun
+from octavo.files.runs import Run
 from octavo.files.sparse_offsets import SPARSE_BELOW, SparseOffsets
 from octavo.manifest.journal_manifest import JournalManifest
 
@@ -34,7 +34,7 @@ class Tail:
     seed: int
     sealed: bool
     offsets: array[int]
-    changes: list[cdb.Scanned | PlainRun] = field(default_factory=list)
+    changes: list[cdb.Scanned | Run] = field(default_factory=list)
     """Records for replay, in order; their sqns are relative to the base."""
     length: int = 0
     """How long an unsealed file is to be: so long that its records fit, and zeros behind them that
@@ -190,21 +190,32 @@ def _records(
     # collector look at it again and again.
     numbers, starts = array("I"), array("I")
     ends: dict[int, int] = {}  # of what no record of the same run follows
-    changes: list[cdb.Scanned | PlainRun] = []
+    changes: list[cdb.Scanned | Run] = []
     groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
     sizes: list[int] = []
+
+    def note_batch(relative: int, position: int, of: int) -> None:
+        if position == 0 or not groups or groups[-1][0] != relative - position:
+            groups.append([relative - position])
+            sizes.append(of)
+        groups[-1].append(relative)
+
     length = len(buffer)
     for each in cdb.scan_runs(buffer, cdb.RECORDS_AT, length, seed, damages):
         relative = each.relative_sqn
-        if isinstance(each, PlainRun) and newest < relative <= most - len(each.starts):
+        if isinstance(each, Run) and newest < relative <= most - len(each.starts):
             newest = relative + len(each.starts) - 1
             numbers.extend(range(relative, newest + 1))
             starts.extend(each.starts)
             ends[newest] = each.end
+            if each.batches:
+                ends.update(zip(range(relative, newest), each.starts[1:], strict=True))
+                for number, batch in enumerate(each.batches, relative):
+                    note_batch(number, *batch)
             if base + newest > above:
                 changes.append(each.behind(above - base))
             continue
-        for row in cdb.each_of(each) if isinstance(each, PlainRun) else (each,):
+        for row in cdb.each_of(each) if isinstance(each, Run) else (each,):
             relative = row.relative_sqn
             if relative > most or relative <= newest:
                 found.notes.append(f"{path} at offset {row.at}: record {relative} is out of order")
@@ -216,11 +227,7 @@ def _records(
             if base + relative > above:
                 changes.append(row)
             if row.batch is not None:
-                position, of = row.batch
-                if position == 0 or not groups or groups[-1][0] != relative - position:
-                    groups.append([relative - position])
-                    sizes.append(of)
-                groups[-1].append(relative)
+                note_batch(relative, *row.batch)
     broken: set[int] = set()
     for group, of in zip(groups, sizes, strict=True):
         if len(group) - 1 != of:
@@ -243,8 +250,13 @@ def _records(
         # Gone for ever; a number that is not there gets an empty range.
         kept = [at for at, number in enumerate(numbers) if number not in broken]
         numbers, starts = (array("I", [column[at] for at in kept]) for column in (numbers, starts))
-        changes = [row for row in changes if row.relative_sqn not in broken]
-    end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT  # batches are in no run
+        changes = [
+            row
+            for each in changes
+            for row in (cdb.each_of(each) if isinstance(each, Run) and each.batches else (each,))
+            if row.relative_sqn not in broken
+        ]
+    end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT
     return _Records(numbers, starts, end, ahead, changes)
 
 
@@ -275,7 +287,7 @@ class _Records:
     starts: array[int]
     end: int
     ahead: int
-    changes: list[cdb.Scanned | PlainRun]
+    changes: list[cdb.Scanned | Run]
 
     def plain_offsets(self) -> array[int]:
         """Offsets by relative number, the last record's end behind them; a number that is not

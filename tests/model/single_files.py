@@ -35,7 +35,7 @@ from octavo.files import cdb, inbox, journal_rows, live_bits, staging
 from octavo.files.disk import RealDisk
 from octavo.files.hashing import hash_of
 from octavo.files.live_bits import LiveBits
-from octavo.files.plain_runs import PlainRun
+from octavo.files.runs import Run
 from octavo.files.sealed_records import file_records
 from octavo.files.sst import Sst
 from octavo.manifest import change_log, published, recovery
@@ -164,7 +164,7 @@ def tail(at: Place) -> object:
     return {
         row
         for each in found.changes
-        for row in (cdb.each_of(each) if isinstance(each, PlainRun) else (each,))
+        for row in (cdb.each_of(each) if isinstance(each, Run) else (each,))
     }
 
 

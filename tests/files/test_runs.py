@@ -1,10 +1,14 @@
-"""Runs of plain records: where one ends, and that one by one they are what a scan says."""
+"""Runs of records: where one ends, and that one by one they are what a scan says."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from itertools import accumulate
+
 import pytest
 
-from octavo.files import cdb, plain_runs, record
+from octavo.files import cdb, record, runs
 
 SEED = 99
 Said = tuple[int, int, bytes, bytes]
@@ -26,7 +30,7 @@ def body_of(said: list[Said], first: int = 0, *, ttl: int = -1) -> bytes:
 def lengths(body: bytes) -> list[int]:
     """Of each run; 0 stands for a record that is in none."""
     found = cdb.scan_runs(body, cdb.RECORDS_AT, len(body), SEED, [])
-    return [len(each.keys) if isinstance(each, plain_runs.PlainRun) else 0 for each in found]
+    return [len(each.keys) if isinstance(each, runs.Run) else 0 for each in found]
 
 
 def test_what_is_not_alike_ends_a_run() -> None:
@@ -43,14 +47,80 @@ def test_what_is_not_alike_ends_a_run() -> None:
     assert [row.end for row in rows] == [*(row.at for row in rows[1:]), len(body)]
 
 
-def test_a_record_with_a_field_is_in_no_run() -> None:
+def test_a_record_with_other_fields_is_in_a_run_of_its_own() -> None:
     said = [(record.PUT, 1, b"", b"%d" % number) for number in range(9)]
-    assert lengths(body_of(said, ttl=4)) == [4, 0, 4]
+    assert lengths(body_of(said, ttl=4)) == [4, 1, 4]
+
+
+FIELDS: list[dict[str, object]] = [
+    {},
+    {"expiry_ms": 1 << 40},
+    {"metadata": b"of it"},
+    {"index": b"\x00changes"},
+    {"batch": (3, 9)},
+    {"raw_bytes": 7},
+    {"expiry_ms": 5, "metadata": b"m" * 300, "index": b"i", "batch": (0, 1), "raw_bytes": 9},
+    {"sub_key": b"below"},
+]
+
+
+def any_records(rng: random.Random, count: int) -> bytes:
+    """Records of which some are like the one before and some are not, and some numbers left out."""
+    body, number = bytes(cdb.RECORDS_AT), 0
+    fields, kind, tag, bucket = FIELDS[0], record.PUT, 1, b""
+    for _ in range(count):
+        if not rng.randrange(4):
+            fields, bucket = rng.choice(FIELDS), rng.choice([b"", b"a", b"b", b"other"])
+            kind = rng.choice([record.PUT, record.PUT, record.DELETE, record.KEY_DELTA])
+            tag = rng.choice([1, 1, 2])
+        body += record.encode(
+            number, SEED ^ len(body), kind, tag, bucket, rng.choice([b"key", b"%d" % number]),
+            rng.choice([b"", b"value", bytes(rng.randrange(99))]), 7, **fields,  # type: ignore[arg-type]
+        )  # fmt: skip
+        number += rng.choice([1, 1, 1, 1, 1, 1, 2, 40])
+    return body
+
+
+def nowhere(*_: object) -> Iterator[runs.Run]:
+    return iter(())
+
+
+@pytest.mark.parametrize("most", [3, runs.MOST])
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_in_runs_is_what_each_record_says(
+    seed: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    body = bytearray(any_records(rng, 120))
+    for _ in range(rng.choice([0, 0, 3])):
+        body[rng.randrange(cdb.RECORDS_AT, len(body))] ^= 1 << rng.randrange(8)
+    end = rng.choice([len(body), rng.randrange(cdb.RECORDS_AT, len(body))])
+    monkeypatch.setattr(runs, "MOST", most)
+    damages: list[cdb.Damage] = []
+    found = list(cdb.scan(bytes(body), cdb.RECORDS_AT, end, SEED, damages))
+    monkeypatch.setattr(cdb, "runs", nowhere)
+    wrong: list[cdb.Damage] = []
+    assert found == list(cdb.scan(bytes(body), cdb.RECORDS_AT, end, SEED, wrong))
+    assert damages == wrong
+
+
+def test_many_short_runs_cost_no_more_than_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    numbers = record.numbers
+
+    def counted(first: int, count: int) -> tuple[bytes, ...]:
+        made.append(count)
+        return numbers(first, count)
+
+    monkeypatch.setattr(record, "numbers", counted)
+    said = [(record.PUT, 1, b"%02d" % (number % 50), b"key") for number in range(5000)]
+    assert lengths(body_of(said)) == [1] * 5000
+    assert sum(made) < 3 * 5000
 
 
 def test_a_run_is_bounded() -> None:
-    said = [(record.PUT, 1, b"", b"%d" % number) for number in range(plain_runs.MOST + 3)]
-    assert lengths(body_of(said)) == [plain_runs.MOST, 3]
+    said = [(record.PUT, 1, b"", b"%d" % number) for number in range(runs.MOST + 3)]
+    assert lengths(body_of(said)) == [runs.MOST, 3]
 
 
 def test_a_number_left_out_ends_a_run() -> None:
@@ -70,8 +140,7 @@ def test_nothing_is_believed_of_the_highest_numbers() -> None:
 def test_a_run_can_be_cut_at_a_number() -> None:
     said = [(record.PUT, 1, b"", b"%d" % number) for number in range(5)]
     body = body_of(said, first=10)
-    run = plain_runs.plain_run(body, cdb.RECORDS_AT, len(body), SEED)
-    assert run is not None
+    run = next(runs.runs(body, cdb.RECORDS_AT, len(body), SEED))
     rest = run.behind(12)
     assert (rest.relative_sqn, rest.keys, len(rest.starts)) == (13, [b"3", b"4"], 2)
     assert run.behind(-1) == run == run.behind(9)
@@ -82,15 +151,16 @@ def evenly(count: int) -> list[Said]:
     return [(record.PUT, 1, b"one", b"%03d" % number) for number in range(count)]
 
 
-def test_records_of_one_length_are_one_run_until_something_else_follows() -> None:
+def test_records_of_one_length_are_in_longer_and_longer_runs_until_something_else_follows() -> None:
     body = body_of(evenly(40))
     torn = body + body_of(evenly(41))[len(body) : -1]
     for each in (body, torn):
-        run = plain_runs.plain_run(each, cdb.RECORDS_AT, len(each), SEED)
-        assert run is not None
-        assert (run.keys, run.end) == ([key for *_, key in evenly(40)], len(body))
+        found = list(runs.runs(each, cdb.RECORDS_AT, len(each), SEED))
+        assert [key for run in found for key in run.keys] == [key for *_, key in evenly(40)]
+        assert [len(run.keys) for run in found] == [16, 24]
+        assert found[-1].end == len(body)
         whole = list(cdb.scan(each, cdb.RECORDS_AT, len(each), SEED, []))
-        assert [row.at for row in whole] == list(run.starts)
+        assert [row.at for row in whole] == [at for run in found for at in run.starts]
         assert [row.bucket for row in whole] == [b"one"] * 40
 
 
@@ -121,7 +191,7 @@ def test_a_number_left_out_among_records_of_one_length_is_seen() -> None:
         body[row.at : row.end] = record.encode(
             number, SEED ^ row.at, record.PUT, 1, b"one", row.key, b"value of " + row.key, 7
         )
-    assert lengths(bytes(body)) == [20, 20]
+    assert 20 in accumulate(lengths(bytes(body)))
     assert [row.relative_sqn for row in cdb.scan(body, at, len(body), SEED, [])] == list(
         range(21, 41)
     )

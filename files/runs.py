@@ -1,0 +1,254 @@
+"""Runs of records that are alike: what most of a journal is, read in short loops.
+
+Those are alike that are of one bucket, type and kind and have the same optional fields. A run is
+some that stand one behind another, with no number left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from mmap import mmap
+from struct import Struct
+from typing import Any, NamedTuple
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files import record
+
+MOST = 1024
+"""Records of a run, so that little is held at a time."""
+
+_EVEN_BYTES = 1 << 18
+_EVEN_LEAST = 16
+"""Records of one length are taken together, so many bytes of them at a time at the most, and so
+many records at the least."""
+
+_COPIED_BYTES = 1 << 16
+"""A longer value is hashed where it stands."""
+
+_LARGEST = (1 << 62) - MOST
+"""No first number above is believed."""
+
+_FORMS = {
+    record.EXPIRY: "Q", record.METADATA: "I", record.INDEX: "I", record.BATCH: "II",
+    record.LZ4: "I",
+}  # fmt: skip
+"""How the optional fields of these flags stand, in the order in which they do."""
+
+
+class Run(NamedTuple):
+    """Whole records, header and value verified; everything but their metadata and values."""
+
+    relative_sqn: int
+    """Of the first."""
+    kind: int
+    tag: int
+    bucket: bytes
+    starts: Sequence[int]
+    end: int
+    """Where the last one ends; each of the others ends where the next one starts."""
+    keys: list[bytes]
+    expiries: Sequence[int] = ()
+    """ms UTC; empty where they have none, as the following are."""
+    indexes: Sequence[bytes] = ()
+    """Their index changes."""
+    batches: Sequence[tuple[int, int]] = ()
+    """Where they stand in their batches, from 0, and how long those are."""
+
+    def behind(self, relative: int) -> Run:
+        """Those of higher numbers than ``relative``."""
+        skip = relative + 1 - self.relative_sqn
+        if skip <= 0:
+            return self
+        return Run(
+            self.relative_sqn + skip, self.kind, self.tag, self.bucket, self.starts[skip:],
+            self.end, self.keys[skip:], self.expiries[skip:], self.indexes[skip:],
+            self.batches[skip:],
+        )  # fmt: skip
+
+
+class _Alike(NamedTuple):
+    """What the middle of a record's header says of it, and of those like it."""
+
+    kind: int
+    tag: int
+    bucket_at: int
+    key_at: int
+    fields: Callable[..., tuple[Any, ...]] | None
+    """Unpacks the optional ones; None: there are none."""
+    lengths: slice
+    """Which of those are lengths of what stands behind the key."""
+    expires: bool
+    indexed: bool
+    """The last of the lengths is that of index changes."""
+    batch: slice | None
+    """Which of them tell the place in a batch."""
+
+
+def runs(buffer: bytes | mmap, at: int, end: int, seed: int) -> Iterator[Run]:
+    """The runs from ``at`` on, as far as each begins where the one before it ends. Nothing from
+    ``end`` on is looked at. Some 0.7 us a small record, half of that where many are of one length;
+    1 us where they have optional fields; 4 us and more where none is like the one before it."""
+    last = end - record.FIXED_BYTES - record.SUMS_BYTES
+    together = _EVEN_LEAST  # more and more: to find many that are not alike takes long
+    while at <= last:
+        key_length, content, number, middle, key_1, _ = record.PLAIN.unpack_from(buffer, at)
+        alike = _alike(middle)
+        first = int.from_bytes(number, "big")
+        if alike is None or key_length != record.CDB_KEY_LENGTH or first > _LARGEST:
+            return
+        run = None
+        if alike.fields is None:
+            apart, head_bytes = 16 + content, alike.key_at + key_1 + 1
+            count = min(together, MOST, min(end - at, _EVEN_BYTES) // apart)
+            if count >= _EVEN_LEAST and head_bytes + record.SUMS_BYTES <= apart:
+                run = _evenly_apart(buffer, at, count, apart, head_bytes, alike, first, seed)
+                together = min(2 * together, MOST) if run else _EVEN_LEAST
+        if run is None and (run := _one_by_one(buffer, at, end, middle, alike, first, seed)) is None:
+            return
+        yield run
+        at = run.end
+
+
+@lru_cache(maxsize=256)
+def _alike(middle: bytes) -> _Alike | None:
+    """None: records of this middle are in no run."""
+    magic, version, kind, tag, flags, bucket_bytes = record.unpack_middle(middle)
+    forms = {flag: form for flag, form in _FORMS.items() if flags & flag}
+    if (
+        (magic, version) != (record.MAGIC, record.VERSION)
+        or kind not in (record.PUT, record.DELETE)
+        or flags != sum(forms)
+    ):
+        return None
+    layout = Struct("<" + "".join(forms.values()))
+    lengths = int(record.EXPIRY in forms)
+    batch = lengths + (record.METADATA in forms) + (record.INDEX in forms)
+    bucket_at = record.FIXED_BYTES + layout.size
+    return _Alike(
+        kind, tag, bucket_at, bucket_at + bucket_bytes, layout.unpack_from if forms else None,
+        slice(lengths, batch), record.EXPIRY in forms, record.INDEX in forms,
+        slice(batch, batch + 2) if record.BATCH in forms else None,
+    )  # fmt: skip
+
+
+def _evenly_apart(
+    buffer: bytes | mmap,
+    at: int,
+    count: int,
+    apart: int,
+    head_bytes: int,
+    alike: _Alike,
+    first: int,
+    seed: int,
+) -> Run | None:
+    """So many records from ``at`` on, if they are like the one there but for numbers, times, keys
+    and values, and whole. What bytecode does, it does for all of them at once: a byte of each is a
+    slice with a step."""
+    stop, key_at = at + count * apart, alike.key_at
+    lengths, middle, bucket = slice(8), slice(16, 26), slice(alike.bucket_at, key_at)
+    one = buffer[at : at + key_at]
+    for number in (1, count // 2, count - 1):  # most that are not alike differ here
+        place = at + number * apart
+        other = buffer[place : place + key_at]
+        if any(other[part] != one[part] for part in (lengths, middle, bucket)):
+            return None
+    value_bytes = apart - head_bytes - record.SUMS_BYTES
+    parts = _layout(f"{head_bytes}s8s{value_bytes}s", count).unpack_from(buffer, at)
+    heads = parts[0::3]
+    joined = b"".join(heads)
+    numbers = b"".join(record.numbers(first, count))
+    for place in range(8):
+        if joined[8 + place :: head_bytes] != numbers[place::8]:
+            return None
+    for place in (*range(8), *range(16, 26), *range(record.FIXED_BYTES, key_at)):
+        if joined[place::head_bytes] != joined[place : place + 1] * count:
+            return None
+    hashes = tuple(map(xxh3, heads, map(seed.__xor__, range(at, stop, apart))))
+    pack = _layout("Q", count).pack
+    head_sums, value_sums = pack(*hashes), pack(*map(xxh3, parts[2::3], hashes))
+    said = b"".join(parts[1::3])
+    for place in range(4):
+        if said[place::8] != head_sums[place::8] or said[4 + place :: 8] != value_sums[place::8]:
+            return None
+    rest = apart - head_bytes
+    keys = _layout(f"{key_at}x{head_bytes - key_at}s{rest}x", count).unpack_from(buffer, at)
+    starts = range(at, stop, apart)
+    return Run(first, alike.kind, alike.tag, one[bucket], starts, stop, list(keys))
+
+
+@lru_cache(maxsize=16)
+def _layout(of_each: str, count: int) -> Struct:
+    return Struct("<" + of_each * count)
+
+
+@lru_cache(maxsize=4)
+def _numbers(first: int, count: int) -> tuple[bytes, ...]:
+    """For runs that begin in the midst of these, and may be short."""
+    return record.numbers(first, count)
+
+
+def _one_by_one(
+    buffer: bytes | mmap, at: int, end: int, middle: bytes, alike: _Alike, first: int, seed: int
+) -> Run | None:
+    """The records from ``at`` on that have this middle and the bucket of the first, whatever their
+    lengths; None where that is not whole."""
+    last = end - record.FIXED_BYTES - record.SUMS_BYTES
+    unpack, sums = record.PLAIN.unpack_from, record.unpack_sums
+    length_of_number, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
+    kind, tag, bucket_at, key_at, fields, lengths, expires, indexed, in_batch = alike
+    bucket = buffer[at + bucket_at : at + key_at]
+    starts: list[int] = []
+    keys: list[bytes] = []
+    expiries: list[int] = []
+    indexes: list[bytes] = []
+    batches: list[tuple[int, int]] = []
+    begun = first - first % MOST
+    for expected in islice(_numbers(begun, MOST), first - begun, None):
+        if at > last:
+            break
+        key_length, content, number, like, key_1, _ = unpack(buffer, at)
+        stop = at + 16 + content
+        head_bytes = key_end = key_at + key_1 + 1
+        if (
+            number != expected
+            or like != middle
+            or key_length != length_of_number
+            or not at + key_end + 8 <= stop <= end
+        ):
+            break
+        if fields is not None:
+            told = fields(buffer, at + record.FIXED_BYTES)
+            head_bytes += sum(told[lengths])
+            if head_bytes > record.MAX_HEADER_BYTES or at + head_bytes + 8 > stop:
+                break
+            if expires and not told[0]:  # a forger's
+                break
+        head_end = at + head_bytes
+        head = buffer[at:head_end]
+        h = xxh3(head, seed ^ at)
+        head_sum, value_sum = sums(buffer, head_end)
+        if h & low_32 != head_sum or (bucket and head[bucket_at:key_at] != bucket):
+            break
+        value_at = head_end + 8
+        if stop - value_at <= _COPIED_BYTES:
+            value = buffer[value_at:stop]
+        else:
+            value = memoryview(buffer)[value_at:stop]  # type: ignore[assignment]
+        if xxh3(value, h) & low_32 != value_sum:
+            break
+        starts.append(at)
+        keys.append(head[key_at:key_end])
+        if fields is not None:
+            if expires:
+                expiries.append(told[0])
+            if indexed:
+                indexes.append(head[head_bytes - told[lengths][-1] :])
+            if in_batch is not None:
+                batches.append(told[in_batch])
+        at = stop
+    if not starts:
+        return None
+    return Run(first, kind, tag, bucket, starts, at, keys, expiries, indexes, batches)
