@@ -8,7 +8,7 @@ One thread at a time writes (in the Bookie's turn); any thread reads single keys
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import count, islice
 from typing import Protocol
 
@@ -99,14 +99,10 @@ class MemoryTable:
             else:
                 rows[ledger_key] = sqn
 
-    def enter_run(
-        self, ledger_keys: Iterable[bytes], first: int, kind: int, expiries: Sequence[int] = ()
-    ) -> None:
-        """Take in puts, or deletes, of the sqns from ``first`` on that have no index entries; all
-        of them expire, or none. What a pin needs was kept."""
-        if kind == PUT and expiries:
-            self.expiring.update(zip(count(first), expiries, strict=False))  # first, as in enter
-        entries = count(first) if kind == PUT and not expiries else count(-first, -1)
+    def enter_run(self, ledger_keys: Iterable[bytes], first: int, kind: int) -> None:
+        """Take in plain puts, or deletes, of the sqns from ``first`` on. What a pin needs was
+        kept."""
+        entries = count(first) if kind == PUT else count(-first, -1)
         self.rows.update(zip(ledger_keys, entries, strict=False))
 
     def pin(self, reader: int, upper: int) -> None:

@@ -31,6 +31,7 @@ from octavo.actors.pace import Limits
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk, stretch_end
 from octavo.actors.read_cache import ReadCache
+from octavo.actors.replay import replayed
 from octavo.actors.reserve import with_reserve
 from octavo.actors.resumption import resumed
 from octavo.actors.runtime import Ref
@@ -38,11 +39,10 @@ from octavo.actors.shutdown import ended
 from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
-from octavo.files import cdb, ledger_key, staging
+from octavo.files import staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.file_lock import LOCK
 from octavo.files.own_disk import owned
-from octavo.files.runs import Run
 from octavo.files.unbroken import locked
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published, recovery
@@ -288,7 +288,8 @@ class _Opening:
             (tail.base_sqn + tail.changes[0].relative_sqn for tail in tails.tails if tail.changes),
             default=0,
         )
-        recent = self._replay(tails, persisted)
+        recent, count = replayed(tails.tails, persisted)
+        self.replayed += count
         view = View(recent, (), penciller.actor.manifest, inker.actor.view)
         limits = Limits(self.options.push_rows, self.options.push_bytes)
         bookie = Bookie.start(
@@ -313,32 +314,6 @@ class _Opening:
         inker.send(Inker.seal_next)
         clerk.actor.wake()
         return bookie, clerk
-
-    def _replay(self, tails: recovery.Found, persisted: int) -> MemoryTable:
-        """Memory as it was: the records of unsealed files that the ledger does not have."""
-        table = MemoryTable(persisted)
-        prefixes: dict[tuple[int, bytes], bytes] = {}
-        for tail in tails.tails:
-            base = tail.base_sqn
-            for head in tail.changes:
-                bucket = (head.tag, head.bucket)
-                prefix = prefixes.get(bucket)
-                if prefix is None:
-                    prefix = prefixes[bucket] = ledger_key.prefix(*bucket)
-                sqn = base + head.relative_sqn
-                if not isinstance(head, Run):
-                    table.enter(prefix + head.key, sqn, head)
-                    self.replayed += 1
-                    continue
-                if head.indexes:
-                    for row in cdb.each_of(head):
-                        table.enter(prefix + row.key, base + row.relative_sqn, row)
-                else:
-                    keys = map(prefix.__add__, head.keys)
-                    table.enter_run(keys, sqn, head.kind, head.expiries)
-                self.replayed += len(head.keys)
-            tail.changes.clear()
-        return table
 
     def _rebuild(
         self,

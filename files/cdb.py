@@ -36,7 +36,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
 from mmap import mmap
 from struct import Struct
 from typing import NamedTuple
@@ -359,13 +358,14 @@ def scan(
 
 def each_of(run: Run) -> Iterator[Scanned]:
     """The records of a run, one by one."""
-    kind, tag, bucket = run.kind, run.tag, run.bucket
+    expiries, indexes, batches = run.expiries, run.indexes, run.batches
     ends = [*run.starts[1:], run.end]
-    expiries = run.expiries or repeat(0)
-    indexes, batches = run.indexes or repeat(b""), run.batches or repeat(None)
-    each = zip(run.starts, ends, run.keys, expiries, batches, indexes, strict=False)
-    for number, (at, stop, key, expiry_ms, batch, index) in enumerate(each, run.relative_sqn):
-        yield Scanned(at, stop, number, kind, tag, bucket, key, expiry_ms, batch, index)
+    each = zip(run.starts, ends, run.keys, run.families, strict=True)
+    for number, (at, stop, key, (kind, tag, bucket)) in enumerate(each, run.relative_sqn):
+        yield Scanned(
+            at, stop, number, kind, tag, bucket, key, expiries.get(number, 0), batches.get(number),
+            indexes.get(number, b""),
+        )  # fmt: skip
 
 
 def scan_runs(

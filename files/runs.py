@@ -1,14 +1,11 @@
-"""Runs of records that are alike: what most of a journal is, read in short loops.
-
-Those are alike that are of one bucket, type and kind and have the same optional fields. A run is
-some that stand one behind another, with no number left out.
+"""Runs of whole records, one behind another with no number left out: how a journal file is read
+that nobody knows yet, in short loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from mmap import mmap
 from struct import Struct
 from typing import Any, NamedTuple
@@ -38,39 +35,57 @@ _FORMS = {
 """How the optional fields of these flags stand, in the order in which they do."""
 
 
-class Run(NamedTuple):
-    """Whole records, header and value verified; everything but their metadata and values."""
+class Family(NamedTuple):
+    """What is the same of many records."""
 
-    relative_sqn: int
-    """Of the first."""
     kind: int
     tag: int
     bucket: bytes
+
+
+_NO_FAMILY = Family(0, 0, b"")
+
+
+class Run(NamedTuple):
+    """Whole records, header and value verified; everything but their metadata and values. No object
+    is made for a record but its key, for they are made by the million, and stay."""
+
+    relative_sqn: int
+    """Of the first."""
     starts: Sequence[int]
     end: int
     """Where the last one ends; each of the others ends where the next one starts."""
-    keys: list[bytes]
-    expiries: Sequence[int] = ()
-    """ms UTC; empty where they have none, as the following are."""
-    indexes: Sequence[bytes] = ()
-    """Their index changes."""
-    batches: Sequence[tuple[int, int]] = ()
-    """Where they stand in their batches, from 0, and how long those are."""
+    keys: Sequence[bytes]
+    families: Sequence[Family]
+    """Of each; one object a family."""
+    expiries: Mapping[int, int]
+    """ms UTC, by the relative number of those that have one; so are the following."""
+    indexes: Mapping[int, bytes]
+    """Index changes."""
+    batches: Mapping[int, tuple[int, int]]
+    """The place in its batch, from 0, and how long that is."""
 
     def behind(self, relative: int) -> Run:
         """Those of higher numbers than ``relative``."""
         skip = relative + 1 - self.relative_sqn
         if skip <= 0:
             return self
-        return Run(
-            self.relative_sqn + skip, self.kind, self.tag, self.bucket, self.starts[skip:],
-            self.end, self.keys[skip:], self.expiries[skip:], self.indexes[skip:],
-            self.batches[skip:],
-        )  # fmt: skip
+        return self._replace(
+            relative_sqn=relative + 1,
+            starts=self.starts[skip:],
+            keys=self.keys[skip:],
+            families=self.families[skip:],
+        )
+
+    @property
+    def family(self) -> Family | None:
+        """That of all of them, if it is one."""
+        one = self.families[0]
+        return one if self.families.count(one) == len(self.families) else None
 
 
-class _Alike(NamedTuple):
-    """What the middle of a record's header says of it, and of those like it."""
+class _Form(NamedTuple):
+    """What the middle of a record's header says of how it stands."""
 
     kind: int
     tag: int
@@ -89,31 +104,33 @@ class _Alike(NamedTuple):
 
 def runs(buffer: bytes | mmap, at: int, end: int, seed: int) -> Iterator[Run]:
     """The runs from ``at`` on, as far as each begins where the one before it ends. Nothing from
-    ``end`` on is looked at. Some 0.7 us a small record, half of that where many are of one length;
-    1 us where they have optional fields; 4 us and more where none is like the one before it."""
+    ``end`` on is looked at. Some 0.7 us a small record, 1 us where they have optional fields, and
+    0.35 where many puts are of one length."""
     last = end - record.FIXED_BYTES - record.SUMS_BYTES
-    together = _EVEN_LEAST  # more and more: to find many that are not alike takes long
+    families: dict[Family, Family] = {}
+    together = _EVEN_LEAST  # more and more: to find that many are not alike takes long
     while at <= last:
         key_length, content, number, middle, key_1, _ = record.PLAIN.unpack_from(buffer, at)
-        alike = _alike(middle)
+        form = _form(middle)
         first = int.from_bytes(number, "big")
-        if alike is None or key_length != record.CDB_KEY_LENGTH or first > _LARGEST:
+        if form is None or key_length != record.CDB_KEY_LENGTH or first > _LARGEST:
             return
         run = None
-        if alike.fields is None:
-            apart, head_bytes = 16 + content, alike.key_at + key_1 + 1
+        if form.fields is None:
+            apart, head_bytes = 16 + content, form.key_at + key_1 + 1
             count = min(together, MOST, min(end - at, _EVEN_BYTES) // apart)
             if count >= _EVEN_LEAST and head_bytes + record.SUMS_BYTES <= apart:
-                run = _evenly_apart(buffer, at, count, apart, head_bytes, alike, first, seed)
+                run = _evenly_apart(buffer, at, count, apart, head_bytes, form, first, seed)
                 together = min(2 * together, MOST) if run else _EVEN_LEAST
-        if run is None and (run := _one_by_one(buffer, at, end, middle, alike, first, seed)) is None:
+        run = run or _one_by_one(buffer, at, end, first, seed, families)
+        if run is None:
             return
         yield run
         at = run.end
 
 
 @lru_cache(maxsize=256)
-def _alike(middle: bytes) -> _Alike | None:
+def _form(middle: bytes) -> _Form | None:
     """None: records of this middle are in no run."""
     magic, version, kind, tag, flags, bucket_bytes = record.unpack_middle(middle)
     forms = {flag: form for flag, form in _FORMS.items() if flags & flag}
@@ -127,7 +144,7 @@ def _alike(middle: bytes) -> _Alike | None:
     lengths = int(record.EXPIRY in forms)
     batch = lengths + (record.METADATA in forms) + (record.INDEX in forms)
     bucket_at = record.FIXED_BYTES + layout.size
-    return _Alike(
+    return _Form(
         kind, tag, bucket_at, bucket_at + bucket_bytes, layout.unpack_from if forms else None,
         slice(lengths, batch), record.EXPIRY in forms, record.INDEX in forms,
         slice(batch, batch + 2) if record.BATCH in forms else None,
@@ -140,20 +157,16 @@ def _evenly_apart(
     count: int,
     apart: int,
     head_bytes: int,
-    alike: _Alike,
+    form: _Form,
     first: int,
     seed: int,
 ) -> Run | None:
     """So many records from ``at`` on, if they are like the one there but for numbers, times, keys
     and values, and whole. What bytecode does, it does for all of them at once: a byte of each is a
     slice with a step."""
-    stop, key_at = at + count * apart, alike.key_at
-    lengths, middle, bucket = slice(8), slice(16, 26), slice(alike.bucket_at, key_at)
-    one = buffer[at : at + key_at]
-    for number in (1, count // 2, count - 1):  # most that are not alike differ here
-        place = at + number * apart
-        other = buffer[place : place + key_at]
-        if any(other[part] != one[part] for part in (lengths, middle, bucket)):
+    stop, key_at = at + count * apart, form.key_at
+    for place in (at + apart, stop - apart):  # most that are not alike differ here
+        if buffer[place : place + 8] != buffer[at : at + 8]:
             return None
     value_bytes = apart - head_bytes - record.SUMS_BYTES
     parts = _layout(f"{head_bytes}s8s{value_bytes}s", count).unpack_from(buffer, at)
@@ -175,8 +188,8 @@ def _evenly_apart(
             return None
     rest = apart - head_bytes
     keys = _layout(f"{key_at}x{head_bytes - key_at}s{rest}x", count).unpack_from(buffer, at)
-    starts = range(at, stop, apart)
-    return Run(first, alike.kind, alike.tag, one[bucket], starts, stop, list(keys))
+    families = [Family(form.kind, form.tag, heads[0][form.bucket_at : key_at])] * count
+    return Run(first, range(at, stop, apart), stop, keys, families, {}, {}, {})
 
 
 @lru_cache(maxsize=16)
@@ -184,37 +197,41 @@ def _layout(of_each: str, count: int) -> Struct:
     return Struct("<" + of_each * count)
 
 
-@lru_cache(maxsize=4)
-def _numbers(first: int, count: int) -> tuple[bytes, ...]:
-    """For runs that begin in the midst of these, and may be short."""
-    return record.numbers(first, count)
-
-
 def _one_by_one(
-    buffer: bytes | mmap, at: int, end: int, middle: bytes, alike: _Alike, first: int, seed: int
+    buffer: bytes | mmap,
+    at: int,
+    end: int,
+    first: int,
+    seed: int,
+    families: dict[Family, Family],
 ) -> Run | None:
-    """The records from ``at`` on that have this middle and the bucket of the first, whatever their
-    lengths; None where that is not whole."""
+    """The records from ``at`` on, to the next number that MOST divides, whatever they are; None
+    where the first is not whole. ``families``: those that were met."""
     last = end - record.FIXED_BYTES - record.SUMS_BYTES
     unpack, sums = record.PLAIN.unpack_from, record.unpack_sums
     length_of_number, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
-    kind, tag, bucket_at, key_at, fields, lengths, expires, indexed, in_batch = alike
-    bucket = buffer[at + bucket_at : at + key_at]
+    middle = bucket = None
+    family = _NO_FAMILY
     starts: list[int] = []
     keys: list[bytes] = []
-    expiries: list[int] = []
-    indexes: list[bytes] = []
-    batches: list[tuple[int, int]] = []
-    begun = first - first % MOST
-    for expected in islice(_numbers(begun, MOST), first - begun, None):
+    of: list[Family] = []
+    expiries: dict[int, int] = {}
+    indexes: dict[int, bytes] = {}
+    batches: dict[int, tuple[int, int]] = {}
+    for relative, expected in enumerate(record.numbers(first, MOST - first % MOST), first):
         if at > last:
             break
         key_length, content, number, like, key_1, _ = unpack(buffer, at)
+        if like != middle:
+            form = _form(like)
+            if form is None:
+                break
+            middle, bucket = like, None
+            kind, tag, bucket_at, key_at, fields, lengths, expires, indexed, in_batch = form
         stop = at + 16 + content
         head_bytes = key_end = key_at + key_1 + 1
         if (
             number != expected
-            or like != middle
             or key_length != length_of_number
             or not at + key_end + 8 <= stop <= end
         ):
@@ -222,33 +239,40 @@ def _one_by_one(
         if fields is not None:
             told = fields(buffer, at + record.FIXED_BYTES)
             head_bytes += sum(told[lengths])
-            if head_bytes > record.MAX_HEADER_BYTES or at + head_bytes + 8 > stop:
-                break
-            if expires and not told[0]:  # a forger's
+            if (
+                head_bytes > record.MAX_HEADER_BYTES
+                or at + head_bytes + 8 > stop
+                or (expires and not told[0])  # a forger's
+            ):
                 break
         head_end = at + head_bytes
         head = buffer[at:head_end]
         h = xxh3(head, seed ^ at)
         head_sum, value_sum = sums(buffer, head_end)
-        if h & low_32 != head_sum or (bucket and head[bucket_at:key_at] != bucket):
+        if h & low_32 != head_sum:
             break
         value_at = head_end + 8
         if stop - value_at <= _COPIED_BYTES:
-            value = buffer[value_at:stop]
+            h = xxh3(buffer[value_at:stop], h)
         else:
-            value = memoryview(buffer)[value_at:stop]  # type: ignore[assignment]
-        if xxh3(value, h) & low_32 != value_sum:
+            h = xxh3(memoryview(buffer)[value_at:stop], h)
+        if h & low_32 != value_sum:
             break
+        if head[bucket_at:key_at] != bucket:
+            bucket = head[bucket_at:key_at]
+            family = Family(kind, tag, bucket)
+            family = families.setdefault(family, family)
         starts.append(at)
         keys.append(head[key_at:key_end])
+        of.append(family)
         if fields is not None:
             if expires:
-                expiries.append(told[0])
+                expiries[relative] = told[0]
             if indexed:
-                indexes.append(head[head_bytes - told[lengths][-1] :])
+                indexes[relative] = head[head_bytes - told[lengths][-1] :]
             if in_batch is not None:
-                batches.append(told[in_batch])
+                batches[relative] = told[in_batch]
         at = stop
     if not starts:
         return None
-    return Run(first, kind, tag, bucket, starts, at, keys, expiries, indexes, batches)
+    return Run(first, starts, at, keys, of, expiries, indexes, batches)

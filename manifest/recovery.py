@@ -210,7 +210,7 @@ def _records(
             ends[newest] = each.end
             if each.batches:
                 ends.update(zip(range(relative, newest), each.starts[1:], strict=True))
-                for number, batch in enumerate(each.batches, relative):
+                for number, batch in each.batches.items():
                     note_batch(number, *batch)
             if base + newest > above:
                 changes.append(each.behind(above - base))
