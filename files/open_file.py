@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import mmap
 import os
 import stat
@@ -219,9 +220,13 @@ def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
     copy = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with memoryview(copy) as room, open(fd, "rb", buffering=0, closefd=False) as file:
         file.seek(start)
-        while start < length and (taken := file.readinto(room[start:])):
-            start += taken
+        _read_into(file, room, start)
     return copy
+
+
+def _read_into(file: io.FileIO, room: memoryview, at: int) -> None:
+    while at < len(room) and (taken := file.readinto(room[at:])):
+        at += taken
 
 
 def lead_nowhere(fd: int) -> None:
