@@ -78,6 +78,14 @@ def fill(store: Any, values: Values, count: int, group: int = 1000) -> None:
         store.put_many((key(number), values.of(number)) for number in numbers)
 
 
+def fill_buckets(store: Any, values: Values, count: int) -> None:
+    """The same one by one, in a hundred buckets by turns; every second one has metadata."""
+    buckets = [store.bucket(f"bucket {number}") for number in range(100)]
+    for number in range(count):
+        metadata = b"some metadata" if number & 1 else b""
+        buckets[number % 100].put(key(number), values.of(number), metadata=metadata)
+
+
 def microseconds(work: Callable[[], object]) -> float:
     """How long that takes."""
     began = time.perf_counter_ns()
@@ -241,8 +249,8 @@ def keeping(place: Path, scale: float) -> Iterator[Figure]:
         taken.append((time.perf_counter_ns() - began) / 1e6)
         store.close()
     yield Figure("opening ms, after a close", statistics.median(taken), 50)
-    for size in (1024, 128):
-        yield from _killed(place / f"killed{size}", size, scale)
+    for size, what in ((1024, ""), (128, ""), (128, " in 100 buckets, half with metadata")):
+        yield from _killed(place / f"killed{size}{len(what)}", size, what, scale)
     count = int(1_000_000 * scale)
     store = open_store(place / "large")
     fill(store, values, count)
@@ -259,19 +267,24 @@ def keeping(place: Path, scale: float) -> Iterator[Figure]:
     store.close()
 
 
-def _killed(path: Path, size: int, scale: float) -> Iterator[Figure]:
+def _killed(path: Path, size: int, what: str, scale: float) -> Iterator[Figure]:
     count = int((48 << 20) * scale) // (size + 60)
     child = os.fork()
     if not child:
         store = open_store(path, push_rows=4_000_000, push_bytes=1 << 30)
-        fill(store, Values(size), count)
+        if what:
+            fill_buckets(store, Values(size), count)
+        else:
+            fill(store, Values(size), count)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     began = time.perf_counter()
     store = open_store(path)
     taken = (time.perf_counter() - began) * 1e3
-    yield Figure(f"opening ms, after SIGKILL, 48 MiB of {size} B unmerged", taken, 400)
-    if sum(1 for _ in store) != count:
+    name = f"opening ms, after SIGKILL, 48 MiB of {size} B{what} unmerged"
+    yield Figure(name, taken, None if what else 400)
+    buckets = map(store.bucket, store.buckets()) if what else (store,)
+    if sum(1 for bucket in buckets for _ in bucket) != count:
         raise SystemExit("the opened store has another number of keys than was written")
     store.close()
 
