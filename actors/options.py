@@ -35,6 +35,7 @@ _NUMBERS: dict[str, tuple[float, float]] = {
     "consumer_hold_seconds": (0.001, 1e12),
     "compact_every_seconds": (0.001, 1e9),
 }
+_MODES = ("standard", "head_only")
 _MAY_BE_NONE = frozenset({"consumer_hold_bytes", "consumer_hold_seconds", "compact_every_seconds"})
 
 
@@ -122,7 +123,7 @@ class Options:
             object.__setattr__(self, name, value)
         if self.compression not in ("lz4", "none"):
             raise Misuse(f'compression={shown(self.compression)}: allowed are "lz4" and "none"')
-        if self.mode not in (None, "standard", "head_only"):
+        if self.mode not in (None, *_MODES):
             raise Misuse(f'mode={shown(self.mode)}: allowed are "standard" and "head_only"')
         for name in ("create", "worker", "lookup"):
             value = getattr(self, name)
@@ -161,6 +162,8 @@ def options(given: Mapping[str, Any]) -> Options:
     """Options from keywords. Raises Misuse that names an unknown or impossible one."""
     known = [field.name for field in fields(Options)]
     for name in given:
+        if name in _MODES:
+            raise Misuse(f"unknown option {name!r}: what is meant is mode={name!r}")
         if name not in known:
             begun = unknown_option(name, [*known, "read_only"])
             raise Misuse(f"{begun} known are: {', '.join(known)}")

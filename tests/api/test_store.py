@@ -372,6 +372,7 @@ def test_an_option_of_put_that_is_not_there_is_told_of_put(store) -> None:
         ({"nope": 1}, "unknown option 'nope'; known are: create"),
         ({"sinc": "always"}, "did you mean 'sync'?"),
         ({"readonly": True}, "did you mean 'read_only'?"),
+        ({"head_only": True}, "mode='head_only'"),
         ({"sync": "sometimes"}, "sync='sometimes'"),
         ({"sync": 0}, "sync=0"),
         ({"roll_size_bytes": 5}, "roll_size_bytes=5"),
