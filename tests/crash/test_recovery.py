@@ -20,6 +20,7 @@ from whole_store import (
     look,
     opened,
     settle,
+    taken,
 )
 
 import octavo
@@ -288,6 +289,32 @@ def test_a_torn_batch_is_dropped_whole_and_stays_away(tmp_path: Path, reopenings
     with opened(image) as again:
         assert dict(again.items()) == {b"a": b"before"}
         assert list(again.bucket("docs").keys()) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "left"), [(-1, [0, 1]), (-200, [0, 1]), (-300, [0, 2]), (-500, [1, 2])]
+)
+def test_a_batch_of_which_a_byte_is_damaged_takes_no_other_one_with_it(
+    tmp_path: Path, place: int, left: list[int]
+) -> None:
+    store = opened(tmp_path / "s", sync="none")
+    for number in range(3):
+        with store.batch() as batch:
+            for i in range(3):
+                batch.put("", f"{number} {i}", b"v" * 20)
+    image = killed(store, tmp_path / "image")
+    end = taken(store)
+    store.close()
+    (file,) = (image / "journal").glob("*.log")
+    data = bytearray(file.read_bytes())
+    data[end + place] ^= 1
+    file.write_bytes(data)
+    with opened(image) as again:
+        assert list(again.keys()) == [f"{number} {i}".encode() for number in left for i in range(3)]
+        again.put("next", b"v")
+    with opened(image) as again:
+        assert len(list(again.keys())) == 7
+        assert again.verify().problems == []
 
 
 def test_a_whole_batch_survives_with_its_positions(tmp_path: Path) -> None:
