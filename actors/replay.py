@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.files import cdb, ledger_key
+from octavo.files.record import KEY_DELTA
 from octavo.files.runs import Run
 from octavo.manifest.recovery import Tail
 
@@ -35,7 +36,7 @@ def _entered_at_once(
 ) -> bool:
     """Done for plain records of one family, and False for others."""
     family = run.family
-    if family is None or run.indexes or run.expiries:
+    if family is None or family.kind == KEY_DELTA or run.indexes or run.expiries:
         return False
     kind, tag, bucket = family
     keys = map(prefix_of(tag, bucket).__add__, run.keys)

@@ -136,7 +136,7 @@ def _form(middle: bytes) -> _Form | None:
     forms = {flag: form for flag, form in _FORMS.items() if flags & flag}
     if (
         (magic, version) != (record.MAGIC, record.VERSION)
-        or kind not in (record.PUT, record.DELETE)
+        or not record.PUT <= kind <= record.KEY_DELTA
         or flags != sum(forms)
     ):
         return None
@@ -165,8 +165,10 @@ def _evenly_apart(
     and values, and whole. What bytecode does, it does for all of them at once: a byte of each is a
     slice with a step."""
     stop, key_at = at + count * apart, form.key_at
-    for place in (at + apart, stop - apart):  # most that are not alike differ here
-        if buffer[place : place + 8] != buffer[at : at + 8]:
+    for further in (1, count - 1):  # most that are not alike differ here
+        place = at + further * apart
+        number = (first + further).to_bytes(8, "big")
+        if buffer[place : place + 16] != buffer[at : at + 8] + number:
             return None
     value_bytes = apart - head_bytes - record.SUMS_BYTES
     parts = _layout(f"{head_bytes}s8s{value_bytes}s", count).unpack_from(buffer, at)
@@ -197,6 +199,12 @@ def _layout(of_each: str, count: int) -> Struct:
     return Struct("<" + of_each * count)
 
 
+@lru_cache(maxsize=4)
+def _numbers(first: int, count: int) -> tuple[bytes, ...]:
+    """For runs that begin in the midst of these, as many do where numbers are left out."""
+    return record.numbers(first, count)
+
+
 def _one_by_one(
     buffer: bytes | mmap,
     at: int,
@@ -218,7 +226,8 @@ def _one_by_one(
     expiries: dict[int, int] = {}
     indexes: dict[int, bytes] = {}
     batches: dict[int, tuple[int, int]] = {}
-    for relative, expected in enumerate(record.numbers(first, MOST - first % MOST), first):
+    begun = first - first % MOST
+    for relative, expected in enumerate(_numbers(begun, MOST)[first - begun :], first):
         if at > last:
             break
         key_length, content, number, like, key_1, _ = unpack(buffer, at)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import accumulate
 
 import pytest
 
@@ -96,7 +95,9 @@ def test_what_is_in_runs_is_what_each_record_says(
     assert damages == wrong
 
 
-def test_records_that_are_not_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many numbers were made at a time, to compare records with."""
     made: list[int] = []
     numbers = record.numbers
 
@@ -105,8 +106,20 @@ def test_records_that_are_not_alike_are_looked_at_once(monkeypatch: pytest.Monke
         return numbers(first, count)
 
     monkeypatch.setattr(record, "numbers", counted)
+    return made
+
+
+def test_records_that_are_not_alike_are_looked_at_once(made: list[int]) -> None:
     said = [(record.PUT, 1, b"%02d" % (number % 50), b"key") for number in range(5000)]
     assert sum(lengths(body_of(said))) == 5000
+    assert sum(made) < 2 * 5000
+
+
+def test_numbers_that_are_left_out_cost_no_more_than_others(made: list[int]) -> None:
+    body = bytes(cdb.RECORDS_AT)
+    for number in range(1 << 20, (1 << 20) + 5000, 2):
+        body += record.encode(number, SEED ^ len(body), record.PUT, 1, b"", b"k", b"v", 7)
+    assert lengths(body) == [1] * 2500
     assert sum(made) < 2 * 5000
 
 
@@ -183,17 +196,16 @@ def test_one_that_is_not_alike_among_records_of_one_length_is_itself(other: Said
     assert [row.end for row in rows] == [*(row.at for row in rows[1:]), len(body)]
 
 
-def test_a_number_left_out_among_records_of_one_length_is_seen() -> None:
+@pytest.mark.parametrize("place", [7, 20])
+def test_another_number_among_records_of_one_length_is_seen(place: int) -> None:
     body = bytearray(body_of(evenly(40)))
     rows = list(cdb.scan(bytes(body), cdb.RECORDS_AT, len(body), SEED, []))
-    at = rows[20].at
-    for number, row in enumerate(rows[20:], 21):
-        body[row.at : row.end] = record.encode(
-            number, SEED ^ row.at, record.PUT, 1, b"one", row.key, b"value of " + row.key, 7
-        )
-    assert 20 in accumulate(lengths(bytes(body)))
-    found = cdb.scan(bytes(body), at, len(body), SEED, [])
-    assert [row.relative_sqn for row in found] == list(range(21, 41))
+    row = rows[place]
+    body[row.at : row.end] = record.encode(
+        77, SEED ^ row.at, record.PUT, 1, b"one", row.key, b"value of " + row.key, 7
+    )
+    found = list(cdb.scan(bytes(body), cdb.RECORDS_AT, len(body), SEED, []))
+    assert found == [*rows[:place], row._replace(relative_sqn=77), *rows[place + 1 :]]
 
 
 def test_a_flipped_byte_among_records_of_one_length_costs_one_of_them() -> None:
