@@ -7,33 +7,24 @@ manifest names yet bound what may be told: nothing at or above them, until that 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, storage_error
-from octavo.files.sealed_records import table_of
 from octavo.manifest import adoption, change_log, recovery, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
+from octavo.pipeline.places import Places, sealed_places, whole_records
 
 _TRIES = 20
+_TABLES = 4
+"""Of sealed files, which are read again where they are asked for again."""
 T = TypeVar("T")
-
-
-class Place(NamedTuple):
-    """Where a record stands in its file."""
-
-    relative: int
-    start: int
-    end: int
-    follows: int
-    """Records of its batch that come after it; 0 where it is whole with this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +52,10 @@ class JournalLook:
         self.manifest = JournalManifest.empty()
         self._files: list[tuple[int, int, str]] = []  # (base, seed, name), ascending
         self._bound = 0  # nothing at or above this sqn may be told; 0: no bound
-        self._places: dict[str, tuple[int, list[Place]]] = {}  # of files that grow, or grew
+        self._places: dict[str, tuple[int, Places]] = {}  # of files that grow, or grew
         self._lengths: dict[str, int] = {}  # of those that grow, when they were last read
         self._named: set[str] = set()  # files whose names are durable
-        self._tables: dict[str, list[Place]] = {}
+        self._tables: dict[str, Places] = {}  # the last ones that were asked for
 
     @property
     def horizon(self) -> int:
@@ -154,15 +145,15 @@ class JournalLook:
                 continue
             places = self._grown(seed, name)
             if places:  # what compaction is about to put in may end below what is there
-                newest = max(newest, base + places[-1].relative)
+                newest = max(newest, base + places.numbers[-1])
         return newest
 
-    def _grown(self, seed: int, name: str) -> list[Place]:
+    def _grown(self, seed: int, name: str) -> Places:
         """Records of a file, whole and durable. Only what came since the last look is read."""
         if name.endswith(recovery.SEALED):
             return self._sealed(name)
         path = f"{self._folder}/{name}"
-        reached, places = self._places.get(name, (cdb.RECORDS_AT, []))
+        reached, places = self._places.get(name, (cdb.RECORDS_AT, Places()))
         try:
             length = self._disk.size(path)
             if length == self._lengths.get(name) and not self._goes_on(path, reached, length):
@@ -170,10 +161,12 @@ class JournalLook:
             buffer = self._disk.map_growing(path, reached)
         except FileNotFoundError:  # sealed meanwhile, with the same records at the same places
             return self._sealed(f"{name[:-4]}{recovery.SEALED}")
-        more, reached = whole_records(buffer, reached, min(length, len(buffer)), seed)
+        above = places.numbers[-1] if places else -1
+        end = min(length, len(buffer))
+        more, reached = whole_records(buffer, reached, end, seed, above=above)
         if more:
             self._sync(path)
-        places += more
+        places.add(more)
         self._places[name] = (reached, places)
         self._lengths[name] = length
         return places
@@ -196,20 +189,14 @@ class JournalLook:
                 self._named.add(path)
         unsynced.refuse(self._disk, self._folder)  # behind it: its owner may have failed before
 
-    def _sealed(self, name: str) -> list[Place]:
-        found = self._tables.get(name)
+    def _sealed(self, name: str) -> Places:
+        found = self._tables.pop(name, None)
         if found is None:
             path = f"{self._folder}/{name}"
-            view = memoryview(self._disk.map(path))
-            table = table_of(view, path)
-            starts = table.starts.tolist()
-            found = [
-                Place(number, start, end, 0)
-                for number, start, end in zip(
-                    table.numbers.tolist(), starts, starts[1:], strict=False
-                )
-            ]
-            self._tables[name] = found
+            found = sealed_places(memoryview(self._disk.map(path)), path)
+        self._tables[name] = found
+        if len(self._tables) > _TABLES:
+            del self._tables[next(iter(self._tables))]
         return found
 
     # ------------------------------------------------------------ planning
@@ -227,16 +214,21 @@ class JournalLook:
             entry = self.manifest.find(base)
             if entry is not None and entry.last_sqn <= since:
                 continue
-            group: list[Place] = []
-            for place in self._grown(seed, name):
-                if not since < base + place.relative <= upto:
-                    continue
-                group.append(place)
-                if place.end - group[0].start >= split_bytes and not place.follows:
-                    parts.append(_part(name, base, seed, group))
-                    group = []
-            if group:
-                parts.append(_part(name, base, seed, group))
+            places = self._grown(seed, name)
+            here = places.within(since - base, upto - base)
+            while here:
+                at = places.reaching(here, split_bytes)
+                while at < here.stop and at in places.follows:
+                    at += 1
+                stop = min(at + 1, here.stop)
+                parts.append(
+                    JournalPart(
+                        name, base, seed,
+                        base + places.numbers[here.start], base + places.numbers[stop - 1],
+                        places.starts[here.start], places.ends[stop - 1],
+                    )
+                )  # fmt: skip
+                here = range(stop, here.stop)
         return parts
 
     def end_of(self, since: int, records: int, size: int) -> int:
@@ -253,34 +245,36 @@ class JournalLook:
             entry = self.manifest.find(base)
             if base > newest or (entry is not None and entry.last_sqn <= since):
                 continue
-            for place in self._grown(seed, name):
-                sqn = base + place.relative
-                if sqn <= since:
-                    continue
-                if sqn > newest:
-                    return newest
-                taken += 1
-                held += place.end - place.start
-                full = (records and taken >= records) or (size and held >= size)
-                if full and not self._follows(name, seed, place):
-                    return sqn
+            places = self._grown(seed, name)
+            here = places.within(since - base, newest - base)
+            at = here.stop
+            if records:
+                at = min(at, max(here.start + records - taken - 1, here.start))
+            if size:
+                at = min(at, places.reaching(here, size - held))
+            while at < here.stop and self._follows(name, seed, places, at):
+                at += 1
+            if at < here.stop:
+                return base + places.numbers[at]
+            taken += len(here)
+            held += places.ends[here.stop - 1] - places.starts[here.start] if here else 0
         return newest
 
-    def _follows(self, name: str, seed: int, place: Place) -> int:
+    def _follows(self, name: str, seed: int, places: Places, at: int) -> int:
         """How many records of its batch come after this one."""
         if not name.endswith(recovery.SEALED):
-            return place.follows
-        head = self._header(name, seed, place)
+            return places.follows.get(at, 0)
+        head = self._header(name, seed, places, at)
         return 0 if head.batch is None else head.batch[1] - head.batch[0] - 1
 
-    def _header(self, name: str, seed: int, place: Place) -> record.Header:
+    def _header(self, name: str, seed: int, places: Places, at: int) -> record.Header:
         path = f"{self._folder}/{name}"
-        length = min(place.end - place.start, record.MAX_HEADER_BYTES)
-        data = self._disk.pread(path, length, place.start)
+        start, size = places.starts[at], places.ends[at] - places.starts[at]
+        data = self._disk.pread(path, min(size, record.MAX_HEADER_BYTES), start)
         try:
-            return record.parse_header(data, seed ^ place.start, place.end - place.start)
+            return record.parse_header(data, seed ^ start, size)
         except record.NotARecord as wrong:
-            raise Corruption(path, place.start, f"journal record: {wrong}") from None
+            raise Corruption(path, start, f"journal record: {wrong}") from None
 
     def mark(self, sqn: int) -> str:
         """What tells the record of a sqn from the one that another history of the store has under
@@ -293,10 +287,10 @@ class JournalLook:
             if base > sqn:
                 continue
             places = self._grown(seed, name)
-            at = bisect_left(places, sqn - base, key=lambda place: place.relative)
-            if at == len(places) or places[at].relative != sqn - base:
+            at = places.of(sqn - base)
+            if at is None:
                 break
-            head = self._header(name, seed, places[at])
+            head = self._header(name, seed, places, at)
             key = b"%d,%d,%s%s" % (head.tag, len(head.bucket), head.bucket, head.key)
             return f"{head.time_ms:x}-{xxh3(key):016x}"
         return ""
@@ -311,53 +305,6 @@ def _reading(path: str) -> Iterator[None]:
         raise  # it went meanwhile
     except OSError as error:
         raise storage_error(error, f"{error.filename or path} cannot be read") from error
-
-
-def _part(name: str, base: int, seed: int, group: list[Place]) -> JournalPart:
-    return JournalPart(
-        name,
-        base,
-        seed,
-        base + group[0].relative,
-        base + group[-1].relative,
-        group[0].start,
-        group[-1].end,
-    )
-
-
-def whole_records(
-    buffer: object, start: int, end: int, seed: int, first: int = -1, last: int = -1
-) -> tuple[list[Place], int]:
-    """(records in [start, end) of a file that may still grow, where to go on).
-
-    A batch that is not whole is left out: at the end it may still come, before that it never
-    will. ``first``, ``last``: relative numbers of records whose batches are known to be whole,
-    though they may begin before ``start``, or end behind ``end``. O(bytes).
-    """
-    places: list[Place] = []
-    batch: list[Place] = []
-    before = 0  # records of the batch that stand before ``start``
-    reached = start
-    damages: list[cdb.Damage] = []
-    for row in cdb.scan(buffer, start, end, seed, damages):  # type: ignore[arg-type]
-        if row.batch is None:
-            batch = []
-            places.append(Place(row.relative_sqn, row.at, row.end, 0))
-            reached = row.end
-            continue
-        position, of = row.batch
-        expected = before + len(batch)
-        if position != expected or (batch and batch[-1].relative + 1 != row.relative_sqn):
-            batch = []
-        if not batch:
-            before = position if row.relative_sqn == first else 0
-        if position == before + len(batch):
-            batch.append(Place(row.relative_sqn, row.at, row.end, of - position - 1))
-        if batch and (before + len(batch) == of or row.relative_sqn == last):
-            places += batch
-            batch = []
-            reached = row.end
-    return places, reached
 
 
 def records(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[record.Record]:
@@ -378,24 +325,15 @@ def records(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator
             path, buffer = sealed, disk.map(sealed)
     view = memoryview(buffer)
     if path.endswith(recovery.SEALED):
-        table = table_of(view, path)
-        starts = table.starts.tolist()
-        places = [
-            Place(number, start, end, 0)
-            for number, start, end in zip(table.numbers.tolist(), starts, starts[1:], strict=False)
-        ]
+        places = sealed_places(view, path)
     else:
-        known = part.first - part.base, part.last - part.base
-        places, _ = whole_records(buffer, part.start, part.end, part.seed, *known)
-    for place in places:
-        if part.first <= part.base + place.relative <= part.last:
-            start, end = place.start, _end(view, place)
-            yield record.decode(view[start:end], part.seed ^ start, part.base, path, start)
-
-
-def _end(view: memoryview, place: Place) -> int:
-    """Where a record ends: a hole may follow it."""
-    return place.start + 16 + int.from_bytes(view[place.start + 4 : place.start + 8], "little")
+        first, last = part.first - part.base, part.last - part.base
+        places, _ = whole_records(buffer, part.start, part.end, part.seed, first=first, last=last)
+    for at in places.within(part.first - part.base - 1, part.last - part.base):
+        start = places.starts[at]
+        # A hole may follow it.
+        end = start + 16 + int.from_bytes(view[start + 4 : start + 8], "little")
+        yield record.decode(view[start:end], part.seed ^ start, part.base, path, start)
 
 
 def _moved(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[record.Record]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -201,6 +202,61 @@ def test_limits_never_split_a_batch(tmp_path: Path) -> None:
         settle(store)
         look = JournalLook(RealDisk(), store.path)
         assert [look.end_of(since, 2, 0) for since in (0, 1, 5)] == [5, 5, 6]
+
+
+def whole_until(store: octavo.Store, since: int, records: int, size: int) -> int:
+    """As JournalLook.end_of, record by record."""
+    taken = held = 0
+    for file in store._inker.view.files:
+        offsets = file.offsets or file.ensure_open()[1]
+        for number in range(len(offsets) - 1):
+            if file.base + number <= since:
+                continue
+            taken += 1
+            held += offsets[number + 1] - offsets[number]
+            full = (records and taken >= records) or (size and held >= size)
+            batch = file.header(file.base + number).batch
+            if full and (batch is None or batch[0] == batch[1] - 1):
+                return file.base + number
+    return store.last_sqn
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_limit_ends_where_counting_record_by_record_does(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(SEED + seed)
+    print(f"OCTAVO_SEED={SEED}")
+    with opened(tmp_path / "s", roll_count=256) as store:
+        for _ in range(150):
+            with store.batch() as batch:
+                for n in range(rng.choice([1, 1, 2, 9])):
+                    batch.put("", b"k%d" % n, rng.randbytes(rng.randrange(99)))
+            store.put("k", rng.randbytes(rng.randrange(99)))
+        settle(store)
+        look = JournalLook(RealDisk(), store.path)
+        for _ in range(200):
+            since = rng.randrange(store.last_sqn + 1)
+            limits = rng.choice([0, 1, 2, 50, 400]), rng.choice([0, 1, 300, 9_000])
+            if any(limits):
+                assert look.end_of(since, *limits) == whole_until(store, since, *limits)
+
+
+@pytest.mark.parametrize("split", [1, 100, 1000, 1 << 30])
+def test_parts_follow_on_one_another_and_split_no_batch(tmp_path: Path, split: int) -> None:
+    with opened(tmp_path / "s", roll_count=256) as store:
+        for number in range(60):
+            with store.batch() as batch:
+                for n in range(1 + number % 4):
+                    batch.put("", b"k%d" % n, bytes(number))
+        look = JournalLook(RealDisk(), store.path)
+        parts = look.parts(0, look.newest(), split)
+        assert [part.first for part in parts] == [1, *(part.last + 1 for part in parts[:-1])]
+        assert parts[-1].last == store.last_sqn
+        for part, following in pairwise(parts):
+            assert part.end == following.start
+            batch = store._inker.view.file_of(part.last).header(part.last).batch
+            assert batch[0] == batch[1] - 1
+            if split > 1:
+                assert part.end - part.start >= split
 
 
 def test_nothing_above_files_whose_commit_is_not_decided_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""Where the records of journal files stand, as columns: a feed may have to know of millions."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from mmap import mmap
+
+from octavo.files import cdb
+from octavo.files.arrays import np
+from octavo.files.runs import Run
+from octavo.files.sealed_records import table_of
+
+
+def _none() -> array[int]:
+    return array("Q")
+
+
+@dataclass(slots=True)
+class Places:
+    """An element for each record of a file, or of a part of it, ascending. 12 to 24 bytes each."""
+
+    numbers: array[int] = field(default_factory=_none)
+    """Relative to the file's base."""
+    starts: array[int] = field(default_factory=_none)
+    ends: array[int] = field(default_factory=_none)
+    follows: dict[int, int] = field(default_factory=dict)
+    """How many records of its batch come behind a record, which is told by its place here; without
+    those behind which none does. Of a file that is sealed nothing is told."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def within(self, low: int, high: int) -> range:
+        """The places of numbers in (low, high]. O(log records)."""
+        return range(bisect_right(self.numbers, low), bisect_right(self.numbers, high))
+
+    def of(self, number: int) -> int | None:
+        """Where a number stands here, if it does. O(log records)."""
+        at = bisect_left(self.numbers, number)
+        return at if at < len(self.numbers) and self.numbers[at] == number else None
+
+    def reaching(self, here: range, size: int) -> int:
+        """The first of these places with whose record those from the first on have so many bytes;
+        where they end if they have fewer. O(log records)."""
+        if not here:
+            return here.stop
+        return bisect_left(self.ends, self.starts[here.start] + size, here.start, here.stop)
+
+    def add(self, more: Places) -> None:
+        """Those that stand behind these."""
+        known = len(self.numbers)
+        self.follows.update((known + place, follow) for place, follow in more.follows.items())
+        self.starts.extend(more.starts)
+        self.ends.extend(more.ends)
+        self.numbers.extend(more.numbers)
+
+
+def sealed_places(view: memoryview, path: str) -> Places:
+    """Those of a sealed file, which is the whole buffer. Raises Corruption."""
+    table = table_of(view, path)
+    numbers = array("I", table.numbers.astype(np.uint32).tobytes())
+    starts = array("I", table.starts.astype(np.uint32).tobytes())
+    return Places(numbers, starts[:-1], starts[1:])
+
+
+def whole_records(
+    buffer: bytes | mmap,
+    start: int,
+    end: int,
+    seed: int,
+    *,
+    above: int = -1,
+    first: int = -1,
+    last: int = -1,
+) -> tuple[Places, int]:
+    """(records in [start, end) of a file that may still grow, where to go on).
+
+    A batch that is not whole is left out: at the end it may still come, before that it never
+    will. So is a record whose number is not above that of the one before, or ``above``: recovery
+    drops it. ``first``, ``last``: relative numbers of records whose batches are known to be whole,
+    though they may begin before ``start``, or end behind ``end``. O(bytes).
+    """
+    found = Places()
+    batch: list[cdb.Scanned] = []
+    before = 0  # records of the batch that stand before ``start``
+    reached = start
+    newest = above
+    for each in cdb.scan_runs(buffer, start, end, seed, []):
+        rows: Iterable[cdb.Scanned]
+        if isinstance(each, Run):
+            run = each.behind(newest)
+            if not run.batches:
+                batch = []
+                reached = run.end
+                if run.starts:
+                    newest = run.relative_sqn + len(run.starts) - 1
+                    found.starts.extend(run.starts)
+                    found.ends.extend(chain(run.starts[1:], (run.end,)))
+                    found.numbers.extend(range(run.relative_sqn, newest + 1))
+                continue
+            rows = cdb.each_of(run)
+        else:
+            rows = (each,)
+        for row in rows:
+            if row.relative_sqn <= newest:
+                continue
+            newest = row.relative_sqn
+            if row.batch is None:
+                batch = []
+                reached = _take(found, (row,))
+                continue
+            position, of = row.batch
+            expected = before + len(batch)
+            if position != expected or (batch and batch[-1].relative_sqn + 1 != newest):
+                batch = []
+            if not batch:
+                before = position if newest == first else 0
+            if position == before + len(batch):
+                batch.append(row)
+            if batch and (before + len(batch) == of or newest == last):
+                reached = _take(found, batch)
+                batch = []
+    return found, reached
+
+
+def _take(places: Places, rows: Sequence[cdb.Scanned]) -> int:
+    """Where they end."""
+    for row in rows:
+        if row.batch is not None and (follow := row.batch[1] - row.batch[0] - 1):
+            places.follows[len(places)] = follow
+        places.numbers.append(row.relative_sqn)
+        places.starts.append(row.at)
+        places.ends.append(row.end)
+    return rows[-1].end
