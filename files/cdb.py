@@ -357,7 +357,7 @@ def scan(
 
 
 def each_of(run: Run) -> Iterator[Scanned]:
-    """The records of a run, one by one."""
+    """The records of a run that has some, one by one."""
     expiries, indexes, batches = run.expiries, run.indexes, run.batches
     ends = [*run.starts[1:], run.end]
     each = zip(run.starts, ends, run.keys, run.families, strict=True)

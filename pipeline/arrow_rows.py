@@ -36,6 +36,9 @@ _OF_HEADS = ("key", "sub_key", "value", "size", "metadata")
 _KEY_END = b"\x00\x00"
 BATCH_ROWS = 1 << 15
 BATCH_BYTES = 4 << 20
+MOMENTS = pa.timestamp("us", tz="UTC")
+LATEST_MS = np.uint64(1 << 53)
+"""No later moment is told."""
 
 
 def record_batches(
@@ -123,12 +126,11 @@ def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
 
 def moments(moments: npt.NDArray[np.uint64] | None, rows: int) -> pa.Array:
     """Moments in ms UTC as timestamps of microseconds; 0 is null."""
-    kind = pa.timestamp("us", tz="UTC")
     if moments is None:
-        return pa.nulls(rows, kind)
+        return pa.nulls(rows, MOMENTS)
     validity = pa.py_buffer(np.packbits(moments > 0, bitorder="little"))
-    micros = np.minimum(moments, np.uint64(1 << 53)).astype(np.int64) * 1000
-    return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(micros)])
+    micros = np.minimum(moments, LATEST_MS).astype(np.int64) * 1000
+    return pa.Array.from_buffers(MOMENTS, rows, [validity, pa.py_buffer(micros)])
 
 
 # ---------------------------------------------------------------- values

@@ -20,15 +20,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from octavo.files import ledger_key, record
-from octavo.files.arrow import refuse_large_value
+from octavo.files import ledger_key
 from octavo.files.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse, OctavoError
 from octavo.manifest import store_identity
 from octavo.pipeline import commit, read_options
-from octavo.pipeline.arrow_rows import fitted
 from octavo.pipeline.batch_reader import to_schema
-from octavo.pipeline.feed_files import JournalLook, JournalPart, records
+from octavo.pipeline.change_arrays import change_arrays
+from octavo.pipeline.feed_files import JournalLook, JournalPart, opened
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import (
     CHANGE_DDL,
@@ -40,8 +39,6 @@ from octavo.pipeline.read_options import (
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in CHANGE_DDL.items())
 _OF_STREAMS = ("consumerId", "maxRecordsPerTrigger", "maxBytesPerTrigger")
-_BATCH_BYTES = 4 << 20
-_BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,47 +128,8 @@ def batches(
     arrow = to_arrow_schema(schema, timezone="UTC")
     tag = tag_number(options)
     horizon = partition.horizon if options.fails else 1 << 63
-    rows: list[record.Record] = []
-    size = 0
-    for found in records(RealDisk(), options.path, partition.part, horizon):
-        if found.kind not in (record.PUT, record.DELETE) or found.tag != tag:
-            continue
-        if "value" in schema.names:
-            refuse_large_value(len(found.value), found.bucket, found.key)
-        more = len(found.value) + len(found.key) + len(found.metadata)
-        if rows and (size + more > _BATCH_BYTES or len(rows) >= _BATCH_ROWS):
-            yield _batch(rows, arrow)  # a large value comes alone: Arrow has a bound for all of it
-            rows, size = [], 0
-        rows.append(found)
-        size += more
-    if rows:
-        yield _batch(rows, arrow)
-
-
-def _batch(rows: list[record.Record], schema: pa.Schema) -> pa.RecordBatch:
-    columns = []
-    for field in schema:
-        made = pa.array([_VALUES[field.name](row) for row in rows], _STORED[CHANGE_DDL[field.name]])
-        columns.append(fitted(made, field))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-_STORED = {
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "bigint": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
-_VALUES: dict[str, Any] = {
-    "_change_type": lambda row: "put" if row.kind == record.PUT else "delete",
-    "_commit_sqn": lambda row: row.sqn,
-    "_commit_timestamp": lambda row: row.time_ms * 1000,
-    "bucket": lambda row: row.bucket,
-    "key": lambda row: row.key,
-    "value": lambda row: row.value if row.kind == record.PUT else None,
-    "metadata": lambda row: row.metadata or None,
-    "expires_at": lambda row: row.expiry_ms * 1000 or None,
-}
+    for file in opened(RealDisk(), options.path, partition.part, horizon):
+        yield from change_arrays(file, tag, arrow)
 
 
 def stretches(look: JournalLook, since: int, upto: int, split_bytes: int) -> list[Stretch]:

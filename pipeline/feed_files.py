@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from mmap import mmap
 from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -307,8 +308,37 @@ def _reading(path: str) -> Iterator[None]:
         raise storage_error(error, f"{error.filename or path} cannot be read") from error
 
 
-def records(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[record.Record]:
-    """The records of a stretch, verified. ``horizon``: that of the journal when it was planned.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Some records of one file."""
+
+    path: str
+    mapped: mmap | bytes
+    base: int
+    seed: int
+    places: Places
+    here: range
+    """Which of the places."""
+
+    def read(self, at: int) -> record.Record:
+        """The one at a place, verified. Raises Corruption."""
+        start = self.places.starts[at]
+        # A hole may follow it.
+        end = start + 16 + int.from_bytes(self.mapped[start + 4 : start + 8], "little")
+        data = memoryview(self.mapped)[start:end]
+        return record.decode(data, self.seed ^ start, self.base, self.path, start)
+
+    def of(self, sqn: int) -> record.Record:
+        """The one of a sqn that is here, verified. Raises Corruption."""
+        at = self.places.of(sqn - self.base)
+        if at is None:
+            raise Corruption(self.path, 0, f"no record of sqn {sqn}")
+        return self.read(at)
+
+
+def opened(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[Opened]:
+    """The files in which the records of a stretch stand. ``horizon``: that of the journal when it
+    was planned.
 
     Raises HistoryCompacted where compaction took some away since; Corruption.
     """
@@ -323,21 +353,22 @@ def records(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator
             return
         with _reading(sealed):
             path, buffer = sealed, disk.map(sealed)
-    view = memoryview(buffer)
+    first, last = part.first - part.base, part.last - part.base
     if path.endswith(recovery.SEALED):
-        places = sealed_places(view, path)
+        places = sealed_places(memoryview(buffer), path)
     else:
-        first, last = part.first - part.base, part.last - part.base
         places, _ = whole_records(buffer, part.start, part.end, part.seed, first=first, last=last)
-    for at in places.within(part.first - part.base - 1, part.last - part.base):
-        start = places.starts[at]
-        # A hole may follow it.
-        end = start + 16 + int.from_bytes(view[start + 4 : start + 8], "little")
-        yield record.decode(view[start:end], part.seed ^ start, part.base, path, start)
+    yield Opened(path, buffer, part.base, part.seed, places, places.within(first - 1, last))
 
 
-def _moved(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[record.Record]:
-    """The records of a stretch whose file compaction replaced."""
+def records(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[record.Record]:
+    """The records of a stretch, verified, one by one. Raises as ``opened``."""
+    for file in opened(disk, store, part, horizon):
+        yield from map(file.read, file.here)
+
+
+def _moved(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[Opened]:
+    """The same of a stretch whose file compaction replaced."""
     look = JournalLook(disk, store)
     look.look()
     if look.horizon > max(horizon, part.first - 1):
@@ -349,4 +380,4 @@ def _moved(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[
     for other in look.parts(part.first - 1, part.last, 1 << 62):
         if other.name == part.name:
             raise Corruption(f"{store}/journal/{part.name}", 0, "a journal file is missing")
-        yield from records(disk, store, other, look.horizon)
+        yield from opened(disk, store, other, look.horizon)

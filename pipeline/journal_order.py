@@ -17,19 +17,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from octavo.files import live_bits, record
-from octavo.files.arrow import binary_array, numbers, refuse_large_value
+from octavo.files.arrow import refuse_large_value
 from octavo.files.bounds import OBJECTS
-from octavo.files.byte_strings import Bytes, Ints, gather
+from octavo.files.byte_strings import Ints
 from octavo.files.errors import Corruption
 from octavo.files.journal_values import Offsets, spans
 from octavo.files.live_bits import LiveBits
 from octavo.files.record_columns import RecordColumns, columns_of
-from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
+from octavo.pipeline.arrow_rows import fitted, moments
 from octavo.pipeline.partitions import even_parts, split_of
+from octavo.pipeline.put_arrays import PutArrays, cut_sizes
 from octavo.pipeline.snapshot_files import SnapshotFiles
-from octavo.pipeline.value_views import Views, together
-
-_FEW_LENGTHS = 64
 
 
 @dataclass
@@ -133,25 +131,8 @@ def stretch_batches(
 def _fitting(offsets: Offsets, relative: Ints) -> Iterator[Ints]:
     """The records in parts of not too many rows and bytes."""
     starts, limits = spans(offsets, relative)
-    for low, high in _cut(limits - starts):
+    for low, high in cut_sizes(limits - starts):
         yield relative[low:high]
-
-
-def _cut(sizes: Ints) -> Iterator[tuple[int, int]]:
-    """Rows of these sizes in parts of not too many rows and bytes."""
-    filled = np.cumsum(sizes)
-    low, before = 0, 0
-    while low < len(sizes):
-        full = int(np.searchsorted(filled, before + BATCH_BYTES, side="right"))
-        high = min(max(full, low + 1), low + BATCH_ROWS, len(sizes))
-        yield low, high
-        before = int(filled[high - 1])
-        low = high
-
-
-def _room(count: int) -> Bytes:
-    """Bytes from Arrow's pool: those of the batch before, where malloc would ask for new ones."""
-    return np.frombuffer(pa.allocate_buffer(count), dtype=np.uint8)
 
 
 class _Found:
@@ -159,10 +140,9 @@ class _Found:
 
     def __init__(self, files: SnapshotFiles, mapped: mmap | bytes, sqns: Ints, tag: int) -> None:
         self._files = files
-        self._mapped = mapped
-        self._raw = np.frombuffer(mapped, dtype=np.uint8)
         self._sqns = sqns
         self._tag = tag
+        self._puts = PutArrays(mapped, sqns, files.record)
 
     def batches(
         self, columns: RecordColumns, careful: Ints, schema: pa.Schema
@@ -172,82 +152,10 @@ class _Found:
         done = 0
         for row in careful.tolist():
             upto = int(np.searchsorted(columns.rows, row))
-            out += self._short(columns.between(done, upto), schema)
+            out += self._puts.batches(columns.between(done, upto), schema)
             out += self._long(int(self._sqns[row]), schema)
             done = upto
-        return out + self._short(columns.between(done, len(columns.rows)), schema)
-
-    def _short(self, columns: RecordColumns, schema: pa.Schema) -> list[pa.RecordBatch]:
-        out = []
-        sizes = np.where(columns.raw_bytes >= 0, columns.raw_bytes, columns.value_bytes)
-        if len(sizes) and "value" in schema.names:
-            self._refuse_large(columns, sizes)
-        for low, high in _cut(sizes):  # what is compressed may be far larger than it was stored
-            part = columns.between(low, high)
-            arrays = [fitted(self._column(part, field.name), field) for field in schema]
-            out.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-        return out
-
-    def _refuse_large(self, columns: RecordColumns, sizes: Ints) -> None:
-        row = int(sizes.argmax())
-        bucket, key = (
-            self._raw[at[row] : at[row] + lengths[row]].tobytes()
-            for at, lengths in (
-                (columns.buckets_at, columns.bucket_bytes),
-                (columns.keys_at, columns.key_bytes),
-            )
-        )
-        refuse_large_value(int(sizes[row]), bucket, key)
-
-    def _column(self, columns: RecordColumns, name: str) -> pa.Array:
-        count = len(columns.rows)
-        if name == "bucket":
-            return self._strings(columns, columns.buckets_at, columns.bucket_bytes)
-        if name == "key":
-            return self._strings(columns, columns.keys_at, columns.key_bytes)
-        if name == "sqn":
-            return numbers(pa.int64(), self._sqns[columns.rows])
-        if name == "size":
-            packed = columns.raw_bytes >= 0
-            return numbers(pa.int64(), np.where(packed, columns.raw_bytes, columns.value_bytes))
-        if name == "metadata":
-            if not columns.meta_bytes.any():
-                return pa.nulls(count, pa.binary())
-            found = gather(self._raw, columns.metas_at, columns.meta_bytes)
-            return binary_array(found, empty_is_null=True)
-        if name == "written_at":
-            return moments(columns.times, count)
-        if name == "expires_at":
-            return moments(columns.expiries if columns.expiries.any() else None, count)
-        return self._values(columns)
-
-    def _strings(self, columns: RecordColumns, at: Ints, lengths: Ints) -> pa.Array:
-        return binary_array(columns.strings(self._raw, at, lengths, _room))
-
-    def _values(self, columns: RecordColumns) -> pa.Array:
-        lengths = columns.value_bytes
-        if columns.apart:
-            return self._strings(columns, columns.values_at, lengths)
-        packed = columns.raw_bytes >= 0
-        if packed.all():
-            found = together(self._mapped, columns.values_at, lengths, columns.raw_bytes)
-            if found is not None:
-                return binary_array(found)
-        top = int(lengths.max())
-        few = top < 1 << 16 and np.count_nonzero(np.bincount(lengths)) <= _FEW_LENGTHS
-        if few and not packed.any():
-            return self._strings(columns, columns.values_at, lengths)
-        made = Views(len(lengths))
-        plain = np.flatnonzero(~packed)
-        made.add(self._mapped, plain, columns.values_at[plain], lengths[plain])
-        rows = np.flatnonzero(packed)
-        if len(rows):
-            sqns = self._sqns[columns.rows]
-            made.add_packed(
-                self._mapped, rows, columns.values_at[rows], lengths[rows],
-                columns.raw_bytes[rows], lambda row: self._files.record(int(sqns[row])).value,
-            )  # fmt: skip
-        return made.array()
+        return out + self._puts.batches(columns.between(done, len(columns.rows)), schema)
 
     def _long(self, sqn: int, schema: pa.Schema) -> list[pa.RecordBatch]:
         """A record that did not come the short way: none where it is of another type."""

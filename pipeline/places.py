@@ -93,14 +93,15 @@ def whole_records(
         rows: Iterable[cdb.Scanned]
         if isinstance(each, Run):
             run = each.behind(newest)
+            if not run.starts:
+                continue
             if not run.batches:
                 batch = []
                 reached = run.end
-                if run.starts:
-                    newest = run.relative_sqn + len(run.starts) - 1
-                    found.starts.extend(run.starts)
-                    found.ends.extend(chain(run.starts[1:], (run.end,)))
-                    found.numbers.extend(range(run.relative_sqn, newest + 1))
+                newest = run.relative_sqn + len(run.starts) - 1
+                found.starts.extend(run.starts)
+                found.ends.extend(chain(run.starts[1:], (run.end,)))
+                found.numbers.extend(range(run.relative_sqn, newest + 1))
                 continue
             rows = cdb.each_of(run)
         else:

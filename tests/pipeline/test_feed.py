@@ -19,7 +19,7 @@ from whole_store import killed
 
 import octavo
 from octavo.files import arrow
-from octavo.pipeline import feed as feeds
+from octavo.pipeline import change_arrays
 from octavo.pipeline.feed import FeedStream, feed_options
 from octavo.pipeline.source import DefaultSource
 
@@ -392,7 +392,7 @@ def test_a_value_too_large_for_arrow_is_refused_by_name(
             store.put(key, b"x" * 9)
         store.put("large", b"x" * 80)
         store.put("d", b"x" * 9)
-    monkeypatch.setattr(feeds, "_BATCH_BYTES", 40)
+    monkeypatch.setattr(change_arrays, "BATCH_BYTES", 160)
     assert rows_of_batches(tmp_path / "s", "key", "value") == [3, 1, 1]
     monkeypatch.setattr(arrow, "MAX_BINARY_BYTES", 79)
     with pytest.raises(octavo.Misuse, match="the value of b'large' in bucket b'' has 80 bytes"):

@@ -1,0 +1,135 @@
+"""Puts of a journal file as Arrow arrays, in journal order, by array kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from mmap import mmap
+
+import numpy as np
+import pyarrow as pa
+
+from octavo.files.arrow import binary_array, numbers, refuse_large_value
+from octavo.files.byte_strings import Bytes, Ints, gather
+from octavo.files.record import Record
+from octavo.files.record_columns import RecordColumns
+from octavo.pipeline.arrow_rows import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    LATEST_MS,
+    MOMENTS,
+    fitted,
+    moments,
+)
+from octavo.pipeline.value_views import Views, together
+
+_FEW_LENGTHS = 64
+
+
+def cut_sizes(sizes: Ints) -> Iterator[tuple[int, int]]:
+    """Rows of these sizes in parts of not too many rows and bytes."""
+    filled = np.cumsum(sizes)
+    low, before = 0, 0
+    while low < len(sizes):
+        full = int(np.searchsorted(filled, before + BATCH_BYTES, side="right"))
+        high = min(max(full, low + 1), low + BATCH_ROWS, len(sizes))
+        yield low, high
+        before = int(filled[high - 1])
+        low = high
+
+
+def _room(count: int) -> Bytes:
+    """Bytes from Arrow's pool: those of the batch before, where malloc would ask for new ones."""
+    return np.frombuffer(pa.allocate_buffer(count), dtype=np.uint8)
+
+
+class PutArrays:
+    """Makes record batches of columns of records, whose fields have the names that rows of a state
+    or of a change have."""
+
+    def __init__(self, mapped: mmap | bytes, sqns: Ints, record: Callable[[int], Record]) -> None:
+        """``sqns``: of the records that the rows of the columns count in; ``record`` reads one by
+        its sqn with all care."""
+        self._mapped = mapped
+        self._raw = np.frombuffer(mapped, dtype=np.uint8)
+        self._sqns = sqns
+        self._record = record
+
+    def batches(self, columns: RecordColumns, schema: pa.Schema) -> list[pa.RecordBatch]:
+        """Exactly of this schema, none of too many rows or bytes. Raises Misuse for a type that
+        does not fit, or a value that is too large for Arrow."""
+        out = []
+        sizes = np.where(columns.raw_bytes >= 0, columns.raw_bytes, columns.value_bytes)
+        if len(sizes) and "value" in schema.names:
+            self._refuse_large(columns, sizes)
+        # What is compressed may be far larger than it was stored.
+        for low, high in cut_sizes(sizes):
+            part = columns.between(low, high)
+            arrays = [fitted(self._column(part, field.name), field) for field in schema]
+            out.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        return out
+
+    def _refuse_large(self, columns: RecordColumns, sizes: Ints) -> None:
+        row = int(sizes.argmax())
+        bucket, key = (
+            self._raw[at[row] : at[row] + lengths[row]].tobytes()
+            for at, lengths in (
+                (columns.buckets_at, columns.bucket_bytes),
+                (columns.keys_at, columns.key_bytes),
+            )
+        )
+        refuse_large_value(int(sizes[row]), bucket, key)
+
+    def _column(self, columns: RecordColumns, name: str) -> pa.Array:
+        count = len(columns.rows)
+        if name == "bucket":
+            return self._strings(columns, columns.buckets_at, columns.bucket_bytes)
+        if name == "key":
+            return self._strings(columns, columns.keys_at, columns.key_bytes)
+        if name == "_change_type":
+            return pa.repeat("put", count)
+        if name in ("sqn", "_commit_sqn"):
+            return numbers(pa.int64(), self._sqns[columns.rows])
+        if name == "size":
+            packed = columns.raw_bytes >= 0
+            return numbers(pa.int64(), np.where(packed, columns.raw_bytes, columns.value_bytes))
+        if name == "metadata":
+            if not columns.meta_bytes.any():
+                return pa.nulls(count, pa.binary())
+            found = gather(self._raw, columns.metas_at, columns.meta_bytes)
+            return binary_array(found, empty_is_null=True)
+        if name == "_commit_timestamp":
+            micros = np.minimum(columns.times, LATEST_MS).astype(np.int64) * 1000
+            return pa.Array.from_buffers(MOMENTS, count, [None, pa.py_buffer(micros)])
+        if name == "written_at":
+            return moments(columns.times, count)
+        if name == "expires_at":
+            return moments(columns.expiries if columns.expiries.any() else None, count)
+        return self._values(columns)
+
+    def _strings(self, columns: RecordColumns, at: Ints, lengths: Ints) -> pa.Array:
+        return binary_array(columns.strings(self._raw, at, lengths, _room))
+
+    def _values(self, columns: RecordColumns) -> pa.Array:
+        lengths = columns.value_bytes
+        if columns.apart:
+            return self._strings(columns, columns.values_at, lengths)
+        packed = columns.raw_bytes >= 0
+        if packed.all():
+            found = together(self._mapped, columns.values_at, lengths, columns.raw_bytes)
+            if found is not None:
+                return binary_array(found)
+        top = int(lengths.max())
+        few = top < 1 << 16 and np.count_nonzero(np.bincount(lengths)) <= _FEW_LENGTHS
+        if few and not packed.any():
+            return self._strings(columns, columns.values_at, lengths)
+        made = Views(len(lengths))
+        plain = np.flatnonzero(~packed)
+        made.add(self._mapped, plain, columns.values_at[plain], lengths[plain])
+        rows = np.flatnonzero(packed)
+        if len(rows):
+            sqns = self._sqns[columns.rows]
+            made.add_packed(
+                self._mapped, rows, columns.values_at[rows], lengths[rows],
+                columns.raw_bytes[rows], lambda row: self._record(int(sqns[row])).value,
+            )  # fmt: skip
+        return made.array()
