@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from compacted_store import SMALL_FILES, check, journal_bytes, overwritten
-from whole_store import SEED, Clock, flush, killed, opened
+from whole_store import SEED, Clock, flush, killed, opened, settle
 
 import octavo
 from octavo.actors import journal_install
@@ -104,6 +104,7 @@ def test_a_snapshot_from_before_reads_everything_after_it(tmp_path: Path) -> Non
         old = overwritten(store, rng)
         snap = store.snapshot()
         new = overwritten(store, rng)
+        settle(store)  # sealed, and so in the manifest
         before = {entry.name for entry in store._inker.manifest.entries}
         store.compact()
         there = {path.name for path in (tmp_path / "s" / "journal").iterdir()}
