@@ -686,7 +686,8 @@ def _ten_thousand(store: octavo.Store, clock: Clock, how: str) -> None:
     assert pending(store) == 0
     assert abs(len(descriptors(store.path)) - open_before) <= 8
     assert len(ledger_files(store)) <= files_before + 8
-    assert grown < 400_000, f"{grown} bytes more than before"
+    # What the pool has not come to yet is some of it; an object for each would be more.
+    assert grown < 60 * 10_000, f"{grown} bytes more than before"
 
 
 def test_snapshots_that_live_hold_one_table_and_one_manifest(store: octavo.Store) -> None:
