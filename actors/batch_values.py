@@ -24,6 +24,7 @@ from octavo.files.byte_strings import (
     gather,
     offsets_of,
 )
+from octavo.files.cold_pages import COLD
 from octavo.files.errors import Corruption, OctavoError
 from octavo.files.journal_values import Places, places_at, places_unseen, spans
 from octavo.files.journal_windows import RecordSums
@@ -342,6 +343,7 @@ class BatchValues:
                     except (Corruption, FileNotFoundError):
                         continue  # told with care, of the first row that is wanted
                     begins, ends = spans(offsets, sqns[rows] - file.base)
+                    COLD.ahead(mapped, begins, ends)
                     if late:
                         wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
                         located.add(

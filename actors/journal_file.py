@@ -8,19 +8,21 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
 from mmap import mmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.group_commit import GroupCommit
 from octavo.actors.growing_map import GrowingMap
+from octavo.actors.journal_offsets import first_and_last, sealed_offsets
 from octavo.actors.messages import interruptible
-from octavo.actors.open_files import OpenFiles
+from octavo.actors.open_files import OpenFiles, Pread
 from octavo.actors.operation import Data, joined, standing
 from octavo.actors.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.worker import JobRunner
 from octavo.files import cdb, record
+from octavo.files.cold_pages import COLD, scattered
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.lifecycle import State, after
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from octavo.actors.inker import Inker
 
 log = logging.getLogger("octavo.journal")
+
+T = TypeVar("T")
 
 _NONE: array[int] = array("I")
 Reading = tuple[mmap | bytes | None, Sequence[int]]
@@ -64,6 +68,7 @@ class JournalFile(TurnActor):
         self.file: AppendFile | None = None
         self.commit = GroupCommit(self._sync)
         self.failed: StorageFailed | None = None
+        self.pread: Pread | None = None
         self.open_files = open_files
         self.growing = GrowingMap(self.map_now)
         self._name_durable = False
@@ -276,12 +281,9 @@ class JournalFile(TurnActor):
 
     def _times(self) -> tuple[int, int]:
         """Write times of the first and the last record that are there, ms UTC. O(holes)."""
-        offsets = self.offsets
-        count = len(offsets) - 1
-        first = next((i for i in range(count) if offsets[i] < offsets[i + 1]), None)
-        if first is None:
+        first, last = first_and_last(self.offsets)
+        if first < 0:
             return 0, 0
-        last = next(i for i in range(count - 1, -1, -1) if offsets[i] < offsets[i + 1])
         return self.header(self.base + first).time_ms, self.header(self.base + last).time_ms
 
     def sealed_as(self, name: str) -> None:
@@ -295,7 +297,7 @@ class JournalFile(TurnActor):
         self._name_durable = True
         self.open_files.dropped(self)
         self.growing.forget()
-        self.reading = (None, _NONE)
+        self.reading, self.pread = (None, _NONE), None
         self.offsets = _NONE
 
     def opened_sealed(self, *, missing: bool = False) -> None:
@@ -311,11 +313,15 @@ class JournalFile(TurnActor):
     def map_now(self) -> mmap | bytes:
         """The file's map. Raises Corruption if the file is missing, FileNotFoundError if
         compaction replaced it."""
+        return scattered(self.by_name(self.disk.map))
+
+    def by_name(self, found: Callable[[str], T]) -> T:
+        """``found`` of the file's path. Raises as ``map_now``."""
         name = self.name
         # One that is just being sealed has its new name before it is told so.
         for tried in (name, name.removesuffix(recovery.LOG) + recovery.SEALED):
             try:
-                return self.disk.map(f"{self.directory}/{tried}")
+                return found(f"{self.directory}/{tried}")
             except FileNotFoundError:
                 continue
         if self.state in (State.DELETE_PENDING, State.CLOSED):
@@ -324,6 +330,7 @@ class JournalFile(TurnActor):
 
     def forget_map(self) -> None:
         """Give up map and offsets; who still reads them keeps them alive."""
+        self.pread = None
         if self.state is not State.WRITING:
             self.reading = (None, self.offsets)
 
@@ -335,20 +342,10 @@ class JournalFile(TurnActor):
             return mapped, offsets
         mapped = self.open_files.opened(self)
         if not offsets:  # only a sealed file is without them
-            offsets = self._sealed_offsets(mapped)
+            offsets = sealed_offsets(mapped, self.path, self.seed)
         self.reading = (mapped, offsets)
         self.open_files.settle(self)
         return mapped, offsets
-
-    def _sealed_offsets(self, mapped: mmap | bytes) -> Sequence[int]:
-        try:
-            return cdb.sealed_offsets(mapped, self.path)[1]
-        except Corruption as wrong:
-            # Where not even that can be done whoever reads is told, each time.
-            offsets, notes = recovery.rebuilt_offsets(mapped, self.path, self.seed)
-            for note in (f"{wrong}; reading record by record instead: repair the store", *notes):
-                log.warning("%s", note)
-            return offsets
 
     def raw(self, relative: int) -> tuple[bytes | memoryview, int]:
         """(bytes of a record, its offset): no more than one copy, and mostly no system call, which
@@ -393,6 +390,8 @@ class JournalFile(TurnActor):
         if 0 <= relative < len(offsets) - 1:
             at = offsets[relative]
             end = offsets[relative + 1]
+            if COLD.left and self.reading[0] and (raw := self.open_files.read(self, at, end - at)):
+                return record.value_of(raw, self.seed ^ at, bucket_and_key, plain)
             value_at = at + _PLAIN_BYTES + len(bucket_and_key)
             head = mapped[at : value_at - 8]
             if (
@@ -436,7 +435,7 @@ class JournalFile(TurnActor):
         """The register is clear: ``remove`` the file of this path. Maps still read live on."""
         self.state = after(self.state, "delete", self.name)
         self.open_files.dropped(self)
-        self.reading = (None, _NONE)  # after the state: who opens it now is told
+        self.reading, self.pread = (None, _NONE), None  # after the state: who opens it is told
         remove(self.path)
 
     def close(self) -> None:
@@ -444,7 +443,7 @@ class JournalFile(TurnActor):
         self.state = after(self.state, "close", self.name)
         self.open_files.dropped(self)
         self.growing.forget()
-        self.reading = (None, _NONE)
+        self.reading, self.pread = (None, _NONE), None
         file, self.file = self.file, None
         if file is not None:
             file.close()

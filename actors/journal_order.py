@@ -13,14 +13,15 @@ from octavo.actors.batch_values import OpenJournal
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds
+from octavo.actors.values_ahead import ask_for_heads, ask_in_order
 from octavo.actors.view import Head
-from octavo.files import ledger_key
+from octavo.files import ledger_key, record
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints
+from octavo.files.cold_pages import COLD
 from octavo.files.errors import Corruption
-from octavo.files.journal_values import Offsets, puts_of, spans
+from octavo.files.journal_values import puts_of, spans
 from octavo.files.live_bits import Marking
-from octavo.files.record import PUT
 
 _STRETCH_ROWS = 1024
 _STRETCH_BYTES = 1 << 20
@@ -56,7 +57,13 @@ def items(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[int, byte
             with reader.reading():
                 mapped, offsets = journal.open(file)
                 end = at + int(np.searchsorted(which[at : at + _STRETCH_ROWS], which[at], "right"))
-                end = _cut(offsets, sqns[at:end] - file.base) + at
+                begins, ends = spans(offsets, sqns[at:end] - file.base)
+                count = _few(ends - begins)
+                COLD.ahead(mapped, begins[:count], ends[:count])
+                if COLD.left and ends[count - 1] - begins[0] < 2 * _STRETCH_BYTES:
+                    # Most is live: what comes next comes while this is looked at.
+                    ask_in_order(file, int(ends[count - 1]), int(ends[count - 1]) + _STRETCH_BYTES)
+                end = at + count
                 found = puts_of(mapped, offsets, sqns[at:end] - file.base, file.seed)
             for sqn, put in zip(sqns[at:end].tolist(), found, strict=True):
                 yield sqn, *(put or _with_care(reader, file, sqn))
@@ -67,7 +74,7 @@ def _with_care(reader: Reader, file: JournalFile, sqn: int) -> tuple[bytes, byte
     """What did not come the short way; this says what is wrong, if so."""
     with reader.reading():
         whole = file.read(sqn)
-        if whole.kind != PUT:
+        if whole.kind != record.PUT:
             raise Corruption(file.path, 0, f"sqn {sqn} is no put, as the ledger says it is")
         return whole.bucket, whole.key, whole.value
 
@@ -81,7 +88,9 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
         for low in range(0, len(sqns), STEP):
             reader.step()
             with reader.reading():
-                found = [(sqn, file_of(sqn).header(sqn)) for sqn in sqns[low : low + STEP]]
+                few = sqns[low : low + STEP]
+                ask_for_heads(reader.view.journal, page[low : low + STEP])
+                found = [(sqn, file_of(sqn).header(sqn)) for sqn in few]
             for sqn, header in found:
                 head: Head | None = Head(
                     sqn, header.size, header.metadata, header.time_ms, header.expiry_ms or None
@@ -93,8 +102,6 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
                     yield header.bucket, header.key, head
 
 
-def _cut(offsets: Offsets, relative: Ints) -> int:
+def _few(lengths: Ints) -> int:
     """How many of the records, one at least, make up a stretch that is not too long."""
-    starts, limits = spans(offsets, relative)
-    lengths = np.cumsum(limits - starts)
-    return max(int(np.searchsorted(lengths, _STRETCH_BYTES, side="right")), 1)
+    return max(int(np.searchsorted(np.cumsum(lengths), _STRETCH_BYTES, side="right")), 1)

@@ -7,6 +7,7 @@ from mmap import mmap
 
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import TurnActor
+from octavo.files.cold_pages import COLD, scattered
 from octavo.files.disk import Disk
 from octavo.files.lifecycle import State, after
 from octavo.files.sst import Sst
@@ -40,7 +41,9 @@ class LedgerFile(TurnActor):
         """The open file. Its first use maps it and reads its summary. Raises Corruption."""
         sst = self.sst
         if sst is None:
-            sst = Sst(self.open_files.opened(self), self.path)
+            mapped, before = self.open_files.opened(self), COLD.reads()
+            sst = Sst(mapped, self.path)
+            COLD.judge(before)
             if self.entry is not None:
                 refuse_another(self.entry, sst)
             self.sst = sst
@@ -49,7 +52,7 @@ class LedgerFile(TurnActor):
 
     def map_now(self) -> mmap | bytes:
         """The file's map. Called by OpenFiles."""
-        return self.disk.map(self.path)
+        return scattered(self.disk.map(self.path))
 
     def forget_map(self) -> None:
         """Give up the map; who still reads it keeps it alive."""

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from octavo.actors.latency import Latency, Meter
+from octavo.files.cold_pages import COLD
 from octavo.files.wall_clock import wall_clock_ms
 
 log = logging.getLogger("octavo.jobs")
 
+P = TypeVar("P")
 R = TypeVar("R")
 
 MOST_JOBS = 512
@@ -147,4 +149,11 @@ class Measures:
     def timed_get(self, get: Callable[[bytes], R], key: bytes, where: str) -> R:
         """A get that is timed, and that stands for others in where it finds its answer."""
         self.sources[where] += self.get.weight
-        return self.get.timed(get, key)
+        return self.judged(self.get, get, key)
+
+    def judged(self, meter: Meter, read: Callable[[P], R], what: P) -> R:
+        """A read that is timed, and that stands for others in whether it waits for a device."""
+        before = COLD.reads()
+        found = meter.timed(read, what)
+        COLD.judge(before)
+        return found

@@ -8,10 +8,13 @@ does, so nothing is ever unmapped under a reader.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from mmap import mmap
 from typing import Protocol
 
-from octavo.files.errors import OUT_OF_DESCRIPTORS, Closed
+from octavo.files.cold_pages import COLD
+from octavo.files.disk import Disk
+from octavo.files.errors import OUT_OF_DESCRIPTORS, Closed, storage_error
 from octavo.files.locks import new_lock
 
 
@@ -22,12 +25,34 @@ class Mappable(Protocol):
     def forget_map(self) -> None: ...
 
 
+Pread = Callable[[int, int], bytes]
+"""``pread(length, offset)``"""
+
+
+class Called(Protocol):
+    """A file that can be read by system calls, too."""
+
+    pread: Pread | None
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def disk(self) -> Disk: ...
+    def by_name(self, found: Callable[[str], Pread]) -> Pread: ...
+
+
+_MOST_BYTES = 1 << 30  # a system call reads no more than 2 GiB
+_CALLED_OF = 8
+"""Of the files that may be mapped one in so many may have a descriptor more, for reads by calls."""
+
+
 class OpenFiles:
     """At most ``limit`` files are mapped; one more lets go of the one opened longest ago."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._lock = new_lock()
+        self._called: list[Called] = []
         self._open: OrderedDict[Mappable, None] = OrderedDict()
         self.closed = False
 
@@ -41,6 +66,7 @@ class OpenFiles:
             if error.errno not in OUT_OF_DESCRIPTORS:
                 raise
             # The process has none left, whoever took them: do with half of ours.
+            self._close_called()
             self._shrink(len(self._open) // 2)
             mapped = file.map_now()
         with self._lock:
@@ -49,6 +75,36 @@ class OpenFiles:
         if len(self._open) > self.limit:
             self._shrink(self.limit)
         return mapped
+
+    def read(self, file: Called, at: int, length: int) -> bytes:
+        """Some bytes of a file that is not being written, by a system call: one wait, without the
+        interpreter lock, for all pages. b"" where it cannot be opened again. Raises StorageFailed,
+        StorageFull."""
+        if (pread := file.pread) is None:
+            try:
+                pread = self._opened_to_read(file)
+            except OSError:
+                return b""  # it is mapped
+        before = COLD.reads() if COLD.seldom() else None
+        try:
+            data = pread(min(length, _MOST_BYTES), at)
+        except OSError as error:
+            raise storage_error(error, file.path) from error
+        if before is not None:
+            COLD.judge(before)
+        return data
+
+    def _opened_to_read(self, file: Called) -> Pread:
+        if len(self._called) >= self.limit // _CALLED_OF:
+            self._close_called()
+        pread = file.pread = file.by_name(file.disk.opened_to_read)
+        self._called.append(file)
+        return pread
+
+    def _close_called(self) -> None:
+        called, self._called = self._called, []
+        for file in called:
+            file.pread = None
 
     def settle(self, file: Mappable) -> None:
         """``file`` now keeps its map: not if it was let go of between opened() and here."""

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.guide import Step
 from octavo.actors.read_cache import ReadCache
+from octavo.actors.values_ahead import ask_for
 from octavo.actors.view import View
 from octavo.files import record
+from octavo.files.cold_pages import COLD
 from octavo.files.errors import Corruption
 from octavo.files.rows import TOMBSTONE
+from octavo.files.sst import Sst
+from octavo.files.sst_ahead import ask_for_slot, ask_for_sqn
 
 _LOW_32 = 0xFFFFFFFF
 _sum_at = record.unpack_sum
 _FIELDS_BYTES = 40
 """The optional fields before a key are shorter."""
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
+_FEW = 8
 _DELETED = -1 << 63
 """In place of a sqn: the row is a delete's."""
 
@@ -93,7 +100,7 @@ class PlainReads(ABC):
                 mapped, offsets = journal.reading
                 relative = sqn - journal.base
                 value = None
-                if mapped is None:
+                if mapped is None or COLD.left:
                     value = journal.value(relative, bucket_and_key, plain)
                 elif relative >= 0:
                     at = offsets[relative]
@@ -119,6 +126,64 @@ class PlainReads(ABC):
                 told = 0  # that was of another key, or is damaged: the places know
         except (FileNotFoundError, Corruption, IndexError):
             return self._get_with_care(ledger_key)
+
+    def ask_for(self, view: View, ledger_keys: Iterable[bytes]) -> None:
+        """Values of these keys are about to be read, and reads wait for a device: have those that
+        are in the view's files come at once. Some 4 us each."""
+        entries, tables = self.cache.entries, (view.recent, *view.frozen)
+        slots, shift = view.guide.sqns
+        places, mask, tails = view.guide.way
+        sqns: list[int] = []
+        sought: list[_Sought] = []
+        for key in ledger_keys:
+            if key in entries or any(key in table.rows for table in tables):
+                continue
+            h = xxh3(key)
+            if sqn := slots[(h & _LOW_32) >> shift]:
+                sqns.append(sqn)
+            elif steps := tails[places[h & mask]]:
+                sought.append((steps, h & _LOW_32, key))
+        ask_for(view.journal, sqns + _sqns_of(sought))
+
+
+_Sought = tuple[tuple[Step, ...], int, bytes]
+"""Where a key may stand, the low half of its hash, the key."""
+
+
+def _sqns_of(sought: list[_Sought]) -> list[int]:
+    """The sqns of the rows that some keys may have. Where the ledger is not in memory, either, what
+    is read of it is asked for a step at a time."""
+    before = COLD.reads()
+    found = [_place(*each) for each in sought[:_FEW]]
+    if COLD.reads() != before:
+        for steps, h32, key in sought[_FEW:]:
+            with suppress(FileNotFoundError, Corruption):
+                for sst, _ in _ssts(steps, key):
+                    ask_for_slot(sst, h32)
+    found += [_place(*each) for each in sought[_FEW:]]
+    rows = [place for place in found if place is not None]
+    for sst, row, _ in rows[_FEW:]:
+        ask_for_sqn(sst, row)
+    return [sst.sqns[row] + base for sst, row, base in rows]
+
+
+def _ssts(steps: tuple[Step, ...], ledger_key: bytes) -> Iterator[tuple[Sst, int]]:
+    """The ledger files that may have a key, newest first, with the base of their sqns."""
+    for firsts, file, base, entries in steps:
+        if firsts is not None:
+            place = entries[bisect_right(firsts, ledger_key) - 1]
+            file, base = place.file, place.sqn_base
+        yield file.sst or file.reader(), base
+
+
+def _place(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> tuple[Sst, int, int] | None:
+    """The newest row that a key may have: its file, its number, the base of the file's sqns. None
+    where there is none, or that is told to who reads it."""
+    with suppress(FileNotFoundError, Corruption):
+        for sst, base in _ssts(steps, ledger_key):
+            if (row := sst.probe(h32)) >= 0:
+                return sst, row, base
+    return None
 
 
 def _sqn_by_steps(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> int:

@@ -13,6 +13,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.kept_items import ItemsOfBucket
 from octavo.actors.reader import Reader
+from octavo.actors.values_ahead import in_turn
 from octavo.actors.view import JournalView
 from octavo.files import ledger_key, record
 from octavo.files.errors import Corruption, OctavoError
@@ -92,7 +93,7 @@ def each_item(
     ways: dict[int, _Way] = {}
     if kept is not None:
         (newer_keys, newer), (older_keys, older) = kept.newer, kept.older
-    for key, sqn in zip(keys, sqns, strict=True):
+    for key, sqn in zip(keys, in_turn(reader.view.journal, sqns), strict=True):
         if kept is not None:
             if (value := newer.get(sqn)) is None:
                 value = older.get(sqn)

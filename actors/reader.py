@@ -20,6 +20,7 @@ from octavo.actors.scan_windows import Brief
 from octavo.actors.short_scans import short_windows
 from octavo.actors.view import Head, View
 from octavo.files import ledger_key
+from octavo.files.cold_pages import COLD
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
 from octavo.files.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
 
@@ -30,6 +31,8 @@ STEP = 256
 """Rows that a scan gives between two looks at its lease."""
 _RENEWED_AT = 0.99
 """A live scan's lease begins anew once less than this part of it is left."""
+_JUDGED = 63 << 32
+"""Where a key's hash has none of these bits it is seen whether its get waits for a device."""
 _LONG = 1024
 """Rows of a scan from which on it pays to make arrays of more."""
 _BATCH_ROWS = 1 << 13
@@ -114,7 +117,11 @@ class Reader(PlainReads):
             h = xxh3(ledger_key)
             slots, mask, tails = view.guide.way
             steps, h32 = tails[slots[h & mask]], h & _LOW_32
+            if h & _JUDGED:
+                return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
+            before = COLD.reads()
             value = self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
+            COLD.judge(before)
         return value
 
     def _get_with_care(self, ledger_key: bytes) -> bytes | None:

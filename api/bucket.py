@@ -20,6 +20,7 @@ from octavo.actors.tags import STANDARD
 from octavo.actors.view import Head
 from octavo.arguments import OF_HEADS, Key, Value, to_condition, to_keys, to_put, to_sync, to_value
 from octavo.files.argument_checks import shown
+from octavo.files.cold_pages import COLD
 from octavo.files.errors import Misuse
 from octavo.files.record import DELETE, LOW_32, PUT, plain_fields
 from octavo.index_edit import IndexEdit
@@ -360,15 +361,20 @@ class Bucket(Mutable[Out, Told]):
         meter = self._inker.measures.get_many
         if meter.left <= 0:
             self._bookie.view.guide.wanted()
-            return meter.timed(self._get_many, keys)
+            return self._inker.measures.judged(meter, self._get_many, keys)
         meter.left -= 1
         bookie = self._bookie
         if bookie.closed:
             raise bookie.stopped_error()
         get, prefix, name, plain = bookie.get, self._prefix, self._name, self._plain
+        if COLD.left:
+            return super()._get_many(keys)
         if name:
             return [get(prefix + key, name + key, plain) for key in keys]
         return [get(prefix + key, key, plain) for key in keys]
+
+    def _ask_for(self, keys: list[bytes]) -> None:
+        self._bookie.ask_for(self._bookie.view, map(self._prefix.__add__, keys))
 
     def _index_of(self, key: bytes) -> bytes | None:
         if self._bookie.closed:

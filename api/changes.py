@@ -10,6 +10,7 @@ from typing import Any, Literal
 from octavo.actors.bookie import Bookie
 from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
 from octavo.actors.tags import STANDARD
+from octavo.actors.values_ahead import ask_in_order
 from octavo.files.errors import HistoryCompacted
 from octavo.files.index_terms import Term, terms_by_field
 from octavo.files.ledger_key import HEAD_ONLY
@@ -17,6 +18,7 @@ from octavo.files.plain_event import PlainEvent, event_of
 from octavo.files.record import DELETE, KEY_DELTA, PUT, Record
 from octavo.head_only import parts_of
 
+_AHEAD_BYTES = 1 << 20
 _KINDS: dict[int, Literal["put", "delete", "delta"]] = {
     PUT: "put",
     DELETE: "delete",
@@ -144,11 +146,15 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
         for file in journal.files[max(bisect_right(journal.bases, since + 1) - 1, 0) :]:
             if file.base > upto:
                 break
+            asked = 0
             for sqn in file.sqns(since + 1, upto):
                 if not number % STEP:
                     reader.step()
                 number += 1
                 data, at = file.raw(sqn - file.base)
+                if at >= asked:
+                    ask_in_order(file, at, at + 2 * _AHEAD_BYTES)
+                    asked = at + _AHEAD_BYTES
                 found = event_of(data, file.seed ^ at, sqn - file.base)
                 if found is None:
                     yield _change(file.read(sqn), file.path, names)

@@ -13,6 +13,7 @@ from octavo.actors.tags import Tag
 from octavo.actors.view import Head
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key, to_keys
 from octavo.files import ledger_key
+from octavo.files.cold_pages import COLD
 from octavo.files.errors import Misuse
 from octavo.files.freed_memory import MUCH_BYTES, keep_freed
 from octavo.files.index_terms import Term, terms_by_field
@@ -40,6 +41,7 @@ from octavo.type_parameters import Out, Told, with_defaults
 D = TypeVar("D")
 _MOST_FIRST, _MOST_KEYS = 200, 1024
 """Rows to find at first, however many are wanted; where only keys are."""
+_TOGETHER = 128
 _AHEAD = 3
 """Keys to find in a window, for one that was given: to find some costs little, a window does."""
 
@@ -91,8 +93,25 @@ class Reading(Handle, ABC, Generic[Out, Told]):
     @abstractmethod
     def _index_of(self, key: bytes) -> bytes | None: ...
 
+    @abstractmethod
+    def _ask_for(self, keys: list[bytes]) -> None:
+        """Have the values of these keys come from the device at once."""
+
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        return [self._get(key) for key in keys]
+        before = COLD.reads()
+        found = [self._get(key) for few in self._together(keys) for key in few]
+        COLD.judge(before)
+        return found
+
+    def _together(self, keys: list[bytes]) -> Iterator[list[bytes]]:
+        """The keys, in parts whose values are read together where reads wait for a device."""
+        if not COLD.left:
+            yield keys
+            return
+        for at in range(0, len(keys), _TOGETHER):
+            few = keys[at : at + _TOGETHER]
+            self._ask_for(few)
+            yield few
 
     # -- single keys
 

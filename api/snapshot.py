@@ -90,6 +90,9 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     def _get(self, key: bytes) -> bytes | None:
         return self._shared.value(self._prefix + key, self._name + key, self._plain)
 
+    def _ask_for(self, keys: list[bytes]) -> None:
+        self._shared.ask_for(self._shared.view, map(self._prefix.__add__, keys))
+
     def _head(self, key: bytes) -> Head | None:
         return self._shared.head(self._prefix + key)
 

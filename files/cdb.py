@@ -43,6 +43,7 @@ from typing import NamedTuple
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import record
+from octavo.files.cold_pages import ask_to_read
 from octavo.files.errors import Corruption, UnsupportedFormat
 from octavo.files.runs import Run, runs
 from octavo.files.sparse_offsets import SparseOffsets
@@ -281,6 +282,7 @@ def sealed_offsets(
     """(trailer, offsets) of a sealed file, which is the whole buffer. Raises Corruption."""
     view = memoryview(buffer)
     trailer = read_trailer(bytes(view[-TRAILER_BYTES:]), len(view), file)
+    ask_to_read(buffer, trailer.offsets_at, trailer.offsets_at + trailer.offsets_bytes)
     return trailer, read_offsets(view[trailer.offsets_at :], trailer, file)
 
 

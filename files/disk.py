@@ -26,7 +26,7 @@ import mmap
 import os
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from octavo.files.errors import Corruption
 from octavo.files.file_lock import FileLock, hold_file, is_held, lock_file
@@ -41,6 +41,7 @@ from octavo.files.open_file import (
     open_directory,
     open_regular,
     pread_all,
+    pread_of,
     sync_data,
     sync_directory,
 )
@@ -123,9 +124,13 @@ class Disk(ABC):
         that are not cut any more: reading where a file no longer reaches kills the process.
         """
 
+    @abstractmethod
+    def opened_to_read(self, path: str) -> Callable[[int, int], bytes]:
+        """``pread(length, offset)`` of a file, which is open as long as that is referred to."""
+
     def map_growing(self, path: str, start: int = 0) -> mmap.mmap | bytes:
-        """The same of a file that its owner may cut: zeros, and from ``start`` on a copy, where it
-        was cut meanwhile zeros, too. Takes that memory."""
+        """As ``map``, of a file that its owner may cut: zeros, and from ``start`` on a copy, where
+        it was cut meanwhile zeros, too. Takes that memory."""
         return self.map(path)  # where no process dies of that
 
     def reason(self, error: OSError) -> OSError:
@@ -346,6 +351,9 @@ class RealDisk(Disk):
         with _opened(path) as fd:
             length = os.fstat(fd).st_size
             return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
+
+    def opened_to_read(self, path: str) -> Callable[[int, int], bytes]:
+        return pread_of(path)
 
     def map_growing(self, path: str, start: int = 0) -> mmap.mmap | bytes:
         with _opened(path) as fd:

@@ -23,6 +23,7 @@ from octavo.files.cdb import (
     Trailer,
     read_trailer,
 )
+from octavo.files.cold_pages import COLD
 from octavo.files.errors import Corruption, UnsupportedFormat
 from octavo.files.journal_values import checksums_right
 
@@ -32,6 +33,8 @@ _SHIFT = WINDOW_BYTES.bit_length() - 1
 assert 1 << _SHIFT == WINDOW_BYTES  # not a guard
 _WINDOW_COST = 7
 """Of a window, in checksums of a small record; 8 KiB of a record's bytes are one more."""
+_FROM_DEVICE = 250
+"""The same where it is to be read from a device."""
 _RECORD_SHIFT = 13
 
 _UNKNOWN, _RIGHT, _WRONG = 0, 1, 2
@@ -193,14 +196,15 @@ class RecordSums:
             wanted = wanted[touched[wanted]]
         if not len(wanted):
             return
+        cost_of_one = _FROM_DEVICE if COLD.left else _WINDOW_COST
         new = (self._state[first] == _UNKNOWN) | (self._state[until] == _UNKNOWN)
         cost = int(np.count_nonzero(new)) + (int(lengths[new].sum()) >> _RECORD_SHIFT)
         self._bill += cost
-        price = _WINDOW_COST * len(wanted)
+        price = cost_of_one * len(wanted)
         of_all = price
         if times > 1:  # each so many are likely to touch as large a part of what is left
             left = (1 - len(wanted) / len(unknown)) ** times
-            of_all = int(_WINDOW_COST * len(unknown) * (1 - left))
+            of_all = int(cost_of_one * len(unknown) * (1 - left))
         if self._bill + cost * (times - 1) < of_all:
             return
         # What is left counts towards those that few records cannot pay for.
@@ -212,7 +216,10 @@ class RecordSums:
         sums, view, seed, end = self._sums, self._view, self._seed, self._end
         if sums is None:
             return
-        places = (RECORDS_AT + wanted * WINDOW_BYTES).tolist()
+        starts = RECORDS_AT + wanted * WINDOW_BYTES
+        if COLD.left:
+            COLD.ahead(self.mapped, starts, np.minimum(starts + WINDOW_BYTES, end))
+        places = starts.tolist()
         found = [xxh3(view[at : min(at + WINDOW_BYTES, end)], seed ^ at) for at in places]
         same = sums[wanted] == np.array(found, dtype=np.uint64)
         self._state[wanted] = np.where(same, _RIGHT, _WRONG)

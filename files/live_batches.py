@@ -22,6 +22,7 @@ from octavo.files.ledger_key import end_of_prefix, split
 from octavo.files.merge import newest, stacked
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.sst import Sst
+from octavo.files.sst_ahead import ask_for_rows
 from octavo.files.sst_layout import Section
 from octavo.files.sst_writer import Columns
 
@@ -172,6 +173,7 @@ class FileRows:
             self._low = high
         if low >= high:
             return None
+        ask_for_rows(sst, low, high)
         columns = sst.columns(self._sqn_base, low, high)
         if self._wanted is None:
             return rows_between(columns, 0, high - low)

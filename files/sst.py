@@ -15,7 +15,7 @@ from mmap import mmap
 from operator import sub
 from typing import Literal
 
-from octavo.files import sst_layout, sst_lookup, sst_verify
+from octavo.files import sst_ahead, sst_layout, sst_lookup, sst_verify
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Ints, as_list, lengths_of
 from octavo.files.errors import Corruption
@@ -76,7 +76,7 @@ class Sst:
         self.max_sqn = layout.max_sqn
         self.first_key = layout.first_key
         self.last_key = layout.last_key
-        self._buffer = buffer
+        self.buffer = buffer
         self._view = view
         self.sqns = self._numbers(Section.SQNS)
         self.flags = self.column(Section.FLAGS, "B")
@@ -149,7 +149,7 @@ class Sst:
         self.swift = table, homes, bits, low_bits, row_mask, flags, self.sqns
         if not self.has_metas:
             self.head_columns = (
-                self._buffer, self._keys_at, self._key_ends, self.sqns, self.sizes, self._times,
+                self.buffer, self._keys_at, self._key_ends, self.sqns, self.sizes, self._times,
                 self._time_base,
             )  # fmt: skip
             if len(self._views.firsts) == 1:
@@ -177,7 +177,7 @@ class Sst:
         """Key of a row as the user gave it."""
         self._need_rows(row, row + 1)
         ends, at = self._key_ends, self._keys_at
-        return self._buffer[at + ends[row] : at + ends[row + 1]]
+        return self.buffer[at + ends[row] : at + ends[row + 1]]
 
     def ledger_key(self, row: int) -> bytes:
         """Tag, bucket and key of a row. O(log groups)."""
@@ -192,14 +192,14 @@ class Sst:
         if not careful and high - low <= _SHORT:
             at = self._keys_at
             edges = self._key_ends[low : high + 1].tolist()
-            blob = BytesIO(self._buffer[at + edges[0] : at + edges[-1]])
+            blob = BytesIO(self.buffer[at + edges[0] : at + edges[-1]])
             return list(map(blob.read, map(sub, edges[1:], edges)))
         self._need_rows(low, high)
         ends = np.asarray(self._key_ends[low : high + 1])
         at = self._keys_at
         if careful and bool((ends[1:] < ends[:-1]).any()):
             raise Corruption(self.name, self.section_at(Section.KEY_ENDS), "ends of KEYS")
-        return as_list(self._buffer[at + int(ends[0]) : at + int(ends[-1])], ends - ends[0])
+        return as_list(self.buffer[at + int(ends[0]) : at + int(ends[-1])], ends - ends[0])
 
     def ledger_keys(self, low: int, high: int) -> list[bytes]:
         """Tag, bucket and key of rows [low, high). 0.07 to 0.15 us a key."""
@@ -219,7 +219,7 @@ class Sst:
             self._need(Section.META_ENDS, row, row + 1)
             if ends[row] < ends[row + 1]:
                 windows.need(offset + ends[row], offset + ends[row + 1])
-        return self._buffer[offset + ends[row] : offset + ends[row + 1]]
+        return self.buffer[offset + ends[row] : offset + ends[row + 1]]
 
     def expiry(self, row: int) -> int:
         """Moment from which a row reads as absent, ms UTC; 0: never."""
@@ -280,7 +280,7 @@ class Sst:
         if not ledger_key.startswith(prefix):
             return int(low if ledger_key < prefix else high)
         wanted = ledger_key[len(prefix) :]
-        ends, at, buffer = self._key_ends, self._keys_at, self._buffer
+        ends, at, buffer = self._key_ends, self._keys_at, self.buffer
         windows = self._windows
         if windows is not None and windows.step():
             self.ensure_whole()
@@ -290,6 +290,7 @@ class Sst:
             if fence is None:
                 self._searches += 1
                 if self._searches > _UNFENCED:
+                    sst_ahead.ask_for_keys(self, low, high)
                     fence = [buffer[at + ends[row] : at + ends[row + 1]]
                              for row in range(low, high, _FENCE)]  # fmt: skip
                     self._fences[group] = fence

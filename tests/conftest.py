@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from pykka import ActorRegistry
 
 from octavo import registry
+from octavo.files.cold_pages import COLD
 
 sys.path.insert(0, str(Path(__file__).parent / "model"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -23,6 +24,13 @@ settings.register_profile(
     "any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True)
+def all_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What of the files is in memory just now does not decide how a test reads them."""
+    monkeypatch.setattr(COLD, "left", 0)
+    monkeypatch.setattr(COLD, "reads", int)
 
 
 @pytest.fixture(autouse=True)

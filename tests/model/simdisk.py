@@ -276,6 +276,17 @@ class SimDisk(Faults, Disk):
             node = self._file(path)
             return node.mapped() if path.endswith(".log") else bytes(node.content)
 
+    def opened_to_read(self, path: str) -> Callable[[int, int], bytes]:
+        with self._turn:
+            self._begin("open", path)
+            node = self._file(path)
+
+        def pread(length: int, offset: int) -> bytes:
+            with self._turn:
+                return self._read_at(node, length, offset, path)
+
+        return pread
+
     def read(self, path: str, limit_bytes: int) -> bytes:
         with self._turn:
             self._begin("read", path)
