@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from functools import partial
 from itertools import repeat
+from math import inf
 from typing import NamedTuple
 
 from octavo.actors.kept_items import KeptItems
@@ -63,7 +64,7 @@ class Stretches:
         runs = [1 for level in levels[1:] if level]
         self._one_run = len(runs) + len(levels[0] if levels else ()) == 1
         each = _ROWS_OF_ONE_RUN if self._one_run else _ROWS_A_WINDOW
-        self._order_from = rows // each + _LEAST_WINDOWS
+        self._order_from: float = rows // each + _LEAST_WINDOWS
         """So many make the order worth its while."""
         self.bytes = 0
         self._limit = limit_bytes
@@ -144,6 +145,7 @@ class Stretches:
         self._order_from *= 2
         whole = files_of(self.ledger, self._order_bytes)
         if whole is not None:
+            self._order_from = inf  # one at a time: it takes memory, too
             POOL.submit(partial(self._put_in_order, whole))
 
     def _put_in_order(self, files: list[tuple[Sst, int]]) -> None:

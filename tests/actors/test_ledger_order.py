@@ -85,6 +85,29 @@ def test_rows_are_put_in_order_once_many_windows_were_merged(
         assert not found._starts
 
 
+def test_rows_are_put_in_order_once_at_a_time(tmp_path: Path, pool: HeldPool) -> None:
+    with filled(tmp_path / "s", 2) as store:
+        verified(store)
+        for at in range(0, 2900, 60):  # while the pool has not come to it
+            list(store.keys(KEYS[at], limit=1))
+        assert len(pool.work) == 1
+
+
+def test_rows_of_files_that_are_not_verified_are_put_in_order_later(
+    tmp_path: Path, pool: HeldPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(tmp_path / "s", 2) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(kept_scans, "files_of", lambda *_: None)  # as for such files
+            for at in range(0, 900, 60):
+                list(store.keys(KEYS[at], limit=1))
+        assert not pool.work
+        verified(store)
+        for at in range(900, 2900, 60):
+            list(store.keys(KEYS[at], limit=1))
+        assert len(pool.work) == 1
+
+
 def test_a_block_is_no_news_once_it_was_asked_for_twice(tmp_path: Path) -> None:
     with filled(tmp_path / "s", 2) as store:
         order = order_of(store)
