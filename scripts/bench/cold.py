@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,10 @@ class Group:
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
 
     def close(self) -> None:
+        for _ in range(100):  # a process that was killed leaves a little later
+            if not (self.path / "cgroup.procs").read_text():
+                break
+            time.sleep(0.05)
         self.path.rmdir()
 
 
@@ -183,6 +188,10 @@ def _child(arguments: argparse.Namespace, name: str, path: str, what: str) -> An
         done = subprocess.run(
             command, stdout=subprocess.PIPE, check=True, preexec_fn=group.enter if group else None
         )
+    except subprocess.CalledProcessError as failed:
+        killed = group is not None and failed.returncode == -signal.SIGKILL
+        why = f"{arguments.memory_mb} MB are too few for its process" if killed else "see above"
+        raise SystemExit(f"{name}: {why}") from failed
     finally:
         if group is not None:
             group.close()
