@@ -324,23 +324,6 @@ class Places(NamedTuple):
         return Places(self.good[rows], self.at[rows], self.lengths[rows], self.raw_bytes[rows])
 
 
-def places_of(
-    mapped: mmap | bytes,
-    offsets: Offsets,
-    relative: Ints,
-    check: Check | None,
-    tag: int,
-    bucket: bytes,
-    keys: Strings,
-) -> Places:
-    """Where the value of the put of each key stands, at its relative number in a journal file.
-
-    Framing and keys are compared, 0.05 us a record; given a seed both checksums, too, some 0.5 us
-    a record more and what its bytes take to hash.
-    """
-    return places_at(mapped, *spans(offsets, relative), check, tag, bucket, keys)
-
-
 def places_at(
     mapped: mmap | bytes,
     starts: Ints,
@@ -350,7 +333,12 @@ def places_at(
     bucket: bytes,
     keys: Strings,
 ) -> Places:
-    """The same of records that begin and end there, as ``spans`` has it."""
+    """Where the value of the put of each key stands, of records that begin and end there, as
+    ``spans`` has it.
+
+    Framing and keys are compared, 0.05 us a record; given a check both checksums, too, some 0.5 us
+    a record more and what its bytes take to hash.
+    """
     count = len(starts)
     out = Places(
         np.zeros(count, np.bool_),

@@ -16,8 +16,9 @@ import pyarrow as pa
 from octavo.files import ledger_key, record
 from octavo.files.arrow import binary_array, numbers, refuse_large_value
 from octavo.files.byte_strings import gather
+from octavo.files.cold_pages import COLD, scattered
 from octavo.files.errors import Corruption, Misuse
-from octavo.files.journal_values import places_of
+from octavo.files.journal_values import places_at, spans
 from octavo.files.live_batches import (
     Batch,
     as_slice,
@@ -158,10 +159,10 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
             entry = files.found.journal.entries[number]
             mapped, offsets = files.open_journal(entry)
             wanted = Strings(keys.blob, keys.offsets[:-1][which], lengths[which])
-            found = places_of(
-                mapped, offsets, sqns[which] - entry.base_sqn,
-                files.right(entry) if checksums else None, tag, bucket, wanted,
-            )  # fmt: skip
+            begins, ends = spans(offsets, sqns[which] - entry.base_sqn)
+            COLD.ahead(scattered(mapped), begins, ends)
+            right = files.right(entry) if checksums else None
+            found = places_at(mapped, begins, ends, right, tag, bucket, wanted)
             plain = np.flatnonzero(found.good & (found.raw_bytes < 0))
             made.add(mapped, which[plain], found.at[plain], found.lengths[plain])
             packed = np.flatnonzero(found.good & (found.raw_bytes >= 0))

@@ -16,7 +16,7 @@ from octavo.files.byte_strings import lengths_of
 from octavo.files.journal_values import (
     Places,
     checksums_right,
-    places_of,
+    places_at,
     places_unseen,
     puts_of,
     spans,
@@ -64,7 +64,7 @@ def read(
 ) -> list[bytes | None]:
     rows = np.arange(len(keys), dtype=np.int64)
     ends = np.array(offsets, dtype=np.uint32)
-    return values(image, places_of(image, ends, rows, seed, tag, bucket, strings(keys)))
+    return values(image, places_at(image, *spans(ends, rows), seed, tag, bucket, strings(keys)))
 
 
 def strings(keys: list[bytes]) -> Strings:
@@ -118,7 +118,7 @@ def test_a_record_that_is_not_there_is_none(rng: random.Random) -> None:
     key = pairs[0][0]
     far = np.array([0, 2, 3, -1, 1 << 40], dtype=np.int64)
     ends = np.array(offsets, dtype=np.uint32)
-    found = places_of(image, ends, far, FILE_SEED, TAG, b"b", strings([key] * 5))
+    found = places_at(image, *spans(ends, far), FILE_SEED, TAG, b"b", strings([key] * 5))
     assert found.good.tolist() == [True, False, False, False, False]
     hole = [offsets[0], offsets[0], *offsets[1:]]
     assert read(image, hole, [key]) == [None]
@@ -154,12 +154,12 @@ def test_whatever_byte_is_changed_no_wrong_place_comes(rng: random.Random) -> No
     image, offsets, pairs = journal(rng, 12)
     rows, ends = np.arange(12, dtype=np.int64), np.array(offsets, dtype=np.uint32)
     keys = strings([key for key, _ in pairs])
-    assert places_of(image, ends, rows, FILE_SEED, TAG, b"b", keys).good.all()
+    assert places_at(image, *spans(ends, rows), FILE_SEED, TAG, b"b", keys).good.all()
     for at in range(offsets[0], len(image)):
         bad = bytearray(image)
         bad[at] ^= 1 << rng.randrange(8)
         row = int(np.searchsorted(offsets, at, side="right")) - 1
-        good = places_of(bytes(bad), ends, rows, FILE_SEED, TAG, b"b", keys).good.tolist()
+        good = places_at(bytes(bad), *spans(ends, rows), FILE_SEED, TAG, b"b", keys).good.tolist()
         assert good == [number != row for number in range(12)], at
 
 
@@ -204,13 +204,13 @@ def test_puts_of_one_shape_are_found_in_any_order_and_no_wrong_one(rng: random.R
         rows = rng.sample(range(12), rng.randrange(1, 13))
         wanted = strings([keys[row] for row in rows])
         numbers = np.array(rows, dtype=np.int64)
-        found = places_of(bytes(image), ends, numbers, FILE_SEED, TAG, b"b", wanted)
+        found = places_at(bytes(image), *spans(ends, numbers), FILE_SEED, TAG, b"b", wanted)
         assert values(bytes(image), found) == [stored[row] for row in rows]
         at = rng.randrange(len(image))
         lost = int(np.searchsorted(offsets, at, side="right")) - 1
         bad = image.copy()
         bad[at] ^= 1 << rng.randrange(8)
-        found = places_of(bytes(bad), ends, numbers, FILE_SEED, TAG, b"b", wanted)
+        found = places_at(bytes(bad), *spans(ends, numbers), FILE_SEED, TAG, b"b", wanted)
         assert found.good.tolist() == [row != lost for row in rows], at
 
 
