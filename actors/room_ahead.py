@@ -15,8 +15,6 @@ again, and a file is sealed over them.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from octavo.files import cdb
 from octavo.files.disk import AppendFile
 
@@ -63,11 +61,11 @@ class RoomAhead:
         self.begin(count, taken, syncs)
         if records <= 0 or not 0 < size <= synced * _FEW_BYTES or taken > _LONG_BYTES:
             return 0
-        if self.end < taken + SYNCED_AHEAD_BYTES // 2:
-            self.end = taken + SYNCED_AHEAD_BYTES
-            with suppress(OSError):
-                file.pwrite(_ZEROS[:SYNCED_AHEAD_BYTES], taken)
-        return max((self.end - taken) * records // size, 1)
+        end = self.end
+        if end < taken + SYNCED_AHEAD_BYTES // 2:
+            end = taken + SYNCED_AHEAD_BYTES
+            self._zeros(file, taken, end)
+        return max((end - taken) * records // size, 1)
 
     def widen(self, file: AppendFile, count: int, taken: int, syncs: int) -> int:
         """Write zeros if nothing was synced since the last look, and records were of a size that
@@ -81,10 +79,19 @@ class RoomAhead:
         end = (taken + min(room, taken >> _WIDE_SHIFT)) // WIDE_STEP * WIDE_STEP
         begin = max(self.end, taken)
         if begin < end:
-            self.end = end
-            with suppress(OSError):
-                file.pwrite(_ZEROS[: end - begin], begin)
-        return max(self.end - mean, taken + 1)
+            self._zeros(file, begin, end)
+        return max(self.end - mean, end - mean, taken + 1)
+
+    def _zeros(self, file: AppendFile, begin: int, end: int) -> None:
+        """Write zeros in [begin, end), as far as there is room."""
+        # Told before, for an interrupt: what a map may hold is never thought not to be there. And
+        # no more than was written: where a file in memory was lengthened without having its pages,
+        # who reads a map of it is killed when there is no room for one.
+        before, self.end = self.end, end
+        try:
+            self.end = max(before, begin + file.pwrite(_ZEROS[: end - begin], begin))
+        except OSError:
+            self.end = before
 
     def cut(self, file: AppendFile, taken: int, reached: int) -> None:
         """Take away what a failed write left behind the records, perhaps to ``reached``. Raises

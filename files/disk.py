@@ -327,7 +327,7 @@ class RealDisk(Disk):
             size = os.fstat(file.fd).st_size
             if size < length:
                 raise Corruption(path, size, "file too short", expected=length, found=size)
-            file.truncate(length)  # at its own length, too: gives back what was set aside
+            file.truncate(length)
         except BaseException:
             file.close()
             raise

@@ -112,7 +112,10 @@ class AppendFile(ABC):
 
     @abstractmethod
     def truncate(self, length: int) -> None:
-        """Cut the file (or lengthen it with zeros) to ``length`` and write from there on."""
+        """Cut the file to ``length``, or leave it where it is no longer, and write on at its end.
+
+        Never lengthens it: of what is there without having been written a file system in memory
+        finds the room only when it is read, and kills who reads a map of it when there is none."""
 
     def close(self) -> None:
         """Give the descriptor back, without syncing. Idempotent; later calls raise EBADF."""
@@ -323,5 +326,7 @@ class RealFile(AppendFile):
         fd = self.fd
         if fd < 0:
             _refuse(self.path)
+        # At its own length, too: that gives back what was set aside.
+        length = min(length, os.fstat(fd).st_size)
         os.ftruncate(fd, length)
         os.lseek(fd, length, os.SEEK_SET)

@@ -4,6 +4,7 @@ for anything."""
 from __future__ import annotations
 
 import errno
+import os
 import random
 import subprocess
 from pathlib import Path
@@ -14,7 +15,7 @@ from whole_store import active_file, ahead, killed, no_hang, opened, settle
 
 import octavo
 from octavo.actors.pace import LOOK_EVERY
-from octavo.actors.room_ahead import SYNCED_AHEAD_BYTES
+from octavo.actors.room_ahead import SYNCED_AHEAD_BYTES, RoomAhead
 from octavo.files import cdb
 from octavo.files.disk import AppendFile, RealDisk
 from octavo.pipeline.feed_files import JournalLook
@@ -230,3 +231,34 @@ def test_a_disk_without_room_for_them_takes_the_puts_all_the_same() -> None:
         assert refused
         assert len(store) == 3 * LOOK_EVERY
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("room", [0, 1000])
+@pytest.mark.parametrize("looks", ["lengthen", "widen"])
+def test_a_file_reaches_no_further_than_was_written(tmp_path: Path, looks: str, room: int) -> None:
+    file = RealDisk().create(str(tmp_path / "file"))
+    records = bytes(4 << 20)
+    file.pwrite_all(records, 0)
+    write, ahead = file.pwrite, RoomAhead()
+    ahead.begin(1, 100, 0)
+
+    def full(data: bytes, at: int) -> int:
+        if not room:
+            raise OSError(errno.ENOSPC, "full")
+        return write(data[:room], at)
+
+    def look(count: int, taken: int) -> int:
+        syncs = count if looks == "lengthen" else 0
+        return int(getattr(ahead, looks)(file, count, taken, syncs))
+
+    file.pwrite = full
+    assert look(5000, len(records)) > 10, "not at every put"
+    file.pwrite = write
+    ahead.cut(file, len(records), len(records) + 10)  # there is room again: none was needed
+    assert os.stat(file.path).st_size == len(records) + room
+    file.pwrite_all(bytes(800), len(records))
+    look(5001, len(records) + 800)
+    with open(file.path, "rb") as found:  # with nothing left out before its end
+        assert found.seek(0, os.SEEK_HOLE) == found.seek(0, os.SEEK_END) == ahead.end
+    assert ahead.end > len(records) + 1000
+    file.close()

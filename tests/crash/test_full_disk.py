@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from full_disk import Filling, SmallDisk
 from loop_disk import NotHere
 from said_loudly import or_say_so
-from whole_store import flush
+from whole_store import flush, opened
 
 import octavo
 from octavo.actors import reserve
+from octavo.files.disk import AppendFile, RealDisk
 
 SEED = os.environ.get("OCTAVO_SEED", "20261121")
 SMALL = {"push_rows": 64, "roll_count": 256, "worker": False, "compact_every_seconds": None}
@@ -116,3 +118,45 @@ def test_the_reserve_goes_with_its_store(disk: SmallDisk | None) -> None:
         filled(with_its_reserve(store))
     octavo.destroy(disk.path / "s")
     assert not (disk.path / "s").exists()
+
+
+class Emptied(RealDisk):
+    """A file of ``filler`` goes when a put finds no room, as the file of a merge may."""
+
+    def __init__(self, filler: Path) -> None:
+        self.filler = filler
+
+    def create(self, path: str) -> AppendFile:
+        file = super().create(path)
+        pwrite = file.pwrite
+
+        def some(data: bytes, at: int) -> int:
+            try:
+                return pwrite(data, at)
+            except OSError:
+                if any(data):
+                    self.filler.unlink(missing_ok=True)
+                raise
+
+        file.pwrite = some
+        return file
+
+
+def test_room_that_comes_back_as_a_put_fails_leaves_no_file_without_its_pages(
+    disk: SmallDisk | None,
+) -> None:
+    """A file without them killed who read a map of it while the disk was full: by SIGBUS."""
+    if disk is None:
+        return
+    filler = disk.path / "filler"
+    with opened(disk.path / "s", Emptied(filler), sync="always") as store:
+        store.put(b"first", b"value")
+        with suppress(OSError), open(filler, "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        with suppress(octavo.StorageFull):  # behind the zeros that found no room
+            for number in range(200):
+                store.put(b"%d" % number, b"value")
+        assert not filler.exists()
+        found = next(iter(disk.path.glob("s/journal/*.log"))).stat()
+        assert 512 * found.st_blocks >= found.st_size

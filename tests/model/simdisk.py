@@ -265,6 +265,7 @@ class SimDisk(Faults, Disk):
             if length < 0:
                 raise _error(errno.EINVAL, cursor.path)
             self._step("truncate")
+            length = min(length, len(cursor.node.content))
             cursor.node.change(length, None)
             cursor.position = length
 
