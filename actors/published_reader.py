@@ -3,12 +3,9 @@ files that nobody changes."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-
-from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.journal_file import JournalFile
@@ -19,13 +16,12 @@ from octavo.actors.open_files import OpenFiles
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.reader import NOTHING, Reader
 from octavo.actors.view import JournalView, View
-from octavo.files import cdb
 from octavo.files.disk import Disk
-from octavo.files.errors import Closed, Corruption
+from octavo.files.errors import Closed
 from octavo.files.lifecycle import after
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
-from octavo.manifest.pinning import OFFSETS
+from octavo.manifest.pinning import unsealed_offsets
 from octavo.manifest.published import Published
 from octavo.manifest.recovery import LOG
 
@@ -105,13 +101,8 @@ class PublishedReader(Reader):
         if not entry.name.endswith(LOG):
             file.opened_sealed()
             return file
-        stored = self._disk.read(f"{path}/{entry.name}{OFFSETS}", cdb.MAX_FILE_BYTES)
-        if xxh3(stored[:-8]) != int.from_bytes(stored[-8:], "little"):
-            raise Corruption(f"{path}/{entry.name}{OFFSETS}", 0, "checksum")
-        if len(stored) % 4 or len(stored) < 12:
-            raise Corruption(f"{path}/{entry.name}{OFFSETS}", 0, "length", found=len(stored))
+        file.offsets = unsealed_offsets(self._disk, f"{path}/{entry.name}")
         file.state = after(file.state, "recover", entry.name)
-        file.offsets = array("I", stored[:-8])
         file.reading = (None, file.offsets)
         return file
 

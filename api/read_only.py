@@ -20,9 +20,10 @@ from octavo.arguments import to_flag, to_lease
 from octavo.changes import Change
 from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.disk import Disk
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, SnapshotExpired
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
+from octavo.manifest.published import Published
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.published import PublishedSnapshot, published_of
 from octavo.snapshot import Snapshot, SnapshotBucket
@@ -76,20 +77,26 @@ class ReadOnlyBucket(_Refusing, SnapshotBucket[Out, Told]):  # type: ignore[misc
 class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     """The store as it was when it was opened with ``read_only=True``: itself a snapshot.
 
-    Whatever its owner does meanwhile changes nothing here. Open it again for a newer state. Its
+    Whatever its owner does meanwhile changes nothing here; ``newest`` gives a newer state. Its
     lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired. Close it:
     the links of one that is dropped go with the next opening, or as the process ends.
     """
 
     _OF_BUCKETS = ReadOnlyBucket
 
-    def __init__(self, disk: Disk, path: str, max_open_files: int = 512) -> None:
-        self._path, self._disk = path, disk
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        max_open_files: int = 512,
+        before: Published | None = None,
+    ) -> None:
+        self._path, self._disk, self._max_open_files = path, disk, max_open_files
         identity = identity_of(disk, path) if disk.exists(f"{path}/OCTAVO") else None
         if identity is None:
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
         now_ms = wall_clock_ms()
-        self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms)
+        self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms, before)
         try:
             let_go = partial(_dropped.append, (disk, found.path))
             self._pinned = PublishedReader(disk, found, wall_clock_ms, max_open_files, let_go)
@@ -119,6 +126,17 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         """This very state again; closing that leaves the store open, whose lease is its, too."""
         to_lease(lease_seconds)
         return _Again(self)
+
+    def newest(self) -> ReadOnlyStore:
+        """The store as it is now, opened as this one is; this one stays as it was.
+
+        For who looks again and again: it costs less than another ``octavo.open``, for of the
+        journal's unsealed file only what was added is read, unless this one's lease ended. Close
+        each, or drop it. Raises what ``octavo.open`` raises, and Closed.
+        """
+        with suppress(SnapshotExpired):
+            self._pinned.check()
+        return ReadOnlyStore(self._disk, self._path, self._max_open_files, self._found)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
         """The published snapshots of the store whose lease runs, those of now, but for what this

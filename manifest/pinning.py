@@ -9,6 +9,7 @@ whole record, and made durable before they count.
 from __future__ import annotations
 
 import time
+from array import array
 from dataclasses import dataclass
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -27,6 +28,7 @@ from octavo.manifest.snapshot_draft import SIDE, Draft
 
 ATTEMPTS = 50
 OFFSETS = ".offsets"
+_SAME_BYTES = 64 << 10
 _SIDE_ROWS = 1 << 18
 _SIDE_BYTES = 64 << 20
 
@@ -43,9 +45,12 @@ class Manifests:
     """That wrote the journal's."""
 
 
-def pin(disk: Disk, store: str, lease_ms: int, now_ms: int) -> Published:
+def pin(
+    disk: Disk, store: str, lease_ms: int, now_ms: int, before: Published | None = None
+) -> Published:
     """A published snapshot of the newest state of the store at ``store``, whether it is open
-    elsewhere or not. O(files), and reading what is in no sealed file: the journal's tail.
+    elsewhere or not. O(files), and reading what is in no sealed file: the journal's tail, of which
+    that is left out which ``before``, an earlier one that is still there, has.
 
     Raises Misuse where there is no store, Busy where it changed each time, Corruption, and
     StorageFailed where an fsync of that tail failed: nobody can make it durable here.
@@ -57,7 +62,7 @@ def pin(disk: Disk, store: str, lease_ms: int, now_ms: int) -> Published:
     draft = Draft(disk, store, now_ms)
     try:
         found, tails = _linked(disk, store, draft)
-        return _finished(disk, draft, identity, found, tails, lease_ms, now_ms)
+        return _finished(disk, draft, identity, found, tails, lease_ms, now_ms, before)
     except BaseException:
         draft.discard()
         raise
@@ -149,6 +154,7 @@ def _finished(
     tails: list[str],
     lease_ms: int,
     now_ms: int,
+    before: Published | None,
 ) -> Published:
     persisted = found.ledger.persisted_sqn
     entries = list(found.journal.entries)
@@ -163,7 +169,7 @@ def _finished(
             parts.append(_part(entry, low, count, sparse=sparse))
             blobs.append(blob)
     for name in tails:
-        entry, table = _tail(disk, draft, name)
+        entry, table = _tail(disk, draft, name, before)
         if not entry.count:
             continue
         entries.append(entry)
@@ -195,14 +201,41 @@ def _part(entry: JournalEntry, first: int, count: int, *, sparse: bool) -> dict[
     }  # fmt: skip
 
 
-def _tail(disk: Disk, draft: Draft, name: str) -> tuple[JournalEntry, memoryview]:
+def unsealed_offsets(disk: Disk, path: str) -> array[int]:
+    """Where the records of the unsealed journal file at ``path``, which was pinned, begin; and the
+    last one's end. Raises Corruption."""
+    stored = disk.read(path + OFFSETS, cdb.MAX_FILE_BYTES)
+    whole = len(stored) >= 12 and len(stored) % 4 == 0
+    if not whole or xxh3(stored[:-8]) != int.from_bytes(stored[-8:], "little"):
+        raise Corruption(path + OFFSETS, 0, "offsets of an unsealed journal file")
+    return array("I", stored[:-8])
+
+
+def _known(disk: Disk, before: str, now: str, name: str) -> array[int] | None:
+    """The offsets of a tail that an earlier snapshot at ``before`` has, if the file is the same at
+    ``now`` as far as that goes: a store may have been put in the place of another."""
+    try:
+        known = unsealed_offsets(disk, f"{before}/{name}")
+        low = max(known[-1] - _SAME_BYTES, 0)
+        old, new = (disk.pread(f"{at}/{name}", known[-1] - low, low) for at in (before, now))
+    except FileNotFoundError:  # it was sealed before, or has let go
+        return None
+    return known if old == new and len(new) == known[-1] - low else None
+
+
+def _tail(
+    disk: Disk, draft: Draft, name: str, before: Published | None
+) -> tuple[JournalEntry, memoryview]:
     """(what a manifest says of a tail, where its records begin, native u32). An unsealed one is
     made durable, and its offsets are written beside it."""
     path = f"{draft.path}/{name}"
     with unsynced.marking(disk, draft.journal):
         disk.sync_file(path)
     unsynced.refuse(disk, draft.journal)  # behind it: its owner may have failed before
-    tail = recovery.whole_records(disk, path, name)
+    known = None
+    if before is not None and name.endswith(LOG):
+        known = _known(disk, before.path, draft.path, name)
+    tail = recovery.whole_records(disk, path, name, known)
     table = tail.offsets.tobytes()
     if not tail.sealed and len(tail.offsets) > 1:
         disk.write_atomically(path + OFFSETS, table + xxh3(table).to_bytes(8, "little"))

@@ -138,16 +138,22 @@ def _tail(
     return _scanned(buffer, path, name, base, seed, above, found)
 
 
-def whole_records(disk: Disk, path: str, name: str) -> Tail:
+def whole_records(disk: Disk, path: str, name: str, known: array[int] | None = None) -> Tail:
     """The whole records of a tail that is still being written; one that breaks off is no damage.
-    Raises Corruption where whole records follow something that is none."""
+    Raises Corruption where whole records follow something that is none. ``known``: the offsets
+    that this gave of the same file before; only what follows is read, O(those bytes)."""
     who = identity(name)
     if who is None:
         raise Corruption(path, 0, "not the name of a journal file")
     found = Found([], [], [])
     # One that is not sealed its owner may cut, where a write broke off.
-    buffer = disk.map(path) if name.endswith(SEALED) else disk.map_growing(path)
-    tail = _tail(buffer, path, name, *who, 1 << 63, found)
+    if name.endswith(SEALED):
+        tail = _tail(disk.map(path), path, name, *who, 1 << 63, found)
+    elif known is None:
+        tail = _tail(disk.map_growing(path), path, name, *who, 1 << 63, found)
+    else:
+        buffer = disk.map_growing(path, known[-1])
+        tail = _scanned(buffer, path, name, *who, 1 << 63, found, known)
     harmless = ("torn tail", "a batch of", "held no record")
     wrong = [note for note in found.notes if not any(mark in note for mark in harmless)]
     if wrong:
@@ -172,24 +178,45 @@ def rebuilt_offsets(
 
 
 def _scanned(
-    buffer: bytes | mmap, path: str, name: str, base: int, seed: int, above: int, found: Found
+    buffer: bytes | mmap,
+    path: str,
+    name: str,
+    base: int,
+    seed: int,
+    above: int,
+    found: Found,
+    known: array[int] | None = None,
 ) -> Tail:
     most = len(buffer) // record.FIXED_BYTES  # a higher number than there can be records
-    records = _records(buffer, path, base, seed, above, most, found)
+    records = _records(buffer, path, base, seed, above, most, found, known)
     length = len(buffer) if records.end == records.ahead else records.end
     return Tail(name, base, seed, False, records.plain_offsets(), records.changes, length)
 
 
 def _records(
-    buffer: bytes | mmap, path: str, base: int, seed: int, above: int, most: int, found: Found
+    buffer: bytes | mmap,
+    path: str,
+    base: int,
+    seed: int,
+    above: int,
+    most: int,
+    found: Found,
+    known: array[int] | None = None,
 ) -> _Records:
-    """The whole records of a file, as far as their numbers are no higher than ``most``."""
+    """The whole records of a file, as far as their numbers are no higher than ``most``; those
+    whose offsets are ``known`` are not looked at."""
     damages: list[cdb.Damage] = []
     newest = -1
     # Plain numbers, no tuple a record: what is made by the million, and stays, has the garbage
     # collector look at it again and again.
     numbers, starts = array("I"), array("I")
     ends: dict[int, int] = {}  # of what no record of the same run follows
+    start = cdb.RECORDS_AT
+    if known is not None:
+        newest, start = len(known) - 2, known[-1]
+        numbers.extend(range(newest + 1))
+        starts.extend(known[:-1])
+        ends[newest] = start
     changes: list[cdb.Scanned | Run] = []
     groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
     sizes: list[int] = []
@@ -201,7 +228,7 @@ def _records(
         groups[-1].append(relative)
 
     length = len(buffer)
-    for each in cdb.scan_runs(buffer, cdb.RECORDS_AT, length, seed, damages):
+    for each in cdb.scan_runs(buffer, start, length, seed, damages):
         relative = each.relative_sqn
         if isinstance(each, Run) and newest < relative <= most - len(each.starts):
             newest = relative + len(each.starts) - 1

@@ -9,7 +9,6 @@ from functools import partial
 from mmap import mmap
 
 import numpy as np
-from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, ledger_key, record
 from octavo.files.bounds import Bounds
@@ -24,7 +23,7 @@ from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.ledger_entry import LedgerEntry, refuse_another
-from octavo.manifest.pinning import OFFSETS
+from octavo.manifest.pinning import unsealed_offsets
 from octavo.manifest.published import Published
 
 LOOK_EVERY_SECONDS = 1.0
@@ -136,7 +135,7 @@ class SnapshotFiles:
             if entry.name.endswith(".cdb"):
                 known = mapped, cdb.sealed_offsets(mapped, path)[1]
             else:
-                known = mapped, self._offsets(path + OFFSETS, len(mapped))
+                known = mapped, self._offsets(path, len(mapped))
             self._journal[entry.name] = known
         return known
 
@@ -149,11 +148,7 @@ class SnapshotFiles:
         return known.right
 
     def _offsets(self, path: str, limit: int) -> Offsets:
-        stored = self.disk.read(path, cdb.MAX_FILE_BYTES)
-        whole = len(stored) > 8 and len(stored) % 4 == 0
-        if not whole or xxh3(stored[:-8]) != int.from_bytes(stored[-8:], "little"):
-            raise Corruption(path, 0, "offsets of an unsealed journal file")
-        table = np.frombuffer(stored[:-8], dtype=np.uint32)
+        table = np.frombuffer(unsealed_offsets(self.disk, path), dtype=np.uint32)
         if int(table[-1]) > limit:
             raise Corruption(path, 0, "offsets reach beyond the file", expected=limit)
         return table

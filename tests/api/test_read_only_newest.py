@@ -1,0 +1,174 @@
+"""A store that is read beside its owner, again and again."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from whole_store import SEED, active_file, flush, opened
+
+import octavo
+from octavo import read_only
+from octavo.files.disk import RealDisk
+from octavo.manifest import pinning, recovery
+
+Held = dict[tuple[bytes, bytes], tuple[bytes, int]]
+
+
+def held(source: octavo.Store | octavo.Snapshot) -> Held:
+    return {
+        (name, key): (value, source.bucket(name).head(key).sqn)  # type: ignore[union-attr]
+        for name in source.buckets()
+        for key, value in source.bucket(name).items()
+    }
+
+
+@pytest.fixture
+def copied_from(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From where on unsealed journal files were read."""
+    found: list[int] = []
+    plain = RealDisk.map_growing
+
+    def noted(disk: RealDisk, path: str, start: int = 0) -> object:
+        found.append(start)
+        return plain(disk, path, start)
+
+    monkeypatch.setattr(RealDisk, "map_growing", noted)
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[octavo.Store]:
+    with opened(tmp_path / "störe") as store:
+        store.put("k", b"0" * 300)
+        yield store
+
+
+def some_writes(store: octavo.Store, rng: random.Random) -> None:
+    for _ in range(rng.randrange(40)):
+        bucket = store.bucket(rng.choice([b"", b"b"]))
+        key, value = b"k%02d" % rng.randrange(60), rng.randbytes(rng.choice([0, 9, 5000]))
+        match rng.randrange(5):
+            case 0:
+                bucket.delete(key)
+            case 1:
+                with store.batch() as batch:
+                    for each in (key, b"x", b"y"):
+                        batch.put(b"", each, value)
+            case 2:
+                bucket.put(key, value, metadata=b"m", ttl=9_000, index={"f": ["t"]})
+            case _:
+                bucket.put(key, value)
+    match rng.randrange(8):
+        case 0:
+            flush(store)
+        case 1:
+            store.compact()
+        case 2:
+            store._inker.roll()
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_it_is_what_opening_again_gives(tmp_path: Path, number: int) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    rng = random.Random(SEED + number)
+    with opened(tmp_path / "s") as store:
+        reader = octavo.open(store.path, read_only=True)
+        for _ in range(25):
+            before = held(reader)
+            some_writes(store, rng)
+            newer = reader.newest()
+            assert held(newer) == held(store)
+            assert newer.last_sqn == store.last_sqn
+            assert list(newer.bucket("b").index("f").keys()) == list(
+                store.bucket("b").index("f").keys()
+            )
+            assert held(reader) == before
+            reader.close()
+            reader = newer
+        reader.close()
+    assert not os.listdir(f"{store.path}/snapshots")
+
+
+def test_of_the_unsealed_file_only_what_was_added_is_read(
+    store: octavo.Store, copied_from: list[int]
+) -> None:
+    with octavo.open(store.path, read_only=True) as first:
+        end = active_file(store).stat().st_size
+        store.put("l", b"1" * 300)
+        with first.newest() as second:
+            assert second["l"] == b"1" * 300
+            assert second["k"] == b"0" * 300
+    assert copied_from == [0, end]
+
+
+def test_one_that_was_closed_gives_none(store: octavo.Store) -> None:
+    reader = octavo.open(store.path, read_only=True)
+    reader.close()
+    with pytest.raises(octavo.Closed):
+        reader.newest()
+
+
+def test_one_whose_lease_ended_gives_one_all_the_same(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with octavo.open(store.path, read_only=True) as reader:
+        late = read_only.wall_clock_ms() + 7_200_000
+        monkeypatch.setattr(reader._pinned, "_clock_ms", lambda: late)
+        with pytest.raises(octavo.SnapshotExpired):
+            reader.get("k")
+        shutil.rmtree(reader._found.path)  # as the owner sweeps it
+        with reader.newest() as newer:
+            assert newer["k"] == b"0" * 300
+
+
+def test_offsets_of_another_file_of_the_name_are_not_taken(
+    store: octavo.Store, tmp_path: Path
+) -> None:
+    name = active_file(store).name
+    with octavo.open(store.path, read_only=True) as reader:
+        end = active_file(store).stat().st_size
+        store.close()
+        path = Path(reader._found.path, name)
+        assert pinning._known(RealDisk(), reader._found.path, reader._found.path, name) is not None
+        other = tmp_path / "other"
+        other.mkdir()
+        body = bytearray(path.read_bytes())
+        body[end - 1] ^= 1
+        (other / name).write_bytes(body)
+        assert pinning._known(RealDisk(), reader._found.path, str(other), name) is None
+        (other / name).write_bytes(body[: end - 1])
+        assert pinning._known(RealDisk(), reader._found.path, str(other), name) is None
+
+
+def test_wherever_a_file_ended_before_the_rest_of_it_follows(
+    store: octavo.Store, tmp_path: Path
+) -> None:
+    """Within records and batches, which are not there then, too."""
+    disk = RealDisk()
+    with store.batch() as batch:
+        for key in (b"a", b"b", b"c"):
+            batch.put(b"", key, b"v")
+    store.delete("a")
+    store.put("e", b"e", ttl=9_000, index={"f": ["t"]}, metadata=b"m")
+    with store.batch() as batch:
+        batch.put(b"", b"c", b"w")
+        batch.delete(b"", b"b")
+    body, name = active_file(store).read_bytes(), active_file(store).name
+    path = tmp_path / name
+    path.write_bytes(body)
+    want = recovery.whole_records(disk, str(path), name).offsets
+    assert len(want) == 9
+    seen: set[int] = set()
+    for length in range(want[0], len(body) + 1):
+        path.write_bytes(body[:length])
+        known: array[int] = recovery.whole_records(disk, str(path), name).offsets
+        seen.add(len(known))
+        path.write_bytes(body)
+        assert recovery.whole_records(disk, str(path), name, known).offsets == want
+    assert seen == {1, 2, 5, 6, 7, 9}
