@@ -147,12 +147,11 @@ def whole_records(disk: Disk, path: str, name: str, known: array[int] | None = N
         raise Corruption(path, 0, "not the name of a journal file")
     found = Found([], [], [])
     # One that is not sealed its owner may cut, where a write broke off.
-    if name.endswith(SEALED):
-        tail = _tail(disk.map(path), path, name, *who, 1 << 63, found)
-    elif known is None:
-        tail = _tail(disk.map_growing(path), path, name, *who, 1 << 63, found)
+    start = known[-1] if known is not None else 0
+    buffer = disk.map(path) if name.endswith(SEALED) else disk.map_growing(path, start)
+    if known is None:
+        tail = _tail(buffer, path, name, *who, 1 << 63, found)
     else:
-        buffer = disk.map_growing(path, known[-1])
         tail = _scanned(buffer, path, name, *who, 1 << 63, found, known)
     harmless = ("torn tail", "a batch of", "held no record")
     wrong = [note for note in found.notes if not any(mark in note for mark in harmless)]
@@ -263,16 +262,7 @@ def _records(
                 f"{path}: a batch of {of} is not whole ({len(group) - 1} are there): dropped"
             )
     damages, ahead = _without_what_is_ahead(damages, buffer)
-    for damage in damages:
-        torn = damage.end >= length
-        found.notes.append(
-            f"{path} at offset {damage.start}: "
-            + (
-                f"torn tail of {damage.end - damage.start} bytes cut"
-                if torn
-                else f"{damage.end - damage.start} bytes damaged ({damage.what}) and skipped"
-            )
-        )
+    found.notes.extend(_told(damage, path, length) for damage in damages)
     if broken:
         # Gone for ever; a number that is not there gets an empty range.
         kept = [at for at, number in enumerate(numbers) if number not in broken]
@@ -285,6 +275,13 @@ def _records(
         ]
     end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT
     return _Records(numbers, starts, end, ahead, changes)
+
+
+def _told(damage: cdb.Damage, path: str, length: int) -> str:
+    size = damage.end - damage.start
+    torn = f"torn tail of {size} bytes cut"
+    inner = f"{size} bytes damaged ({damage.what}) and skipped"
+    return f"{path} at offset {damage.start}: {torn if damage.end >= length else inner}"
 
 
 def _without_what_is_ahead(
