@@ -79,6 +79,10 @@ class Reader(PlainReads):
             f"the snapshot's lease of {self._lease:g} s ran out; take a new one, or renew in time"
         )
 
+    def is_beside(self, other: Reader) -> bool:
+        """Whether both read the same opening of a store."""
+        return self._bookie is other._bookie
+
     def renew(self, lease_seconds: float | None = None) -> None:
         """The lease begins anew. Raises SnapshotExpired if it had ended."""
         self.check()

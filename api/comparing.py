@@ -60,8 +60,9 @@ def compare(
 
     ``by`` as in ``Snapshot.merkle``: ``"sqn"`` for copies of one store of which one at most was
     written since, ``"head"`` or ``"value"`` for others. Without it ``"sqn"`` for a store and its
-    backups, ``"value"`` for others, and where the last record of the one that ends first is another
-    one in the other, for both were written since, or was compacted away in one. ``bucket``: only
+    own snapshots; also for its backups, but ``"value"`` where the last record of the one that ends
+    first is another one in the other, for both were written since, or was compacted away in one;
+    ``"value"`` for others. ``bucket``: only
     the standard objects of this one; ``b""`` is the default bucket. A store is read as it is now,
     through a snapshot that ends with the iteration.
 
@@ -100,16 +101,24 @@ def compare(
 
 
 def told_by(a: Snapshot, b: Snapshot) -> By:
-    """What versions are told apart by where nobody says: ``"sqn"`` in a store and its backups,
-    which have one id; ``"value"`` in others, restored ones too: sqns may agree by chance. So they
-    may where both were written since they were one: only where both have the last record of the
-    one that ends first, and it is the same, they were not. Two records at most. Raises
-    SnapshotExpired, Corruption."""
+    """What versions are told apart by where nobody says: ``"sqn"`` in states of one open store, and
+    in a store and its backups, which have one id; ``"value"`` in others, restored ones too: sqns
+    may agree by chance. So they may where both were written since they were one: only where both
+    have the last record of the one that ends first, and it is the same, they were not. Two records
+    at most. Raises SnapshotExpired, Corruption."""
+    if _of_one_store(a, b):
+        return "sqn"
     if a._identity.id != b._identity.id:
         return "value"
     last = min(a.sqn, b.sqn)
     mine = _change_at(a, last)
     return "sqn" if mine is not None and mine == _change_at(b, last) else "value"
+
+
+def _of_one_store(a: Snapshot, b: Snapshot) -> bool:
+    """Whether the same opening of a store gave both."""
+    x, y = a._shared, b._shared
+    return isinstance(x, Reader) and isinstance(y, Reader) and x.is_beside(y)
 
 
 def _change_at(snap: Snapshot, sqn: int) -> Change | None:
