@@ -107,7 +107,9 @@ class History:
     def nothing_kept(self) -> None:
         """It was refused, and nothing of it is there."""
         self.pending, self.pending_is_batch = [], False
-        self.pending_snapshot = self.pending_backup = self.pending_restore = None
+        if self.pending_snapshot not in self.snapshots:  # a release may have been done in part
+            self.pending_snapshot = None
+        self.pending_backup = self.pending_restore = None
 
     def all_durable(self) -> None:
         self.durable = self.highest

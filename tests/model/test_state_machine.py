@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from whole_store import killed
 
 import octavo
 
@@ -23,20 +22,6 @@ values = st.binary(max_size=40) | st.sampled_from([b"x" * 5000, b""])
 bounds = st.none() | st.binary(max_size=2)
 
 OPTIONS = {"push_rows": 64, "push_bytes": 64 << 10, "roll_count": 256, "max_open_files": 8}
-
-
-@contextmanager
-def standing_still(store: octavo.Store) -> Iterator[None]:
-    """Hold every actor's turn, so that the directory does not change."""
-    running = store._running
-    with ExitStack() as turns:
-        for ref in (running.clerk, running.bookie, running.penciller, running.inker):
-            ref.actor.enter()
-            turns.callback(ref.actor.leave)
-        for file in running.inker.actor.view.files:
-            file.enter()
-            turns.callback(file.leave)
-        yield
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -191,8 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
     def lose_the_process(self) -> None:
         """What is on disk now is what a SIGKILL would leave."""
         self.snapshots.clear()
-        with standing_still(self.store):
-            shutil.copytree(self.home / "s", self.home / "t")
+        killed(self.store, self.home / "t")
         self.store.close()
         shutil.rmtree(self.home / "s")
         (self.home / "t").rename(self.home / "s")
