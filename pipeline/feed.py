@@ -10,7 +10,7 @@ the same state. Above ``h`` nothing may be missing. A checkpoint goes on with no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -112,10 +112,10 @@ def tag_number(options: FeedOptions) -> int:
 
 
 class Stretch(InputPartition):
-    """What one task reads."""
+    """What one task reads: parts of neighbouring files, in order; none, where nothing came."""
 
-    def __init__(self, part: JournalPart | None, horizon: int) -> None:
-        self.part = part
+    def __init__(self, parts: Sequence[JournalPart], horizon: int) -> None:
+        self.parts = parts
         self.horizon = horizon
 
 
@@ -123,19 +123,28 @@ def batches(
     options: FeedOptions, partition: Stretch, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
     """The changes of a stretch, in order, as Arrow record batches. In an executor."""
-    if partition.part is None:
+    if not partition.parts:
         return
     arrow = to_arrow_schema(schema, timezone="UTC")
     tag = tag_number(options)
     horizon = partition.horizon if options.fails else 1 << 63
-    for file in opened(RealDisk(), options.path, partition.part, horizon):
-        yield from change_arrays(file, tag, arrow)
+    for part in partition.parts:
+        for file in opened(RealDisk(), options.path, part, horizon):
+            yield from change_arrays(file, tag, arrow)
 
 
 def stretches(look: JournalLook, since: int, upto: int, split_bytes: int) -> list[Stretch]:
     """Partitions of the changes in (since, upto]; at least one, or Spark plans none."""
-    found = [Stretch(part, look.horizon) for part in look.parts(since, upto, split_bytes)]
-    return found or [Stretch(None, 0)]
+    groups: list[list[JournalPart]] = [[]]
+    filled = 0
+    for part in look.parts(since, upto, split_bytes):
+        size = part.end - part.start
+        if filled and filled + size > split_bytes:
+            groups.append([])
+            filled = 0
+        groups[-1].append(part)  # of small files many: a task costs what reading some MiB does
+        filled += size
+    return [Stretch(group, look.horizon) for group in groups]
 
 
 def refuse_gap(options: FeedOptions, since: int, allowed: int, horizon: int) -> None:
@@ -269,7 +278,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._look.newest()
         since, upto = int(start["sqn"]), int(end["sqn"])
         if since >= upto:
-            return [Stretch(None, 0)]
+            return [Stretch([], 0)]
         refuse_ahead(self._options, upto, newest, self._look.horizon)
         for offset in (start, end):
             refuse_other(self._options, offset, self._look, newest)

@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
-from whole_store import killed
+from whole_store import killed, settle
 
 import octavo
 from octavo.files import arrow
@@ -398,3 +398,21 @@ def test_a_value_too_large_for_arrow_is_refused_by_name(
     with pytest.raises(octavo.Misuse, match="the value of b'large' in bucket b'' has 80 bytes"):
         rows_of_batches(tmp_path / "s", "key", "value")
     assert sum(rows_of_batches(tmp_path / "s", "key")) == 5
+
+
+def test_neighbouring_small_files_are_read_by_one_task(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", roll_count=256, compact_every_seconds=None) as store:
+        for key in range(2000):
+            store.put(b"%04d" % key, b"x" * 50)
+        settle(store)
+        files = list((tmp_path / "s/journal").glob("*.cdb"))
+        length = sum(file.stat().st_size for file in files)
+        options = {"path": store.path, "readChangeFeed": "true", "splitBytes": str(length // 3)}
+        reader = DefaultSource(options).reader(KEYS)
+        tasks = reader.partitions()
+        keys = [
+            key for task in tasks for batch in reader.read(task) for key in batch[0].to_pylist()
+        ]
+    assert len(files) == 7
+    assert len(tasks) == 3
+    assert keys == [b"%04d" % key for key in range(2000)]
