@@ -9,7 +9,7 @@ from octavo.files import record
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Ints
 from octavo.files.disk import Disk
-from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.errors import Corruption, HistoryCompacted, UnsupportedFormat
 from octavo.files.journal_rows import headers_of
 from octavo.files.sparse_offsets import columns_of
 from octavo.files.wall_clock import moment_of
@@ -35,6 +35,10 @@ class JournalPart(Protocol):
     def offsets(self) -> Sequence[int]: ...
     @property
     def last(self) -> int: ...
+    @property
+    def latest_ms(self) -> int:
+        """The latest write time of a record that compaction left there, or dropped; 0: it was never
+        compacted."""
 
 
 def last_at(
@@ -44,7 +48,8 @@ def last_at(
     moment; what there is to be told of records behind it that were not).
 
     Write times are only what the clock said, and it may have been set back: so every header is
-    looked at. 0.6 us a record; a damaged one tells no time.
+    looked at. 0.6 us a record; a damaged one tells no time. Raises HistoryCompacted where the first
+    record that was written later is one that compaction dropped.
     """
     moment = np.uint64(min(max(time_ms, 0), _LAST_MS))
     found = max((file.last for file in files), default=0)
@@ -60,6 +65,13 @@ def last_at(
                 sqns, times = sqns[late[0] :], times[late[0] :]
             early = np.flatnonzero(times <= moment)
             behind = int(sqns[early[-1]]) if len(early) else behind
+    for file in files:
+        if file.last <= found and file.latest_ms > moment:  # and nothing that it has is later
+            raise HistoryCompacted(
+                f"{directory}: compaction dropped what was written after {_text(time_ms)}, up to "
+                f"{_text(file.latest_ms)}, and by sqn {file.last} was replaced or deleted: of the "
+                "states before that none is there any more; sqn= names a later one"
+            )
     if not behind:
         return found, []
     told = (

@@ -340,7 +340,8 @@ def _rewritten(
             writer.add(number, encoded, head.time_ms)
         losing(_lost(whole, last, entry, found, damaged))
         origin = whole.origin or cdb.Origin(0, base, base + last, 0, 0)
-        made: dict[str, Any] = writer.finish(base + last, origin)
+        latest_ms = 0 if whole.trailer is None else whole.trailer.last_ms
+        made: dict[str, Any] = writer.finish(base + last, origin, latest_ms)
     finally:
         writer.abandon()
     disk.sync_dir(journal)

@@ -56,6 +56,7 @@ class _File:
     offsets: Sequence[int]
     entry: JournalEntry | None  # None: it is not sealed
     origin: cdb.Origin | None = None  # None: it was never compacted
+    latest_ms: int = 0  # of what it has or, where it was compacted, had: the latest write time
 
     @property
     def last(self) -> int:
@@ -233,7 +234,8 @@ def _files(
         view = memoryview(disk.map(path))
         trailer, offsets = cdb.sealed_offsets(view, path)
         origin = cdb.read_origin(view, trailer, path)
-        files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry, origin))
+        latest = 0 if origin is None else trailer.last_ms
+        files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry, origin, latest))
     but = names - adoption.may_belong(disk, directory, names, manifest, epoch)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
     files += [_File(one.name, one.base_sqn, one.seed, one.offsets, None) for one in found.tails]

@@ -21,7 +21,10 @@
                       horizon u64, xxh3-64 of the 40 before
     trailer (96):     magic 8s, version u16, flags u16, count u32, seed u64, first ms u64,
                       last ms u64, R u64, T u64, xxh3-64 of [0, 2048), xxh3-64 of [R, T),
-                      xxh3-64 of the offsets, live u32, reserved u32, xxh3-64 of the 88 before
+                      xxh3-64 of the offsets, live u32, reserved u32, xxh3-64 of the 88 before;
+                      first and last ms are the write times of the first record and the last, but
+                      after compaction the last is the latest of all that it wrote or dropped
+                      (of what several files were made of, that of one of them is)
 
 Flags of the trailer: 1 the offsets are sparse, 2 there is an origin, 4 there are checksums of
 windows (journal_windows.py); version 1 has none of them, version 2 no windows.

@@ -45,6 +45,8 @@ class _Plan:
     view: memoryview
     records: int
     highest_dropped: int
+    latest_ms: int
+    """The latest write time of a record that it has, or that compaction dropped before."""
     expired_ms: int
     unsure: bool
     sqns: npt.NDArray[np.int64]
@@ -166,6 +168,7 @@ class _Judge:
             view=view,
             records=len(head),
             highest_dropped=int(rows.sqns[dropped[-1]]) if len(dropped) else 0,
+            latest_ms=_latest(view, head, file["name"]),
             expired_ms=int(head.expiries[over].max(initial=0)),
             unsure=bool((verdict == UNSURE).any()),
             sqns=table.numbers[stays] + file["base_sqn"],
@@ -177,6 +180,11 @@ class _Judge:
             kinds=head.kinds[stays],
             batched=_batched(head, becomes)[stays],
         )
+
+
+def _latest(view: memoryview, head: Headers, name: str) -> int:
+    trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), name)
+    return max(trailer.last_ms, int(head.times.max(initial=0)))
 
 
 def _becomes(
@@ -281,7 +289,8 @@ class _Output:
                                 low += 1
                         except Corruption as wrong:
                             raise _Damaged(plan.file["name"], str(wrong)) from wrong
-            yield writer.finish(self._origin.run_last, self._origin)
+            latest_ms = max(plan.latest_ms for plan in plans)
+            yield writer.finish(self._origin.run_last, self._origin, latest_ms)
         finally:
             writer.abandon()
 

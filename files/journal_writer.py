@@ -202,8 +202,9 @@ class SealedWriter:
         if self._waiting >= _FLUSH_BYTES:
             self._flush()
 
-    def finish(self, last_sqn: int, origin: cdb.Origin) -> dict[str, int | str]:
-        """Seal the file, which covers every sqn to ``last_sqn``; what a manifest wants to know."""
+    def finish(self, last_sqn: int, origin: cdb.Origin, latest_ms: int = 0) -> dict[str, int | str]:
+        """Seal the file, which covers every sqn to ``last_sqn``; what a manifest wants to know.
+        ``latest_ms``: the latest write time of what it was made of."""
         self._flush()
         self._starts.append(self.at)
         first_ms, last_ms = self._times or (0, 0)
@@ -212,7 +213,7 @@ class SealedWriter:
             np.frombuffer(self._starts, dtype=np.uint32),
             last_sqn - self.base_sqn + 1,
             self.seed,
-            (first_ms, last_ms),
+            (first_ms, max(last_ms, latest_ms)),
             origin,
             self._windows.section(),
         )

@@ -129,6 +129,39 @@ def test_compacted_files_tell_their_moments(tmp_path: Path) -> None:
         octavo.restore(tmp_path / "s", tmp_path / "r3", time=1640)
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+def test_a_moment_before_deletes_that_compaction_dropped_is_told(
+    tmp_path: Path, again: bool
+) -> None:
+    now = [1000]
+    with opened_small(tmp_path / "s", clock_ms=lambda: now[0]) as store:
+        store.put(b"kept", b"v")
+        store.put(b"gone", b"v")
+        now[0] = 2000
+        store.delete(b"gone")
+        assert store.compact().records_dropped == 2
+        if again:
+            now[0] = 1000
+            store.put(b"other", b"v")
+            assert store.compact().files_after == 1
+    assert octavo.restore(tmp_path / "s", tmp_path / "r", time=2000).sqn == 3 + again
+    with pytest.raises(octavo.HistoryCompacted, match=r"up to 1970-01-01T00:00:02\.000"):
+        octavo.restore(tmp_path / "s", tmp_path / "r2", time=1999)
+    assert not (tmp_path / "r2").exists()
+
+
+def test_a_moment_before_a_dropped_write_of_a_clock_ahead_is_told(tmp_path: Path) -> None:
+    now = [1000]
+    with opened_small(tmp_path / "s", clock_ms=lambda: now[0]) as store:
+        for moment in (1000, 9000, 2000):
+            now[0] = moment
+            store.put(b"k", b"%d" % moment)
+        store.compact()
+    with pytest.raises(octavo.HistoryCompacted, match="sqn= names a later one"):
+        octavo.restore(tmp_path / "s", tmp_path / "r", time=3000)
+    assert octavo.restore(tmp_path / "s", tmp_path / "r", time=9000).sqn == 3
+
+
 def test_a_damaged_record_tells_no_moment(tmp_path: Path) -> None:
     stamped(tmp_path / "s", BACK, roll_count=256)
     file = sorted((tmp_path / "s.b/journal").glob("*.cdb"))[0]
