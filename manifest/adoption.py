@@ -229,10 +229,10 @@ def _remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:
 
 
 def outdated(persisted_sqn: int, manifest: JournalManifest) -> bool:
-    """Whether a ledger that is persisted so far is from before a compaction: it may name records
-    that the journal has dropped."""
-    compacted = max([manifest.horizon, *(entry.clean_sqn for entry in manifest.entries)])
-    return 0 < persisted_sqn < compacted
+    """Whether a ledger that is persisted so far is from before a compaction that dropped
+    something: it may name records that the journal no longer has. How far the ledger was that a
+    compaction went by says nothing of that: one that was made anew since may have less."""
+    return 0 < persisted_sqn < manifest.horizon
 
 
 def _chosen(

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 from compacted_store import SMALL_FILES, check, overwritten
-from whole_store import SEED, killed, opened, settle
+from whole_store import SEED, flush, killed, opened, settle
+
+import octavo
+from octavo.actors.inker_clerk import InkerClerk
 
 
 def manifests(path: Path) -> list[Path]:
@@ -144,6 +147,27 @@ def test_new_files_that_the_lost_manifest_named_count_before_those_they_replaced
     with opened(path, **SMALL_FILES) as store:
         assert not list(store.keys(prefix=b"k"))
         check(store, model)
+
+
+def test_a_new_ledger_need_not_have_what_is_newer_than_the_sealed_files(tmp_path: Path) -> None:
+    # They were compacted as a ledger saw them that had had records of the active file, too.
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, random.Random(SEED))
+        settle(store)
+        store.put(b"unsealed", b"1")
+        flush(store)
+        clerk = store._running.inker_clerk
+        run = clerk.actor.sealed()
+        clerk.call(InkerClerk.rewrite, run)
+        assert max(e.clean_sqn for e in clerk.actor.sealed()) > run[-1].last_sqn
+        path = killed(store, tmp_path / "image")
+    shutil.rmtree(path / "ledger")
+    with opened(path, **SMALL_FILES) as store:
+        between = killed(store, tmp_path / "between")
+    with octavo.open(between, read_only=True) as reader:
+        assert dict(reader.items()) == model | {b"unsealed": b"1"}
+    with opened(between, **SMALL_FILES) as store:
+        assert not [note for note in store.stats()["notes"] if "older than" in note]
 
 
 def test_a_ledger_from_before_a_compaction_is_rebuilt(tmp_path: Path) -> None:
