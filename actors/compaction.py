@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from octavo.actors import journal_install, trimming
 from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.inker import Inker
-from octavo.actors.inker_clerk import SMALL, InkerClerk, Score
+from octavo.actors.inker_clerk import InkerClerk, Score
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.progress import Progress, untold
 from octavo.files.errors import StorageFailed
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
+from octavo.manifest.small_files import MANY_SMALL, SMALL
 
 HIDING_PERCENT = 5.0
 """Deletes that make up more of the journal than this are worth finding out exactly which older
@@ -150,13 +151,19 @@ def next_run(
     clerk: InkerClerk, entries: Sequence[JournalEntry], scores: dict[str, Score], bound: float
 ) -> list[JournalEntry]:
     """The files from the first of these on that are to be rewritten together; [] if it is not.
+    No more than a run has at most, unless they make one file, or less.
     Deletes are garbage where everything older is clean. No run goes past a file without a score:
     the new files cover all sqns of a run."""
-    small = clerk.inker.actor.roll_size // SMALL
+    roll_size = clerk.inker.actor.roll_size
+    small = roll_size // SMALL
+    together = 0
     run: list[JournalEntry] = []
     dirty = False
     below = clerk.clean_below()[entries[0].name]
-    for number, entry in enumerate(entries[: clerk.worth.run_length]):
+    for number, entry in enumerate(entries[: max(clerk.worth.run_length, MANY_SMALL)]):
+        together += entry.bytes
+        if number >= clerk.worth.run_length and together > roll_size:
+            break
         score = None if entry.name in clerk.damaged else scores.get(entry.name)
         if score is None or (run and entry.last_sqn - run[0].base_sqn >= MAX_RUN_SQNS):
             break

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from octavo.actors import compaction
+from octavo.actors import compaction, joining
 from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
@@ -104,6 +104,7 @@ def ingest(
                 raise
             # another thread took them in meanwhile, and away
     answer = Ingested(done.first_sqn, done.last_sqn, again is not None or done.time_ms < 0)
+    joining.came(running.inker_clerk.actor)
     _tidy(disk, path, job, attempts if stream and answer.repeated else None)
     return answer
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from octavo.actors import journal_install, trimming
+from octavo.actors import joining, journal_install, trimming
 from octavo.actors.delete_pending import due
 from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
@@ -39,6 +39,7 @@ from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.run_choice import Worth, best_run, countable
+from octavo.manifest.small_files import SMALL
 
 if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("octavo.compaction")
 
 SAMPLES = 192
-SMALL = 4
-"""A file below this part of ``roll_size_bytes`` is merged with a small neighbour."""
 EXPIRED_FOR_MS = 3_600_000
 """A put is dropped when it expired so long ago: a clock that is set back by less brings it back
 in full."""
@@ -149,22 +148,31 @@ class InkerClerk(TurnActor):
 
     @interruptible
     def work(self) -> None:
-        """Compact the run that is worth most, then come back for the next. On the pool."""
-        if self.closing:
-            return
+        """Compact the run that is worth most, or put small files together; then come back for the
+        next. On the pool."""
         inker = self.inker.actor
-        published.sweep(inker.disk, inker.directory.removesuffix("/journal"), self.clock_ms())
+        if not self.closing:
+            published.sweep(inker.disk, inker.directory.removesuffix("/journal"), self.clock_ms())
+        if self.unasked(InkerClerk._best):
+            self.actor_ref.send(InkerClerk.work)
+
+    def unasked(self, step: Callable[[InkerClerk], Done | None]) -> bool:
+        """Do it, unless somebody else compacts; whether there may be more to do."""
+        if self.closing:
+            return False
         try:
             with self.alone():
-                run = self._worthy_run()
-                done = self.rewrite(run) if run else None
+                done = step(self)
         except (Busy, Closed):
-            return
+            return False
         except (OctavoError, OSError) as error:
             log.warning("compaction stopped: %s", error)
-            return
-        if done is not None and (done.rewritten or done.damaged):
-            self.actor_ref.send(InkerClerk.work)
+            return False
+        return done is not None and (bool(done.rewritten) or done.damaged)
+
+    def _best(self) -> Done | None:
+        run = self._worthy_run()
+        return self.rewrite(run) if run else joining.join(self)
 
     def _worthy_run(self) -> list[JournalEntry]:
         self._looks += 1
@@ -192,11 +200,15 @@ class InkerClerk(TurnActor):
         """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
         first."""
         persisted = self.bookie.actor.view.ledger.persisted_sqn
-        sealed = self.sealed()
-        persisted = min(persisted, self.consumers.lowest(persisted, sealed))
+        needed = self.consumers.lowest(persisted, self.sealed())
+        return tuple(entry for entry in self.whole() if entry.last_sqn <= needed)
+
+    def whole(self) -> tuple[JournalEntry, ...]:
+        """Sealed files that the ledger has all of, undamaged, oldest first."""
+        persisted = self.bookie.actor.view.ledger.persisted_sqn
         return tuple(
             entry
-            for entry in sealed
+            for entry in self.sealed()
             if entry.last_sqn <= persisted and entry.name not in self.damaged
         )
 
@@ -271,10 +283,13 @@ class InkerClerk(TurnActor):
         file on their key deltas; None: one is made for these files."""
         if deltas is None:
             with self.deltas(run) as (scratch, _):
-                return self._rewrite(run, scratch)
-        return self._rewrite(run, deltas)
+                return self.replace(run, scratch)
+        return self.replace(run, deltas)
 
-    def _rewrite(self, run: Sequence[JournalEntry], deltas: str | None) -> Done:
+    def replace(
+        self, run: Sequence[JournalEntry], deltas: str | None = None, *, drops: bool = True
+    ) -> Done:
+        """As ``rewrite``; ``drops``: no: by all that is in them, whoever needs it still."""
         inker = self.inker.actor
         squeezed = any(e.name in self.scores and self.scores[e.name].squeezed for e in run)
         small = sum(entry.bytes < inker.roll_size // SMALL for entry in run)
@@ -295,6 +310,7 @@ class InkerClerk(TurnActor):
                 deltas=deltas,
                 always=small > 1 or squeezed,
                 compresses=self.options.compression == "lz4",
+                drops=drops,
             )
         if "damaged" in result:
             self._leave_out(result["damaged"], result["wrong"])
@@ -306,7 +322,7 @@ class InkerClerk(TurnActor):
                 self.inker.call(journal_install.mark_clean, names, clean)
             return Done()
         with self.consumers.lock:
-            if self.consumers.lowest(0) < run[-1].last_sqn:
+            if drops and self.consumers.lowest(0) < run[-1].last_sqn:
                 for row in result["files"]:  # a consumer came meanwhile
                     inker.disk.unlink(f"{inker.directory}/{row['name']}")
                 return Done()

@@ -20,8 +20,15 @@ from octavo.files.unbroken import unbroken
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.level_sizes import GROWTH, LEVEL_ONE_ROWS, REBUILD
+from octavo.manifest.level_sizes import (
+    GROWTH,
+    LEVEL_ONE_ROWS,
+    MAX_FILE_BYTES,
+    MAX_FILE_ROWS,
+    REBUILD,
+)
 from octavo.manifest.register import SnapshotRegister
+from octavo.manifest.small_files import SMALL, small_run
 
 log = logging.getLogger("octavo.penciller")
 
@@ -40,7 +47,7 @@ class LevelZero:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merge ``inputs`` into ``level``; with ``move`` they only change their level."""
+    """Merge ``inputs`` into ``level``, which may be theirs; with ``move`` they only change it."""
 
     inputs: tuple[LedgerEntry, ...]
     level: int
@@ -120,7 +127,7 @@ class Penciller(TurnActor):
     # ------------------------------------------------------------ what to merge
 
     def next_task(self) -> LevelZero | Merge | None:
-        """The most pressing work, or None. O(levels)."""
+        """The most pressing work, or None. O(files)."""
         if self.failed is not None:
             return None
         if self.tables:
@@ -132,10 +139,27 @@ class Penciller(TurnActor):
             return self._merge_of(levels[0], 1)
         target = LEVEL_ONE_ROWS
         for level in range(1, len(levels)):
-            if sum(entry.rows for entry in levels[level]) > target:
+            rows = sum(entry.rows for entry in levels[level])
+            if rows > target:
                 return self._merge_of((self._next_out_of(level),), level + 1)
+            if rows * SMALL < len(levels[level]) * MAX_FILE_ROWS:
+                joined = self._joining(levels[level], level)
+                if joined is not None:
+                    return joined
             target *= GROWTH
         return None
+
+    def _joining(self, entries: tuple[LedgerEntry, ...], level: int) -> Merge | None:
+        """Small files of a level made one: what moved there from level zero may be any size."""
+        found = small_run([max(e.rows / MAX_FILE_ROWS, e.bytes / MAX_FILE_BYTES) for e in entries])
+        if found is None:
+            return None
+        return Merge(entries[found], level, self._is_basement(level, entries[found]), move=False)
+
+    def _is_basement(self, level: int, whole: tuple[LedgerEntry, ...]) -> bool:
+        """Whether nothing that these files of a level hide can be in a deeper one."""
+        reach, levels = _reach(whole), range(level + 1, len(self.manifest.levels))
+        return not any(self.manifest.overlapping(each, *reach) for each in levels)
 
     def _next_out_of(self, level: int) -> LedgerEntry:
         """Files leave a level in turns, round its key range."""
@@ -148,9 +172,7 @@ class Penciller(TurnActor):
     def _merge_of(self, above: tuple[LedgerEntry, ...], level: int) -> Merge:
         below = self.manifest.overlapping(level, *_reach(above))
         # Files of the level reach beyond those above it: a delete in them hides what lies deeper.
-        whole = _reach((*above, *below))
-        deeper = range(level + 1, len(self.manifest.levels))
-        basement = not any(self.manifest.overlapping(each, *whole) for each in deeper)
+        basement = self._is_basement(level, (*above, *below))
         apart = sorted(above, key=lambda entry: entry.first_key)
         move = not below and all(left.last_key < right.first_key for left, right in pairwise(apart))
         if basement and any(entry.tombstones for entry in above):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
 from octavo.actors import inbox_watch
 from octavo.actors.ingest import Ingested, checked
+from octavo.actors.penciller import Merge, Penciller
+from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.arguments import to_path, to_timeout
 from octavo.files import errors, inbox
 from octavo.files.argument_checks import to_whole
@@ -18,6 +21,7 @@ from octavo.files.errors import AskTimeout, Misuse, OctavoError, StorageFailed, 
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
+from octavo.manifest.small_files import FEW_SMALL
 
 if TYPE_CHECKING:
     from octavo.actors.options import OpenOptions
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.02
 _OPEN_SECONDS = 1.0
+_JOINING_SECONDS = 60.0
+"""Far above what it takes to make one journal file of small ones."""
 
 
 def commit(
@@ -51,11 +57,25 @@ def commit(
     answer = _by_owner(
         path,
         {"job": job_id, "attempts": attempts, "stream": stream, "batch": batch},
-        lambda store: asdict(store.ingest(job_id, attempts, stream=stream, batch=batch)),
+        lambda store: asdict(_ingested(store, job_id, attempts, stream, batch)),
         timeout_seconds,
         dict(options),
     )
     return Ingested(answer["first_sqn"], answer["last_sqn"], answer["repeated"])
+
+
+def _ingested(store: Store, job: str, attempts: Sequence[str], stream: str, batch: int) -> Ingested:
+    """As ``Store.ingest``. Where files of earlier commits have piled up, this waits for what is
+    else done beside an open store: no commit alone has it open long enough for that."""
+    running = store._running
+    task = running.penciller.call(Penciller.next_task)
+    piled_up = isinstance(task, Merge) and len(task.inputs) >= FEW_SMALL
+    answer = store.ingest(job, attempts, stream=stream, batch=batch)
+    with suppress(AskTimeout):
+        running.inker_clerk.actor.answer(_JOINING_SECONDS)
+        if piled_up:
+            running.clerk.call(PencillerClerk.work)
+    return answer
 
 
 def acknowledge(

@@ -10,7 +10,7 @@ import contextlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from octavo.files import cdb, key_deltas, live_records, record
 from octavo.files.arrays import np, npt
@@ -21,6 +21,7 @@ from octavo.files.journal_rows import Headers
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.key_deltas import is_newest
 from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
+from octavo.files.rows import Rows
 from octavo.files.sealed_records import records_of
 
 _SEALING_BYTES = 64
@@ -34,6 +35,7 @@ TO_DELTA = 5
 """A superseded put that is retained without its value."""
 Levels = Sequence[Sequence[Sequence[Any]]]
 Strategies = Mapping[str, str]
+_Becomes: TypeAlias = "npt.NDArray[np.uint8]"  # of each record: DROP, KEEP, TO_DELETE, TO_DELTA
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class _Plan:
     head_end: npt.NDArray[np.int64]
     stored: npt.NDArray[np.int64]
     times: npt.NDArray[np.uint64]
-    becomes: npt.NDArray[np.uint8]  # KEEP: as it is, TO_DELETE, TO_DELTA
+    becomes: _Becomes
     kinds: npt.NDArray[np.uint8]
     batched: npt.NDArray[np.uint8]  # see _batched
 
@@ -82,16 +84,19 @@ def compact(
     deltas: str | None,
     always: bool,
     compresses: bool,
+    drops: bool = True,
 ) -> dict[str, Any]:
     """Write the live records of a run of sealed journal files (``name``, ``seed``, ``base_sqn``,
     ``last_sqn``, in order) into new sealed files, durably; the old ones stay as they are.
 
     The new files cover every sqn of the run. If nothing would be dropped, nothing is written,
-    unless ``always``. ``deltas``: the scratch file of key_deltas.survey. The result: ``files``
-    (what a manifest wants to know of each), ``records``, ``kept``, ``highest_dropped``,
-    ``expired_ms`` (puts that expired up to this moment, inclusive, are no puts any more; 0: none
-    was), ``clean`` (no file holds a superseded put any more as of ``persisted_sqn``); or
-    ``damaged`` and ``wrong``: a file that has to be left out, and why.
+    unless ``always``. ``drops``: no: all records are taken for live. ``deltas``: the scratch file
+    of key_deltas.survey.
+
+    The result: ``files`` (what a manifest wants to know of each), ``records``, ``kept``,
+    ``highest_dropped``, ``expired_ms`` (puts that expired up to this moment, inclusive, are no
+    puts any more; 0: none was), ``clean`` (no file holds a superseded put any more as of
+    ``persisted_sqn``); or ``damaged`` and ``wrong``: a file that has to be left out, and why.
     """
     known = live_records.opened(disk, ledger, levels)
     last = run[-1]["last_sqn"]
@@ -101,7 +106,7 @@ def compact(
         newest = None
         if deltas is not None:
             newest = key_deltas.read(disk, f"{journal}/{deltas}")
-        judge = _Judge(disk, journal, known, clean_below, now_ms, strategies, newest)
+        judge = _Judge(disk, journal, known, clean_below, now_ms, strategies, newest, drops)
         plans = [judge.plan(file) for file in run]
         records = sum(plan.records for plan in plans)
         kept = sum(len(plan.sqns) for plan in plans)
@@ -137,6 +142,7 @@ class _Judge:
     now_ms: int
     strategies: Strategies
     newest: key_deltas.Newest | None
+    drops: bool
 
     def plan(self, file: dict[str, Any]) -> _Plan:
         """What is to become of a file's records. Raises _Damaged."""
@@ -144,20 +150,7 @@ class _Judge:
             view, table, head, rows = records_of(self.disk, self.journal, file)
         except (Corruption, FileNotFoundError) as wrong:
             raise _Damaged(file["name"], str(wrong)) from wrong
-        known = live_records.newest_of(self.levels, rows.keys, rows.hashes)
-        verdict = live_records.verdicts(
-            head.kinds,
-            rows.sqns,
-            head.expiries,
-            known,
-            clean_below=self.clean_below,
-            now_ms=self.now_ms,
-        )
-        becomes = _becomes(head, verdict, self.strategies)
-        if self.newest is not None:
-            deltas = np.flatnonzero((becomes == TO_DELTA) | (head.kinds == record.KEY_DELTA))
-            ours = is_newest(known.sqns[deltas], rows.sqns[deltas], self.newest)
-            becomes[deltas[~ours]] = DROP
+        verdict, becomes = self._judged(head, rows)
         stays = np.flatnonzero(becomes != DROP)
         dropped = np.flatnonzero(becomes != KEEP)
         gone = np.isin(verdict, (DROP, TO_DELETE))
@@ -181,15 +174,33 @@ class _Judge:
             batched=_batched(head, becomes)[stays],
         )
 
+    def _judged(self, head: Headers, rows: Rows) -> tuple[live_records.Verdicts, _Becomes]:
+        if not self.drops:
+            verdict = np.full(len(head), UNSURE, dtype=np.uint8)
+            return verdict, _becomes(head, verdict, self.strategies)
+        known = live_records.newest_of(self.levels, rows.keys, rows.hashes)
+        verdict = live_records.verdicts(
+            head.kinds,
+            rows.sqns,
+            head.expiries,
+            known,
+            clean_below=self.clean_below,
+            now_ms=self.now_ms,
+        )
+        becomes = _becomes(head, verdict, self.strategies)
+        if self.newest is not None:
+            deltas = np.flatnonzero((becomes == TO_DELTA) | (head.kinds == record.KEY_DELTA))
+            ours = is_newest(known.sqns[deltas], rows.sqns[deltas], self.newest)
+            becomes[deltas[~ours]] = DROP
+        return verdict, becomes
+
 
 def _latest(view: memoryview, head: Headers, name: str) -> int:
     trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), name)
     return max(trailer.last_ms, int(head.times.max(initial=0)))
 
 
-def _becomes(
-    head: Headers, verdict: live_records.Verdicts, strategies: Strategies
-) -> npt.NDArray[np.uint8]:
+def _becomes(head: Headers, verdict: live_records.Verdicts, strategies: Strategies) -> _Becomes:
     becomes = verdict.copy()
     becomes[verdict == UNSURE] = KEEP
     retained = key_deltas.retained(strategies)

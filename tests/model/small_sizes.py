@@ -72,6 +72,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "files.sst_lookup _FEW_GROUPS": (1, 64),
     "files.byte_strings _FEW": (1, 8),
     "files.byte_strings _BLOCK_BYTES": (64, 1 << 20),
+    "manifest.small_files FEW_SMALL": (2, 4, 32),
     "manifest.pinning _SIDE_ROWS": (5, 1 << 18),
     "agreement STEP": (3, 1024),
     "verify STEP": (5, 1024),

@@ -1,0 +1,65 @@
+"""Small neighbouring journal files are put together, so that there are never many.
+
+Each commit of a job makes files of its own, however little they hold, and each file costs whatever
+looks at all of them: an opening, a backup, a commit, a pass of Spark. Nothing is dropped by that
+which is still there for who asks what changed, or for an earlier state.
+
+Functions that run in the turn of the Inker's clerk, but for ``came``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.actors.messages import interruptible
+from octavo.manifest.run_choice import countable
+from octavo.manifest.small_files import small_run
+
+if TYPE_CHECKING:
+    from octavo.actors.inker_clerk import Done, InkerClerk
+    from octavo.manifest.journal_manifest import JournalEntry
+
+
+def came(clerk: InkerClerk) -> None:
+    """Files came: if they made many small ones, put them together soon. In no turn. O(files)."""
+    if clerk.options.compact_every_seconds is not None and _run(clerk):
+        clerk.actor_ref.send(join_unasked)
+
+
+@interruptible
+def join_unasked(clerk: InkerClerk) -> None:
+    """``join``, then come back for the next."""
+    if clerk.unasked(join):
+        clerk.actor_ref.send(join_unasked)
+
+
+def join(clerk: InkerClerk) -> Done | None:
+    """Put the oldest small files together that are worth it; None: there are none. One job."""
+    run = _run(clerk)
+    if not run:
+        return None
+    if run[0].base_sqn <= clerk.inker.actor.manifest.horizon:  # compacted as any: no consumer
+        return clerk.rewrite(run)  # needs it, and the horizon is where it was
+    return clerk.replace(run, drops=False)
+
+
+def _run(clerk: InkerClerk) -> list[JournalEntry]:
+    """Files up to the horizon, or files above it: what it says of a file, and a file says of when
+    it was compacted, is to hold for all that is in it."""
+    inker = clerk.inker.actor
+    horizon, sealed = inker.manifest.horizon, clerk.sealed()
+    may = {entry.name for entry in clerk.whole()}
+    compacted = sum(entry.last_sqn <= horizon for entry in sealed)
+    begun = sum(entry.base_sqn <= horizon for entry in sealed)
+    for part in (sealed[:compacted], sealed[begun:]):
+        found = small_run(
+            [
+                max(entry.bytes / inker.roll_size, entry.count / inker.roll_count)
+                if entry.name in may
+                else None
+                for entry in part
+            ]
+        )
+        if found is not None:
+            return countable(part[found])
+    return []

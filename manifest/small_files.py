@@ -1,0 +1,37 @@
+"""Which small neighbouring files, of journal or ledger, are put together so that there are never
+many of them: each costs whatever looks at all files, however little it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SMALL = 4
+"""A file that is less than this part full is small."""
+FEW_SMALL = 32
+"""So many small neighbours are put together unasked."""
+MANY_SMALL = 256
+"""... and no more at once."""
+_GROWTH = 4.0
+"""... where they make a file that is so many times as large as the largest of them: so each byte
+moves a few times at most until its file is not small any more."""
+
+
+def small_run(fills: Sequence[float | None]) -> slice | None:
+    """The oldest small neighbours that are worth putting together, as many as make one full file.
+
+    ``fills``: how full each file is, in order, 1: full; None: one that must not take part. None:
+    there are no such. Where files come one by one and all may take part, fewer than twice
+    ``FEW_SMALL`` stay small, and a byte moves some five times. O(files) where few are small.
+    """
+    small = [fill is not None and fill < 1 / SMALL for fill in fills]
+    if sum(small) < FEW_SMALL:
+        return None
+    for start in range(len(fills) - FEW_SMALL + 1):
+        count, total, largest = 0, 0.0, 0.0
+        for fill in fills[start : start + MANY_SMALL]:
+            if fill is None or fill * SMALL >= 1 or total + fill > 1:
+                break
+            count, total, largest = count + 1, total + fill, max(largest, fill)
+        if count >= FEW_SMALL and total >= _GROWTH * largest:
+            return slice(start, start + count)
+    return None

@@ -1,0 +1,279 @@
+"""Small neighbouring journal files are put together unasked, and nothing is dropped by it."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from whole_store import flush, killed, opened, settle
+
+import octavo
+from octavo.actors import joining, penciller
+from octavo.actors.ingest import Ingested, ingest
+from octavo.actors.inker_clerk import InkerClerk
+from octavo.files.disk import RealDisk
+from octavo.files.staged_writer import StagedWriter
+from octavo.files.wall_clock import wall_clock_ms
+from octavo.manifest.small_files import FEW_SMALL
+
+SEED = int(os.environ.get("OCTAVO_SEED", "20261125"))
+MANY = 3 * FEW_SMALL
+OPTIONS = {"roll_count": 1 << 16, "push_rows": 1 << 16}
+
+
+def brought(store: octavo.Store, number: int, keys: list[bytes], value: bytes = b"") -> Ingested:
+    """Commit a job of these keys; with files of its own, as any."""
+    writer = StagedWriter(RealDisk(), store.path, f"j{number}", "0-0", now_ms=1000 + number)
+    writer.put_many(b"", keys, [value or b"%s of %d" % (key, number) for key in keys])
+    writer.finish()
+    return ingest(store._running, f"j{number}", ["0-0"])
+
+
+def rested(store: octavo.Store) -> int:
+    """Wait until nothing is put together any more; how many sealed files there are."""
+    clerk = store._running.inker_clerk.actor
+    clerk.answer(None)
+    for _ in range(1000):
+        if not clerk.waiting_messages:
+            break
+        clerk.answer(None)
+    else:
+        raise AssertionError("files are put together on and on")
+    settle(store)
+    return len(store._inker.manifest.sealed())
+
+
+def bring_many(store: octavo.Store, rng: random.Random, count: int = MANY) -> dict[bytes, bytes]:
+    """So many commits that overwrite each other's keys; what is there then."""
+    model = {}
+    for number in range(count):
+        keys = sorted({b"k%02d" % rng.randrange(60) for _ in range(5)})
+        brought(store, number, keys)
+        model.update({key: b"%s of %d" % (key, number) for key in keys})
+    return model
+
+
+def history(store: octavo.Store, since: int = 0) -> list[tuple[int, bytes, bytes | None]]:
+    return [(each.sqn, each.key, each.value) for each in store.changes(since)]
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    print(f"OCTAVO_SEED={SEED}")
+    return random.Random(SEED)
+
+
+def test_files_that_commits_brought_are_put_together(tmp_path: Path, rng: random.Random) -> None:
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        model = bring_many(store, rng)
+        assert rested(store) < FEW_SMALL
+        assert dict(store.items()) == model
+        assert all(store.get(key) == value for key, value in model.items())
+        assert store.verify().ok
+        image = killed(store, tmp_path / "image")
+    for path in (tmp_path / "s", image):
+        with opened(path, **OPTIONS) as store:
+            assert dict(store.items()) == model
+            assert len(store._inker.manifest.sealed()) < FEW_SMALL
+
+
+def test_every_change_is_still_there_for_who_asks(tmp_path: Path, rng: random.Random) -> None:
+    with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
+        bring_many(store, rng)
+        wanted = history(store)
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        joining.came(store._running.inker_clerk.actor)
+        assert rested(store) < FEW_SMALL
+        assert history(store) == wanted
+        assert store._inker.manifest.horizon == 0
+
+
+def test_every_earlier_state_can_still_be_restored(tmp_path: Path, rng: random.Random) -> None:
+    states = []
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        for number in range(MANY):
+            last = brought(store, number, [b"k%d" % rng.randrange(9), b"k9"]).last_sqn
+            states.append((last, 1000 + number, dict(store.items())))
+        assert rested(store) < FEW_SMALL
+    for number in (0, 1, 31, 32, 50, MANY - 1):
+        sqn, moment, wanted = states[number]
+        for how in ({"sqn": sqn}, {"time": moment}):
+            target = tmp_path / f"{number}-{next(iter(how))}"
+            assert octavo.restore(tmp_path / "s", target, **how).sqn == sqn  # type: ignore[arg-type]
+            with octavo.open(target) as store:
+                assert dict(store.items()) == wanted
+
+
+def test_a_snapshot_reads_on_in_the_files_of_its_time(tmp_path: Path, rng: random.Random) -> None:
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        bring_many(store, rng, FEW_SMALL - 1)
+        with store.snapshot() as snap:
+            model = dict(store.items())
+            old = {entry.name for entry in store._inker.manifest.sealed()}
+            for number in range(FEW_SMALL, 2 * FEW_SMALL):
+                brought(store, number, [b"k00"])
+            rested(store)
+            assert dict(snap.items()) == model
+            assert {key: snap.get(key) for key in model} == model
+            assert old <= set(os.listdir(tmp_path / "s" / "journal"))
+        rested(store)
+        assert not old & set(os.listdir(tmp_path / "s" / "journal"))
+
+
+def test_a_consumer_does_not_hold_it_back(tmp_path: Path, rng: random.Random) -> None:
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        consumer = store.consumer("mail", since=0)
+        bring_many(store, rng)
+        wanted = store.last_sqn
+        assert rested(store) < FEW_SMALL
+        assert [each.sqn for each in consumer.changes()] == list(range(1, wanted + 1))
+
+
+def test_atomic_batches_stay_whole(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        for number in range(MANY):
+            with store.batch() as batch:
+                for key in range(3):
+                    batch.put(b"", b"b%d" % key, b"%d" % number)
+            brought(store, number, [b"k%d" % number])
+        assert rested(store) < 2 * FEW_SMALL
+        found = [each.batch for each in store.changes(0)]
+        assert found == [(0, 3), (1, 3), (2, 3), None] * MANY
+
+
+def test_none_are_put_together_where_compaction_is_for_who_asks(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
+        bring_many(store, rng)
+        assert rested(store) == MANY
+        store.compact()
+        assert len(store._inker.manifest.sealed()) == 1
+
+
+def test_a_damaged_file_stays_as_it_is_and_nothing_goes_past_it(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
+        bring_many(store, rng, 2 * FEW_SMALL + 4)
+        wanted = history(store)
+        bad = store._inker.manifest.sealed()[FEW_SMALL + 1]
+    path = tmp_path / "s" / "journal" / bad.name
+    whole = path.read_bytes()
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        path.write_bytes(whole.replace(b" of ", b" 0f ", 1))
+        joining.came(store._running.inker_clerk.actor)
+        assert rested(store) == 3
+        assert [entry.name == bad.name for entry in store._inker.manifest.sealed()] == [
+            False,
+            True,
+            False,
+        ]
+        path.write_bytes(whole)
+        assert history(store) == wanted
+
+
+def test_files_up_to_the_horizon_are_compacted_as_they_are_put_together(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
+        bring_many(store, rng)
+        brought(store, MANY, [b"a", b"b", b"c"])
+        between = store._inker.manifest.sealed()[-1]
+        for number in range(MANY + 1, 2 * MANY):
+            brought(store, number, [b"a", b"x"])
+        store._running.inker_clerk.call(InkerClerk.rewrite, [between])
+        horizon = store._inker.manifest.horizon
+        assert horizon == between.base_sqn  # the file reaches beyond it
+        model, changes = dict(store.items()), history(store, horizon)
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        joining.came(store._running.inker_clerk.actor)
+        assert rested(store) < 2 * FEW_SMALL
+        assert store._inker.manifest.horizon == horizon
+        assert store._running.inker_clerk.actor.dropped > 0
+        assert dict(store.items()) == model
+        assert history(store, horizon) == changes
+        assert store.verify().ok
+
+
+def test_expired_puts_and_deletes_stay_as_they_are(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
+        for number in range(MANY):
+            store.put(b"gone%d" % number, b"v", expires_at=1)
+            store.put(b"k%d" % number, b"v")
+            store.delete(b"k%d" % number)
+            brought(store, number, [b"k"])
+        wanted = history(store)
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        joining.came(store._running.inker_clerk.actor)
+        assert rested(store) < MANY
+        assert history(store) == wanted
+        assert list(store.keys()) == [b"k"]
+
+
+def test_commits_into_a_closed_store_leave_few_files(tmp_path: Path) -> None:
+    opened(tmp_path / "s").close()
+    for number in range(FEW_SMALL + 8):
+        writer = StagedWriter(
+            RealDisk(), str(tmp_path / "s"), f"j{number}", "0-0", now_ms=wall_clock_ms()
+        )
+        writer.put_many(b"", [b"k%d" % number], [b"v"])
+        writer.finish()
+        octavo.commit(tmp_path / "s", f"j{number}", ["0-0"])
+    assert len(list((tmp_path / "s" / "journal").glob("*.cdb"))) < 16
+    assert len(list((tmp_path / "s" / "ledger").glob("*.sst"))) < 16
+    with octavo.open(tmp_path / "s") as store:
+        assert len(store) == FEW_SMALL + 8
+        assert store.verify().ok
+
+
+def test_the_ledger_can_be_made_from_what_was_put_together(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        model = bring_many(store, rng)
+        rested(store)
+        flush(store)
+    for path in (tmp_path / "s" / "ledger").rglob("*"):
+        if path.is_file():
+            path.unlink()
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        assert dict(store.items()) == model
+        assert store.verify().ok
+
+
+def ledger_files(store: octavo.Store) -> list[int]:
+    """Of each level."""
+    return [len(level) for level in store._running.penciller.actor.manifest.levels]
+
+
+def test_small_ledger_files_that_were_only_moved_become_one(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        for number in range(MANY):
+            brought(store, number, [b"k%05d" % number])
+            settle(store)
+            assert sum(ledger_files(store)) < 2 * FEW_SMALL
+        rested(store)
+        assert [key for key, _ in store.items()] == [b"k%05d" % n for n in range(MANY)]
+        assert store.verify().ok
+
+
+def test_deletes_stay_in_small_files_made_one_while_deeper_levels_have_what_they_hide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(penciller, "LEVEL_ONE_ROWS", 2 * FEW_SMALL)
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        store.put_many([(b"k%05d" % number, b"old") for number in range(4 * FEW_SMALL)])
+        while ledger_files(store)[:2] != [0, 0] or not sum(ledger_files(store)):
+            store.put(b"z", b"new")
+            flush(store)
+        for number in range(FEW_SMALL + 8):
+            store.delete(b"k%05d" % (2 * number))
+            flush(store)
+        levels = store._running.penciller.actor.manifest.levels
+        assert max(entry.tombstones for entry in levels[1]) >= FEW_SMALL
+        model = [b"k%05d" % n for n in range(4 * FEW_SMALL) if n % 2 or n >= 2 * FEW_SMALL + 16]
+        assert list(store.keys()) == [*model, b"z"]
+        assert store.verify().ok
