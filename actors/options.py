@@ -60,12 +60,14 @@ class Options:
     ``compact_every_seconds``: How often to look for journal files that are worth compacting,
         while there are writes; None: only ``compact()`` does. A look is a job of a few
         milliseconds a file in a worker process of low priority, so often enough that garbage
-        does not pile up costs nothing to speak of.
+        does not pile up costs nothing to speak of. Many small neighbours, as commits leave them,
+        are put together then and after a commit, with all that is in them.
     ``compact_single_percent``: A journal file of which less than this share is still needed is
         worth rewriting.
     ``compact_run_percent``: ... and so is a run of ``compact_run_length`` files with this mean
         share; runs between are judged by bounds between.
-    ``compact_run_length``: Files that are rewritten together at most (1 .. 32).
+    ``compact_run_length``: Files that are rewritten together at most (1 .. 32), but for small ones
+        that make one file.
     ``compact_score_one_in``: A look samples one in so many of the files that were looked at
         before (1 .. 100).
     ``waste_retention_seconds``: How long journal files that compaction replaced are kept in the

@@ -13,6 +13,7 @@ import octavo
 from octavo.actors import joining, penciller
 from octavo.actors.ingest import Ingested, ingest
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
@@ -215,18 +216,34 @@ def test_expired_puts_and_deletes_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_commits_into_a_closed_store_leave_few_files(tmp_path: Path) -> None:
     opened(tmp_path / "s").close()
-    for number in range(FEW_SMALL + 8):
-        writer = StagedWriter(
-            RealDisk(), str(tmp_path / "s"), f"j{number}", "0-0", now_ms=wall_clock_ms()
-        )
-        writer.put_many(b"", [b"k%d" % number], [b"v"])
-        writer.finish()
-        octavo.commit(tmp_path / "s", f"j{number}", ["0-0"])
+    committed_each(tmp_path / "s", FEW_SMALL + 8)
     assert len(list((tmp_path / "s" / "journal").glob("*.cdb"))) < 16
-    assert len(list((tmp_path / "s" / "ledger").glob("*.sst"))) < 16
     with octavo.open(tmp_path / "s") as store:
         assert len(store) == FEW_SMALL + 8
         assert store.verify().ok
+
+
+def test_commits_that_leave_no_time_for_merges_wait_for_one_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(tmp_path / "s").close()
+    with monkeypatch.context() as never:
+        never.setattr(PencillerClerk, "wake", lambda clerk: None)
+        committed_each(tmp_path / "s", 3 * FEW_SMALL)
+    assert len(list((tmp_path / "s" / "ledger").glob("*.sst"))) < 2 * FEW_SMALL
+    with octavo.open(tmp_path / "s") as store:
+        assert len(store) == 3 * FEW_SMALL
+        assert store.verify().ok
+
+
+def committed_each(path: Path, count: int) -> None:
+    """So many jobs of one key, into a closed store."""
+    for number in range(count):
+        job, now_ms = f"j{number}", wall_clock_ms()
+        writer = StagedWriter(RealDisk(), str(path), job, "0-0", now_ms=now_ms)
+        writer.put_many(b"", [b"k%05d" % number], [b"v"])
+        writer.finish()
+        octavo.commit(path, job, ["0-0"])
 
 
 def test_the_ledger_can_be_made_from_what_was_put_together(
