@@ -99,6 +99,12 @@ class EventLog:
             cut = event.batch is not None and event.sqn - event.batch[0] <= horizon
             assert change.batch == event.batch or (cut and change.batch is None), (change, event)
 
+    def is_over(self, put: Event, now: int) -> bool:
+        """Whether a put with an expiry has expired, or its key was deleted, or has, since: which of
+        these the ledger does not know where a merge dropped all that is of the key."""
+        later = (each for each in self.events if each.where == put.where and each.sqn >= put.sqn)
+        return put.expiry > 0 and any(not each.lives(now) for each in later)
+
     def what_is_left(self, changes: Iterable[Change], now: int) -> None:
         """Raise AssertionError unless a compacted feed, replayed, makes the live state."""
         by_sqn = {event.sqn: event for event in self.events}
@@ -112,10 +118,7 @@ class EventLog:
             if change.kind == "put":
                 same(change, event)
             elif change.kind == "delete":
-                over = 0 < event.expiry <= now
-                # One that could expire, and whose key has: what came after it did.
-                over |= event.expiry > 0 and not self.state[where].lives(now)
-                assert event.value is None or over, (change, event)
+                assert event.value is None or self.is_over(event, now), (change, event)
             newest[where] = change
         left = {
             where: change.sqn
