@@ -4,7 +4,7 @@ Each commit of a job makes files of its own, however little they hold, and each 
 looks at all of them: an opening, a backup, a commit, a pass of Spark. Nothing is dropped by that
 which is still there for who asks what changed, or for an earlier state.
 
-Functions that run in the turn of the Inker's clerk, but for ``came``.
+Functions that run in the turn of the Inker's clerk, but for those that say so.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from octavo.manifest.journal_manifest import JournalEntry
 
 
+def is_due(clerk: InkerClerk) -> bool:
+    """Whether there are small files to be put together unasked. In no turn. O(files)."""
+    return clerk.options.compact_every_seconds is not None and bool(_run(clerk))
+
+
 def came(clerk: InkerClerk) -> None:
-    """Files came: if they made many small ones, put them together soon. In no turn. O(files)."""
-    if clerk.options.compact_every_seconds is not None and _run(clerk):
+    """Files came: if now there are many small ones, they are put together soon. In no turn."""
+    if is_due(clerk):
         clerk.actor_ref.send(join_unasked)
 
 

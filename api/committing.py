@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
-from octavo.actors import inbox_watch
+from octavo.actors import inbox_watch, joining
 from octavo.actors.ingest import Ingested, checked
 from octavo.actors.penciller import Merge, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
@@ -68,12 +68,15 @@ def _ingested(store: Store, job: str, attempts: Sequence[str], stream: str, batc
     """As ``Store.ingest``. Where files of earlier commits have piled up, this waits for what is
     else done beside an open store: no commit alone has it open long enough for that."""
     running = store._running
+    clerk = running.inker_clerk.actor
     task = running.penciller.call(Penciller.next_task)
-    piled_up = isinstance(task, Merge) and len(task.inputs) >= FEW_SMALL
+    merges = isinstance(task, Merge) and len(task.inputs) >= FEW_SMALL
+    joins = joining.is_due(clerk)
     answer = store.ingest(job, attempts, stream=stream, batch=batch)
     with suppress(AskTimeout):
-        running.inker_clerk.actor.answer(_JOINING_SECONDS)
-        if piled_up:
+        if joins:
+            clerk.answer(_JOINING_SECONDS)
+        if merges:
             running.clerk.call(PencillerClerk.work)
     return answer
 
