@@ -28,12 +28,16 @@ from octavo.manifest.level_sizes import (
     REBUILD,
 )
 from octavo.manifest.register import SnapshotRegister
-from octavo.manifest.small_files import SMALL, small_run
+from octavo.manifest.small_files import SMALL, alike, small_run
 
 log = logging.getLogger("octavo.penciller")
 
 LEVEL_ZERO_FILES = 4
-"""Files of level zero that start a merge into level one."""
+"""Files of level zero that start a merge into level one ..."""
+_LITTLE = 64
+"""... unless all of it would write so many times as many rows anew: ..."""
+_MOST_FILES = 4 * LEVEL_ZERO_FILES
+"""... then from so many files on, for every read looks at all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,9 @@ class Penciller(TurnActor):
             return None
         levels = self.manifest.levels
         if levels and len(levels[0]) >= LEVEL_ZERO_FILES:
-            return self._merge_of(levels[0], 1)
+            merge = self._out_of_level_zero(levels[0])
+            if merge is not None:
+                return merge
         target = LEVEL_ONE_ROWS
         for level in range(1, len(levels)):
             rows = sum(entry.rows for entry in levels[level])
@@ -161,13 +167,23 @@ class Penciller(TurnActor):
         reach, levels = _reach(whole), range(level + 1, len(self.manifest.levels))
         return not any(self.manifest.overlapping(each, *reach) for each in levels)
 
+    def _out_of_level_zero(self, entries: tuple[LedgerEntry, ...]) -> Merge | None:
+        """All of it into level one; where that is little beside what it meets there, as small
+        commits of files are, its newest files into one, if they are alike in size; or nothing."""
+        merge = self._merge_of(entries, 1)
+        rows = sum(entry.rows for entry in entries)
+        if sum(each.rows for each in merge.inputs) <= _LITTLE * rows:
+            return merge
+        newest = alike(entries, LEVEL_ZERO_FILES)
+        if newest:
+            return Merge(newest, 0, basement=False, move=False)
+        return merge if len(entries) >= _MOST_FILES else None
+
     def _next_out_of(self, level: int) -> LedgerEntry:
         """Files leave a level in turns, round its key range."""
         entries = self.manifest.levels[level]
         after = self._cursor.get(level, b"")
-        chosen = next((entry for entry in entries if entry.first_key > after), entries[0])
-        self._cursor[level] = chosen.last_key
-        return chosen
+        return next((entry for entry in entries if entry.first_key > after), entries[0])
 
     def _merge_of(self, above: tuple[LedgerEntry, ...], level: int) -> Merge:
         below = self.manifest.overlapping(level, *_reach(above))
@@ -213,6 +229,12 @@ class Penciller(TurnActor):
         self.rows_merged += sum(entry.rows for entry in task.inputs)
         files = self._entries(result["files"], task.level)
         self._install(files, task.inputs, None, result["expired_ms"])
+        self._went_out(task)
+
+    def _went_out(self, task: Merge) -> None:
+        first = task.inputs[0]
+        if 0 < first.level < task.level:
+            self._cursor[first.level] = first.last_key
 
     @unbroken
     def stays_expired(self, moment: int) -> None:
@@ -233,6 +255,7 @@ class Penciller(TurnActor):
         """The inputs change their level; no byte is written but the manifest's record."""
         moved = tuple(replace(entry, level=task.level) for entry in task.inputs)
         self._install(moved, task.inputs, None)
+        self._went_out(task)
 
     def _entries(self, files: Sequence[dict[str, Any]], level: int) -> tuple[LedgerEntry, ...]:
         out = []

@@ -82,8 +82,11 @@ def start(
     *,
     clock_ms: Callable[[], int] = wall_clock_ms,
     monotonic: Callable[[], float] = time.monotonic,
+    briefly: bool = False,
 ) -> Running:
     """Open the store at ``path``. Bounded by what is not yet in the ledger.
+
+    ``briefly``: merges that wait are not begun.
 
     Raises StoreLocked, Misuse, UnsupportedFormat, Corruption, or the OSError of a directory that
     cannot be used.
@@ -95,7 +98,10 @@ def start(
     def opened() -> Running:
         opening = _Opening(path, options, disk, lock, clock_ms, monotonic)
         try:
-            return opening.run(who)
+            running = opening.run(who)
+            if not briefly:
+                running.clerk.actor.wake()
+            return running
         except BaseException:
             opening.undo()
             raise
@@ -312,7 +318,6 @@ class _Opening:
         self._rebuild(inker.actor, clerk, recent, oldest)
         recent.since = penciller.actor.manifest.persisted_sqn
         inker.send(Inker.seal_next)
-        clerk.actor.wake()
         return bookie, clerk
 
     def _rebuild(

@@ -59,7 +59,7 @@ def commit(
         {"job": job_id, "attempts": attempts, "stream": stream, "batch": batch},
         lambda store: asdict(_ingested(store, job_id, attempts, stream, batch)),
         timeout_seconds,
-        dict(options),
+        options,
     )
     return Ingested(answer["first_sqn"], answer["last_sqn"], answer["repeated"])
 
@@ -105,11 +105,11 @@ def _by_owner(
     asked: dict[str, Any],
     do: Callable[[Store], dict[str, Any]],
     timeout_seconds: float,
-    options: dict[str, Any],
+    options: OpenOptions,
 ) -> dict[str, Any]:
     """Open the store and ``do`` it, or have its owner do what is asked."""
     with unbroken:
-        from octavo.store import open as open_store
+        from octavo.store import opened_to_write
 
     where = to_path("path", path)
     request = inbox.Request(RealDisk(), where, asked, wall_clock_ms())
@@ -117,7 +117,7 @@ def _by_owner(
     try:
         while True:
             try:
-                with open_store(where, read_only=False, create=False, **options) as store:
+                with opened_to_write(where, {**options, "create": False}, briefly=True) as store:
                     return do(store)
             except StoreLocked:
                 pass

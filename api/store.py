@@ -91,12 +91,17 @@ def open(
             from octavo.read_only import opened
         with usable("path", where):
             return opened(RealDisk(), where, options)
+    return opened_to_write(where, options)
+
+
+def opened_to_write(where: str, options: OpenOptions, *, briefly: bool = False) -> Store:
+    """See ``open``. ``briefly``: for one change, so merges that wait are not begun for it."""
     chosen = checked_options(options)
     refuse_unfit()
     running = None
     try:
         with usable("path", where):
-            running = startup.start(where, chosen, RealDisk())
+            running = startup.start(where, chosen, RealDisk(), briefly=briefly)
         return Store(running)
     except BaseException:  # Ctrl-C: what nobody has, nobody could close
         if running is not None:

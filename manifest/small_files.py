@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octavo.manifest.ledger_entry import LedgerEntry
+
 SMALL = 4
 """A file that is less than this part full is small."""
 FEW_SMALL = 32
@@ -14,6 +16,9 @@ MANY_SMALL = 256
 _GROWTH = 4.0
 """... where they make a file that is so many times as large as the largest of them: so each byte
 moves a few times at most until its file is not small any more."""
+
+_ALIKE = 2.0
+"""As ``_GROWTH``, of files of level zero, of which no read likes many."""
 
 
 def small_run(fills: Sequence[float | None]) -> slice | None:
@@ -35,3 +40,19 @@ def small_run(fills: Sequence[float | None]) -> slice | None:
         if count >= FEW_SMALL and total >= _GROWTH * largest:
             return slice(start, start + count)
     return None
+
+
+def alike(entries: tuple[LedgerEntry, ...], few: int) -> tuple[LedgerEntry, ...]:
+    """As many of level zero's newest files as are worth making one, ``few`` at least; or none.
+
+    ``entries``: all of it, newest first. Those that are left are older throughout, for such as are
+    of one time share no keys, but might with what is made. O(entries).
+    """
+    found, rows, largest, oldest = 0, 0, 0, entries[0].min_sqn
+    for count, entry in enumerate(entries, 1):
+        rows, largest = rows + entry.rows, max(largest, entry.rows)
+        oldest = min(oldest, entry.min_sqn)
+        apart = count == len(entries) or entries[count].max_sqn < oldest
+        if count >= few and apart and rows >= _ALIKE * largest:
+            found = count
+    return entries[:found]

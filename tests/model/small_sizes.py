@@ -19,6 +19,8 @@ SIZES: dict[str, tuple[int, ...]] = {
     "manifest.level_sizes GROWTH": (2, 3),
     "manifest.level_sizes MAX_FILE_ROWS": (7, 20, 100),
     "actors.penciller LEVEL_ZERO_FILES": (2, 3, 4),
+    "actors.penciller _LITTLE": (1, 2, 64),
+    "actors.penciller _MOST_FILES": (4, 16),
     "actors.scan FIRST_WINDOW": (1, 3, 96),
     "actors.scan_sources LARGEST_WINDOW": (4, 16, 4096),
     "actors.reader STEP": (1, 5, 256),

@@ -19,7 +19,6 @@ from types import FrameType
 from pykka import ActorDeadError
 
 import octavo
-from octavo.actors import penciller as penciller_module
 from octavo.actors import startup
 from octavo.actors.bookie import Bookie
 from octavo.actors.options import Options
@@ -96,9 +95,7 @@ def settle(store: octavo.Store) -> None:
             with suppress(ActorDeadError):  # a file may have been trimmed meanwhile
                 actor.enter()
                 actor.leave()
-        levels = penciller.manifest.levels
-        due = levels and len(levels[0]) >= penciller_module.LEVEL_ZERO_FILES
-        busy = penciller.tables or due or inker.unsealed
+        busy = penciller.next_task() or inker.unsealed
         after = (penciller.manifest.version, len(penciller.tables), len(inker.unsealed))
         if before == after and (not busy or penciller.failed or penciller.condemned):
             return
