@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
 
 SMALL = 4
 """A file that is less than this part full is small."""
@@ -46,11 +47,14 @@ def alike(entries: tuple[LedgerEntry, ...], few: int) -> tuple[LedgerEntry, ...]
     """As many of level zero's newest files as are worth making one, ``few`` at least; or none.
 
     ``entries``: all of it, newest first. Those that are left are older throughout, for such as are
-    of one time share no keys, but might with what is made. O(entries).
+    of one time share no keys, but might with what is made. No more than one file holds: else it
+    would be parted again. O(entries).
     """
-    found, rows, largest, oldest = 0, 0, 0, entries[0].min_sqn
+    found, rows, size, largest, oldest = 0, 0, 0, 0, entries[0].min_sqn
     for count, entry in enumerate(entries, 1):
-        rows, largest = rows + entry.rows, max(largest, entry.rows)
+        rows, size, largest = rows + entry.rows, size + entry.bytes, max(largest, entry.rows)
+        if rows > MAX_FILE_ROWS or size > MAX_FILE_BYTES:
+            break
         oldest = min(oldest, entry.min_sqn)
         apart = count == len(entries) or entries[count].max_sqn < oldest
         if count >= few and apart and rows >= _ALIKE * largest:

@@ -294,3 +294,25 @@ def test_deletes_stay_in_small_files_made_one_while_deeper_levels_have_what_they
         model = [b"k%05d" % n for n in range(4 * FEW_SMALL) if n % 2 or n >= 2 * FEW_SMALL + 16]
         assert list(store.keys()) == [*model, b"z"]
         assert store.verify().ok
+
+
+def test_small_commits_have_no_large_level_written_anew(tmp_path: Path, rng: random.Random) -> None:
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        model = {}
+        for _ in range(penciller.LEVEL_ZERO_FILES):
+            some = {b"k%06d" % rng.randrange(10**6): b"old" for _ in range(4000)}
+            store.put_many(some.items())
+            model.update(some)
+            flush(store)
+        made = store._running.penciller.actor
+        before = made.rows_merged
+        assert ledger_files(store) == [0, 1]
+        for number in range(MANY):
+            keys = sorted({b"k%06d" % rng.randrange(10**6), *rng.sample(sorted(model), 2)})
+            model.update(dict.fromkeys(keys, b"new"))
+            brought(store, number, keys, b"new")
+            settle(store)
+            assert ledger_files(store)[0] <= 4 * penciller.LEVEL_ZERO_FILES
+        assert made.rows_merged - before < 3 * len(model)
+        assert dict(store.items()) == model
+        assert store.verify().ok

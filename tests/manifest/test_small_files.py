@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from octavo.manifest.small_files import FEW_SMALL, MANY_SMALL, SMALL, small_run
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
+from octavo.manifest.small_files import FEW_SMALL, MANY_SMALL, SMALL, alike, small_run
 
 TINY = 1 / 100_000
 
@@ -50,3 +53,74 @@ def test_few_small_files_stay_and_a_byte_moves_few_times(largest: float) -> None
     assert sum(fills) == pytest.approx(came)
     assert most < 4 * FEW_SMALL
     assert moved < 7 * came
+
+
+def level_zero(rows: list[int]) -> tuple[LedgerEntry, ...]:
+    """Files of so many rows, newest first, each newer than the next."""
+    made, sqn = [], 10**9
+    for number, count in enumerate(rows):
+        made.append(entry(f"{number}", count, sqn - count + 1, sqn))
+        sqn -= count
+    return tuple(made)
+
+
+def entry(name: str, rows: int, min_sqn: int, max_sqn: int) -> LedgerEntry:
+    return LedgerEntry(name, 0, rows, 10 * rows, 0, 0, b"a", b"z", min_sqn, max_sqn, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        ([100, 100, 100], 0),
+        ([100, 100, 100, 100], 4),
+        ([100, 100, 100, 100, 1000], 4),
+        ([100, 100, 100, 100, 400, 400, 400], 7),
+        ([100, 100, 100, 1000], 0),
+        ([1, 1000, 1, 1000], 4),
+        ([1000, 1, 1, 1], 0),
+    ],
+)
+def test_the_newest_files_of_level_zero_that_are_alike_become_one(
+    rows: list[int], count: int
+) -> None:
+    assert len(alike(level_zero(rows), 4)) == count
+
+
+def test_files_of_one_save_are_not_parted() -> None:
+    # The older three came together: they share sqns, and no keys, but keys with the newer ones.
+    files = (
+        entry("new", 100, 401, 500),
+        *(entry(f"{n}", 100, 100 + n, 400 - n) for n in range(3)),
+        entry("old", 10_000, 1, 50),
+    )
+    assert len(alike(files, 3)) == 4
+    assert alike((files[0], entry("one", 100, 100, 400), entry("large", 2000, 101, 399)), 2) == ()
+
+
+def test_no_more_than_one_file_holds_are_made_one() -> None:
+    rows = MAX_FILE_ROWS // 5
+    assert len(alike(level_zero([rows] * 8), 4)) == 5
+    size = MAX_FILE_BYTES // 4 + 1
+    files = tuple(replace(each, bytes=size) for each in level_zero([100] * 8))
+    assert alike(files, 4) == ()
+
+
+def test_level_zero_stays_few_while_small_files_come() -> None:
+    rng = random.Random(20261125)
+    for least, most in ((50, 150), (1, 1), (1, 1000)):
+        rows: list[int] = []
+        came = moved = largest = 0
+        for _ in range(5000):
+            rows.insert(0, rng.randint(least, most))
+            came += rows[0]
+            if count := len(alike(level_zero(rows), 4)):
+                moved += sum(rows[:count])
+                rows[:count] = [sum(rows[:count])]
+            largest = max(largest, len(rows))
+            if sum(rows) > MAX_FILE_ROWS:  # which is no more little
+                rows.clear()
+        print(
+            f"{least} .. {most} rows: {largest} files at most, each row moved {moved / came:.1f} x"
+        )
+        assert largest <= 16
+        assert moved < 8 * came
