@@ -151,16 +151,16 @@ def next_run(
     clerk: InkerClerk, entries: Sequence[JournalEntry], scores: dict[str, Score], bound: float
 ) -> list[JournalEntry]:
     """The files from the first of these on that are to be rewritten together; [] if it is not.
-    No more than a run has at most, unless they make one file, or less.
-    Deletes are garbage where everything older is clean. No run goes past a file without a score:
-    the new files cover all sqns of a run."""
+    A run is longer than it may be otherwise where all of it makes no more than one file. Deletes
+    are garbage where everything older is clean. No run goes past a file without a score: the new
+    files cover all sqns of a run."""
     roll_size = clerk.inker.actor.roll_size
     small = roll_size // SMALL
     together = 0
     run: list[JournalEntry] = []
     dirty = False
     below = clerk.clean_below()[entries[0].name]
-    for number, entry in enumerate(entries[: max(clerk.worth.run_length, MANY_SMALL)]):
+    for number, entry in enumerate(entries[:MANY_SMALL]):
         together += entry.bytes
         if number >= clerk.worth.run_length and together > roll_size:
             break

@@ -150,16 +150,15 @@ class InkerClerk(TurnActor):
     def work(self) -> None:
         """Compact the run that is worth most, or put small files together; then come back for the
         next. On the pool."""
+        if self.closing:
+            return
         inker = self.inker.actor
-        if not self.closing:
-            published.sweep(inker.disk, inker.directory.removesuffix("/journal"), self.clock_ms())
+        published.sweep(inker.disk, inker.directory.removesuffix("/journal"), self.clock_ms())
         if self.unasked(InkerClerk._best):
             self.actor_ref.send(InkerClerk.work)
 
     def unasked(self, step: Callable[[InkerClerk], Done | None]) -> bool:
         """Do it, unless somebody else compacts; whether there may be more to do."""
-        if self.closing:
-            return False
         try:
             with self.alone():
                 done = step(self)

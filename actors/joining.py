@@ -1,8 +1,9 @@
 """Small neighbouring journal files are put together, so that there are never many.
 
 Each commit of a job makes files of its own, however little they hold, and each file costs whatever
-looks at all of them: an opening, a backup, a commit, a pass of Spark. Nothing is dropped by that
-which is still there for who asks what changed, or for an earlier state.
+looks at all of them: an opening, a backup, a commit, a pass of Spark. Above the horizon nothing is
+dropped by that: who asks what changed, or for an earlier state, finds it as before. Below it, where
+no feed is whole any more, files are compacted as any.
 
 Functions that run in the turn of the Inker's clerk, but for those that say so.
 """

@@ -61,7 +61,7 @@ class Options:
         while there are writes; None: only ``compact()`` does. A look is a job of a few
         milliseconds a file in a worker process of low priority, so often enough that garbage
         does not pile up costs nothing to speak of. Many small neighbours, as commits leave them,
-        are put together then and after a commit, with all that is in them.
+        are put together then and after a commit, with all that a change feed can still tell.
     ``compact_single_percent``: A journal file of which less than this share is still needed is
         worth rewriting.
     ``compact_run_percent``: ... and so is a run of ``compact_run_length`` files with this mean

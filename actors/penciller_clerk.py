@@ -43,6 +43,8 @@ class PencillerClerk(TurnActor):
         runner: JobRunner,
         clock_ms: Callable[[], int],
         on_change: Callable[[LedgerManifest, LevelZero | None], int],
+        *,
+        briefly: bool = False,
     ) -> None:
         super().__init__()
         self.penciller = penciller
@@ -51,6 +53,8 @@ class PencillerClerk(TurnActor):
         self.clock_ms = clock_ms
         self.on_change = on_change
         self.closing = False
+        self.briefly = briefly
+        """The store is soon closed again: nothing is begun but what is asked for."""
         self._woken = False
         self.damaged: list[str] = []  # journal records that could not go into the ledger
         self.recalculated: Mapping[int, NamedTag] = {}  # while a rebuild works these types out anew
@@ -58,7 +62,7 @@ class PencillerClerk(TurnActor):
     def wake(self) -> None:
         """Have the clerk look for work, soon. From any thread, O(1). Told once, however often: who
         asks for its turn waits for one piece of work at most, not for one a push."""
-        if not self._woken:
+        if not self._woken and not self.briefly:
             self._woken = True
             self.actor_ref.send(PencillerClerk.work)
 

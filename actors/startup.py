@@ -86,7 +86,7 @@ def start(
 ) -> Running:
     """Open the store at ``path``. Bounded by what is not yet in the ledger.
 
-    ``briefly``: merges that wait are not begun.
+    ``briefly``: for one change; no merge is begun unasked.
 
     Raises StoreLocked, Misuse, UnsupportedFormat, Corruption, or the OSError of a directory that
     cannot be used.
@@ -96,12 +96,9 @@ def start(
     disk = owned(disk, lock)
 
     def opened() -> Running:
-        opening = _Opening(path, options, disk, lock, clock_ms, monotonic)
+        opening = _Opening(path, options, disk, lock, clock_ms, monotonic, briefly)
         try:
-            running = opening.run(who)
-            if not briefly:
-                running.clerk.actor.wake()
-            return running
+            return opening.run(who)
         except BaseException:
             opening.undo()
             raise
@@ -124,8 +121,10 @@ class _Opening:
         lock: FileLock,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
+        briefly: bool,
     ) -> None:
         self.path = path
+        self.briefly = briefly
         self.journal, self.ledger = f"{path}/journal", f"{path}/ledger"
         self.options = options
         self.disk = disk
@@ -310,7 +309,12 @@ class _Opening:
         self.refs.append(bookie)
         self.bookie = bookie
         clerk = PencillerClerk.start(
-            penciller, inker, self.runner, self.clock_ms, bookie.actor.ledger_installed
+            penciller,
+            inker,
+            self.runner,
+            self.clock_ms,
+            bookie.actor.ledger_installed,
+            briefly=self.briefly,
         )
         self.refs.append(clerk)
         clerk.actor.damaged = self.notes
@@ -318,6 +322,7 @@ class _Opening:
         self._rebuild(inker.actor, clerk, recent, oldest)
         recent.since = penciller.actor.manifest.persisted_sqn
         inker.send(Inker.seal_next)
+        clerk.actor.wake()
         return bookie, clerk
 
     def _rebuild(

@@ -95,7 +95,7 @@ def open(
 
 
 def opened_to_write(where: str, options: OpenOptions, *, briefly: bool = False) -> Store:
-    """See ``open``. ``briefly``: for one change, so merges that wait are not begun for it."""
+    """See ``open``. ``briefly``: for one change, so that no merge is begun unasked."""
     chosen = checked_options(options)
     refuse_unfit()
     running = None

@@ -98,7 +98,7 @@ def compact(
     puts any more; 0: none was), ``clean`` (no file holds a superseded put any more as of
     ``persisted_sqn``); or ``damaged`` and ``wrong``: a file that has to be left out, and why.
     """
-    known = live_records.opened(disk, ledger, levels)
+    known = live_records.opened(disk, ledger, levels) if drops else []
     last = run[-1]["last_sqn"]
     if any(file["last_sqn"] > persisted_sqn for file in run):
         raise ValueError("a run above the sqn that the ledger has persisted")

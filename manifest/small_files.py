@@ -12,8 +12,8 @@ SMALL = 4
 """A file that is less than this part full is small."""
 FEW_SMALL = 32
 """So many small neighbours are put together unasked."""
-MANY_SMALL = 256
-"""... and no more at once."""
+MANY_SMALL = 128
+"""... and no more at once: each holds a descriptor meanwhile."""
 _GROWTH = 4.0
 """... where they make a file that is so many times as large as the largest of them: so each byte
 moves a few times at most until its file is not small any more."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from octavo.actors import joining, penciller
 from octavo.actors.ingest import Ingested, ingest
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.worker import JobRunner
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
@@ -216,7 +219,7 @@ def test_expired_puts_and_deletes_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_commits_into_a_closed_store_leave_few_files(tmp_path: Path) -> None:
     opened(tmp_path / "s").close()
-    committed_each(tmp_path / "s", FEW_SMALL + 8)
+    committed_each(tmp_path / "s", [b"k%d" % n for n in range(FEW_SMALL + 8)])
     assert len(list((tmp_path / "s" / "journal").glob("*.cdb"))) < 16
     with octavo.open(tmp_path / "s") as store:
         assert len(store) == FEW_SMALL + 8
@@ -229,19 +232,48 @@ def test_commits_that_leave_no_time_for_merges_wait_for_one_now_and_then(
     opened(tmp_path / "s").close()
     with monkeypatch.context() as never:
         never.setattr(PencillerClerk, "wake", lambda clerk: None)
-        committed_each(tmp_path / "s", 3 * FEW_SMALL)
+        committed_each(tmp_path / "s", [b"k%d" % n for n in range(3 * FEW_SMALL)])
     assert len(list((tmp_path / "s" / "ledger").glob("*.sst"))) < 2 * FEW_SMALL
     with octavo.open(tmp_path / "s") as store:
         assert len(store) == 3 * FEW_SMALL
         assert store.verify().ok
 
 
-def committed_each(path: Path, count: int) -> None:
-    """So many jobs of one key, into a closed store."""
-    for number in range(count):
+def test_a_commit_that_opens_the_store_begins_no_merge_for_its_closing_to_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(tmp_path / "s").close()
+    jobs: list[str] = []
+    run = JobRunner.run
+    monkeypatch.setattr(
+        JobRunner, "run", lambda self, job, *a, **k: (jobs.append(job), run(self, job, *a, **k))[1]
+    )
+    committed_each(tmp_path / "s", [b"same"] * 4 * penciller.LEVEL_ZERO_FILES)
+    assert jobs == []
+
+
+def test_many_small_files_take_few_descriptors(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
+        for number in range(300):
+            brought(store, number, [b"k%05d" % number])
+    code = (
+        "import octavo, resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
+        f"with octavo.open({str(tmp_path / 's')!r}, max_open_files=64) as store:\n"
+        "    print(store.compact().files_after)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.stdout.strip() == "3", done.stderr
+
+
+def committed_each(path: Path, keys: list[bytes]) -> None:
+    """A job for each key, into a closed store."""
+    for number, key in enumerate(keys):
         job, now_ms = f"j{number}", wall_clock_ms()
         writer = StagedWriter(RealDisk(), str(path), job, "0-0", now_ms=now_ms)
-        writer.put_many(b"", [b"k%05d" % number], [b"v"])
+        writer.put_many(b"", [key], [b"v"])
         writer.finish()
         octavo.commit(path, job, ["0-0"])
 
