@@ -79,7 +79,8 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
 
     Whatever its owner does meanwhile changes nothing here; ``newest`` gives a newer state. Its
     lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired. Close it:
-    the links of one that is dropped go with the next opening, or as the process ends.
+    the links of one that is dropped go with the next opening, ``newest`` too, or as the process
+    ends.
     """
 
     _OF_BUCKETS = ReadOnlyBucket
@@ -136,6 +137,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         """
         with suppress(SnapshotExpired):
             self._pinned.check()
+        _remove_dropped()  # who looks again and again may never open anything anew
         return ReadOnlyStore(self._disk, self._path, self._max_open_files, self._found)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:

@@ -114,6 +114,16 @@ def test_one_that_was_closed_gives_none(store: octavo.Store) -> None:
         reader.newest()
 
 
+def test_links_of_those_that_were_dropped_go(store: octavo.Store) -> None:
+    reader = octavo.open(store.path, read_only=True)
+    for number in range(5):
+        store.put("k", b"%d" % number)
+        reader = reader.newest()
+        assert reader["k"] == b"%d" % number
+        assert len(os.listdir(f"{store.path}/snapshots")) <= 2
+    reader.close()
+
+
 def test_one_whose_lease_ended_gives_one_all_the_same(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
