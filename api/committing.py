@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -26,6 +26,8 @@ from octavo.manifest.small_files import FEW_SMALL
 if TYPE_CHECKING:
     from octavo.actors.options import OpenOptions
     from octavo.store import Store
+
+log = logging.getLogger("octavo.ingest")
 
 _LOOK_SECONDS = 0.02
 _OPEN_SECONDS = 1.0
@@ -75,11 +77,13 @@ def _ingested(store: Store, job: str, attempts: Sequence[str], stream: str, batc
     merges = isinstance(task, Merge) and len(task.inputs) >= FEW_SMALL
     joins = joining.is_due(clerk)
     answer = store.ingest(job, attempts, stream=stream, batch=batch)
-    with suppress(AskTimeout):
+    try:
         if joins:
             clerk.answer(_JOINING_SECONDS)
         if merges:
             running.clerk.call(PencillerClerk.work)
+    except OctavoError as error:  # what was asked for is done all the same
+        log.warning("%s: files of earlier commits stay as they are for now: %s", store.path, error)
     return answer
 
 

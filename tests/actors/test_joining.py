@@ -12,11 +12,12 @@ import pytest
 from whole_store import flush, killed, opened, settle
 
 import octavo
+from octavo import committing
 from octavo.actors import joining, penciller
 from octavo.actors.ingest import Ingested, ingest
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.penciller_clerk import PencillerClerk
-from octavo.actors.worker import JobRunner
+from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
@@ -250,6 +251,22 @@ def test_a_commit_that_opens_the_store_begins_no_merge_for_its_closing_to_cut_of
     )
     committed_each(tmp_path / "s", [b"same"] * 4 * penciller.LEVEL_ZERO_FILES)
     assert jobs == []
+
+
+def test_a_commit_is_done_whatever_becomes_of_the_merge_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(tmp_path / "s").close()
+    jobs: list[str] = []
+
+    def killed_each_time(self: JobRunner, job: str, *blobs: bytes, **arguments: object) -> None:
+        jobs.append(job)
+        raise WorkerDied("as one is that took too much memory")
+
+    monkeypatch.setattr(committing, "FEW_SMALL", penciller.LEVEL_ZERO_FILES)
+    monkeypatch.setattr(JobRunner, "run", killed_each_time)
+    committed_each(tmp_path / "s", [b"same"] * 2 * penciller.LEVEL_ZERO_FILES)
+    assert "merge" in jobs
 
 
 def test_many_small_files_take_few_descriptors(tmp_path: Path) -> None:
