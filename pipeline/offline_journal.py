@@ -24,6 +24,7 @@ from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
+from octavo.manifest.small_files import MANY_SMALL
 from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path
 
 ROLL_SIZE_BYTES = 128 << 20
@@ -108,6 +109,7 @@ def runs_of(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
         if (
             not last
             or size + entry.bytes > RUN_BYTES
+            or len(last) >= MANY_SMALL  # each holds a descriptor meanwhile
             or entry.last_sqn - last[0].base_sqn >= MAX_RUN_SQNS
         ):
             out.append([])

@@ -7,6 +7,8 @@ import errno
 import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,27 @@ def test_what_was_replaced_goes_and_what_lives_stays(tmp_path: Path) -> None:
     assert done.skipped == ()
     assert len(sealed(tmp_path / "s")) == done.files_after
     read(tmp_path / "s", model)
+
+
+def test_many_small_files_take_few_descriptors(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        for number in range(300):
+            store.put(b"k%d" % (number % 50), b"v%d" % number)
+            store._inker.roll()
+        flush(store)
+    code = (
+        "import resource\n"
+        "from octavo.files.disk import RealDisk\n"
+        "from octavo.pipeline.offline import Run\n"
+        "from octavo.pipeline.offline_journal import compacted\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
+        f"print(compacted(RealDisk, {str(tmp_path / 's')!r}, Run()).records_dropped)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.stdout.strip() == "250", done.stderr
+    read(tmp_path / "s", {b"k%d" % n: b"v%d" % (250 + n) for n in range(50)})
 
 
 def test_a_second_one_takes_the_deletes(tmp_path: Path) -> None:
