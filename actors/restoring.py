@@ -53,14 +53,19 @@ class _File:
     name: str
     base: int
     seed: int
-    offsets: Sequence[int]
-    entry: JournalEntry | None  # None: it is not sealed
+    last: int
+    found: Disk | Sequence[int]  # where its offsets are read; they themselves of an unsealed one
+    path: str
+    entry: JournalEntry | None = None  # None: it is not sealed
     origin: cdb.Origin | None = None  # None: it was never compacted
     latest_ms: int = 0  # of what it has or, where it was compacted, had: the latest write time
 
     @property
-    def last(self) -> int:
-        return self.base + len(self.offsets) - 2
+    def offsets(self) -> Sequence[int]:
+        """Of a sealed one a map, which is not kept: there may be more files than descriptors."""
+        if not isinstance(self.found, Disk):
+            return self.found
+        return cdb.sealed_offsets(memoryview(self.found.map(self.path)), self.path)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +237,18 @@ def _files(
                 "make a copy of this one do without it",
             )  # fmt: skip
         view = memoryview(disk.map(path))
-        trailer, offsets = cdb.sealed_offsets(view, path)
+        trailer = cdb.sealed_offsets(view, path)[0]
         origin = cdb.read_origin(view, trailer, path)
         latest = 0 if origin is None else trailer.last_ms
-        files.append(_File(entry.name, entry.base_sqn, entry.seed, offsets, entry, origin, latest))
+        base = entry.base_sqn
+        last = base + trailer.count - 1
+        files.append(_File(entry.name, base, entry.seed, last, disk, path, entry, origin, latest))
     but = names - adoption.may_belong(disk, directory, names, manifest, epoch)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
-    files += [_File(one.name, one.base_sqn, one.seed, one.offsets, None) for one in found.tails]
+    files += [
+        _File(t.name, t.base_sqn, t.seed, t.last_sqn, t.offsets, f"{directory}/{t.name}")
+        for t in found.tails
+    ]
     return sorted(files, key=lambda file: file.base), found.notes
 
 

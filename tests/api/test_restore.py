@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import random
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,24 @@ def test_a_state_is_restored_by_its_sqn(backup: Path, tmp_path: Path, sqn: int) 
         assert store.verify().ok
         assert store.put(b"new", b"v") > 700  # no sqn of what was cut off is given again
     assert octavo.restore(backup, tmp_path / "r2").sqn == 700  # the backup is as it was
+
+
+def test_many_files_take_few_descriptors(tmp_path: Path) -> None:
+    with opened_small(tmp_path / "s", compact_every_seconds=None) as store:
+        for n in range(300):
+            store.put(b"%d" % (n % 100), b"%d" % n)
+            store._inker.roll()
+    code = (
+        "import octavo, resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
+        f"print(octavo.restore({str(tmp_path / 's')!r}, {str(tmp_path / 'r')!r}, sqn=290).sqn)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.stdout.strip() == "290", done.stderr
+    with octavo.open(tmp_path / "r", create=False) as store:
+        assert dict(store.items()) == at(290)
 
 
 def test_a_state_is_restored_by_its_moment(tmp_path: Path) -> None:
