@@ -27,6 +27,7 @@ from octavo.files.sparse_offsets import cut, stretch
 from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS, MOST_SEARCHED
+from octavo.manifest.small_files import MANY_SMALL
 
 log = logging.getLogger("octavo.clerk")
 
@@ -232,11 +233,11 @@ class PencillerClerk(TurnActor):
 
 
 def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int | None:
-    """The sqn that ends a stretch of about ``records`` records above ``since``, at most ``upto``;
-    None if no record is there. O(log files)."""
+    """The sqn that ends a stretch of about ``records`` records above ``since``, at most ``upto``,
+    in no more files than a job may have maps of; None if no record is there. O(log files)."""
     first = max(bisect_right(view.bases, since + 1) - 1, 0)
     room, end = records, None
-    for file in view.files[first:]:
+    for file in view.files[first : first + MANY_SMALL]:
         if file.base > upto:
             break
         offsets = file.offsets or file.ensure_open()[1]

@@ -27,6 +27,7 @@ from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import level_sizes, recovery, store_identity
 from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.small_files import MANY_SMALL
 from octavo.pipeline import spark_tasks
 from octavo.pipeline.read_options import local_path
 
@@ -279,7 +280,8 @@ def _refuse(store: ClosedStore) -> None:
 
 
 def stretches(store: ClosedStore) -> list[list[Piece]]:
-    """The whole journal in pieces, of about STRETCH_SQNS a task, oldest first."""
+    """The whole journal in pieces, of about STRETCH_SQNS a task, of no more files than a task may
+    have maps of, oldest first."""
     every = [
         (entry.name, entry.base_sqn, entry.seed, entry.last_sqn - entry.base_sqn + 1, None)
         for entry in store.journal.entries
@@ -292,7 +294,7 @@ def stretches(store: ClosedStore) -> list[list[Piece]]:
     for name, base, seed, count, offsets in sorted(every, key=lambda each: each[1]):
         low = 0
         while low < count:
-            if not room:
+            if not room or len(out[-1]) >= MANY_SMALL:
                 out.append([])
                 room = STRETCH_SQNS
             high = min(count, low + room)

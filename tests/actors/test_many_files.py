@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
+import pytest
 from descriptors import descriptors
 
 import octavo
@@ -26,3 +30,36 @@ def test_a_store_of_a_thousand_files_needs_few_threads_and_descriptors(tmp_path:
         ]
         assert threading.active_count() - threads < 20
         assert len(descriptors(store.path)) <= OPEN_FILES + 20
+
+
+@pytest.mark.parametrize(
+    "rebuilding",
+    [
+        "octavo.open(path, max_open_files=64, worker=False).close()",
+        "octavo.open(path, max_open_files=64).close()",
+        "offline._rebuild(RealDisk, path, offline.Run(), merge=False)",
+    ],
+)
+def test_its_ledger_is_made_anew_with_few_descriptors(tmp_path: Path, rebuilding: str) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        for i in range(300):
+            store.put(b"k%d" % i, b"v", metadata=b"m%d" % i)
+            store._inker.roll()
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    code = (
+        "import octavo, resource\n"
+        "from octavo.files.disk import RealDisk\n"
+        "from octavo.pipeline import offline\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
+        f"path = {str(tmp_path / 's')!r}\n"
+        f"{rebuilding}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with octavo.open(tmp_path / "s", create=False) as store:
+        assert {key: head.metadata for key, head in store.heads()} == {
+            b"k%d" % i: b"m%d" % i for i in range(300)
+        }
+        assert store.verify().ok
