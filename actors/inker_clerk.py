@@ -302,8 +302,7 @@ class InkerClerk(TurnActor):
                 clean_below=self.clean_below()[run[0].name],
                 horizon=inker.manifest.horizon,
                 epoch=inker.epoch,
-                rank=self._next_rank(),
-                seed=secrets.randbits(64),
+                each=lambda: {"rank": self._next_rank(), "seed": secrets.randbits(64)},
                 roll_size_bytes=inker.roll_size,
                 strategies=self._strategies(),
                 deltas=deltas,
@@ -386,8 +385,9 @@ class InkerClerk(TurnActor):
             if bookie.penciller.actor.delete_pending:
                 bookie.penciller.send(Penciller.sweep)
 
-    def _job(self, job: str, view: View, **arguments: Any) -> dict[str, Any]:
-        """A job on the journal as the ledger of ``view`` sees it. Raises what stopped it."""
+    def _job(self, job: str, view: View, each: Any = dict, **arguments: Any) -> dict[str, Any]:
+        """A job on the journal as the ledger of ``view`` sees it; ``each()``: what is another for
+        each attempt. Raises what stopped it."""
         bookie, inker = self.bookie.actor, self.inker.actor
         ledger = bookie.penciller.actor.directory
         for attempt in range(_ATTEMPTS):
@@ -398,9 +398,11 @@ class InkerClerk(TurnActor):
                     ledger=ledger,
                     levels=view.ledger.for_jobs(),
                     now_ms=view.ledger.now_ms(self.clock_ms() - EXPIRED_FOR_MS),
+                    **each(),
                     **arguments,
                 )
             except WorkerDied as error:
+                journal_install.remove_left(inker, self.delete_pending, arguments)
                 if self.closing:
                     raise Closed("the store is closing; what was compacted stays so") from None
                 if attempt == _ATTEMPTS - 1:

@@ -5,15 +5,19 @@ Functions that run in the turn of the actor that they are given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
 from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import Ref
 from octavo.actors.view import JournalView, View
+from octavo.files.disk import TEMPORARY_SUFFIX
 from octavo.files.errors import OctavoError, StorageFull
+from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
 
 if TYPE_CHECKING:
@@ -40,6 +44,23 @@ def replace_files(
     files = [file for file in inker.view.files if file.name not in gone]
     files = sorted([*files, *(entry.file for entry in added)], key=lambda file: file.base)
     inker.view = JournalView(tuple(file.base for file in files), tuple(files))
+
+
+def remove_left(
+    inker: Inker, pending: Sequence[tuple[int, JournalFile]], arguments: Mapping[str, Any]
+) -> None:
+    """Remove what a worker that was killed has made of a job, or begun: its scratch file, and files
+    among the sqns of its run that neither the manifest names nor are ``pending``. In no turn."""
+    disk, directory = inker.disk, inker.directory
+    run = arguments.get("run")
+    kept = {entry.name for entry in inker.manifest.entries}
+    kept.update(file.name for _, file in pending)
+    with suppress(OSError):  # the next start removes what stays
+        for name in disk.listdir(directory):
+            who = recovery.identity(name.removesuffix(TEMPORARY_SUFFIX))
+            ours = who and run and run[0]["base_sqn"] <= who[0] <= run[-1]["last_sqn"]
+            if name == arguments.get("scratch") or (ours and name not in kept):
+                disk.unlink(f"{directory}/{name}")
 
 
 def stays_expired(bookie: Ref[Bookie], moment: int) -> None:

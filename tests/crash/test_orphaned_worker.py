@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from whole_store import opened
 
 import octavo
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files import file_lock, worker
+from octavo.files.disk import TEMPORARY_SUFFIX
 
 # The worker stops itself in the middle of a job, as a slow disk would stop it.
 STOPPED_WORKER = """
@@ -128,4 +130,36 @@ def test_a_worker_that_dies_as_it_seals_is_told_and_the_store_goes_on(
                 call()
             store.put("l", b"w")
         call()
+        assert store.verify().ok
+
+
+def test_a_worker_that_is_killed_as_it_compacts_leaves_nothing_in_the_way_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[str] = []
+    run = JobRunner.run
+
+    def killed_once(self: JobRunner, job: str, *blobs: bytes, **given: Any) -> dict[str, Any]:
+        found = run(self, job, *blobs, **given)
+        if job in killed or job not in ("survey_deltas", "compact"):
+            return found
+        killed.append(job)
+        if job == "compact":
+            assert len(found["files"]) > 1
+            last = f"{given['journal']}/{found['files'][-1]['name']}"
+            os.rename(last, last + TEMPORARY_SUFFIX)  # of which it was in the midst
+        raise WorkerDied("killed")
+
+    monkeypatch.setattr(JobRunner, "run", killed_once)
+    options = {"strategies": {"standard": "retain"}, "roll_size_bytes": 1 << 20}
+    with opened(tmp_path / "s", compact_every_seconds=None, **options) as store:
+        for version in (b"old", b"new"):
+            store.put_many((b"%02d" % key, version + os.urandom(50_000)) for key in range(60))
+        assert store.compact().records_dropped == 0  # what is left of each is its key
+        assert killed == ["survey_deltas", "compact"]
+        assert store._inker.active is not None
+        there = {path.name for path in (tmp_path / "s" / "journal").iterdir() if path.is_file()}
+        named = {entry.name for entry in store._inker.manifest.entries}
+        assert there == {*named, store._inker.active.name}
+        assert [value[:3] for value in store.values()] == [b"new"] * 60
         assert store.verify().ok
