@@ -23,9 +23,10 @@ from staged_rows import StagedRow, operations
 
 import octavo
 from octavo import IndexEdit, Tag, read_only
-from octavo.actors import guide
+from octavo.actors import guide, joining
 from octavo.actors.bookie import Bookie
 from octavo.actors.ingest import ingest
+from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.restoring import restore_on
 from octavo.files.staged_writer import StagedWriter
 from octavo.pipeline import offline, offline_journal
@@ -465,6 +466,16 @@ class CombinedMachine:
     def compact(self) -> None:
         self.store.compact()
 
+    def put_together(self) -> None:
+        """Small files of the journal, as commits and rolls leave them."""
+        for _ in range(self.rng.choice((0, 4, 12))):
+            self.put()
+            self.roll()
+        self.pool.go_on()
+        clerk = self.store._running.inker_clerk
+        while clerk.call(InkerClerk.unasked, joining.join):
+            pass
+
     def verify(self) -> None:
         report = self.store.verify()
         assert report.ok, report.problems[:3]
@@ -724,5 +735,5 @@ RULES: tuple[tuple[Callable[[CombinedMachine], None], float], ...] = (
     (CombinedMachine.write_to_backup, 0.3), (CombinedMachine.promote, 0.2),
     (CombinedMachine.reopen, 1), (CombinedMachine.lose_the_ledger, 0.6),
     (CombinedMachine.kill, 1), (CombinedMachine.cut_the_power, 0.5),
-    (CombinedMachine.work_on_it_closed, 0.6),
+    (CombinedMachine.work_on_it_closed, 0.6), (CombinedMachine.put_together, 3),
 )  # fmt: skip
