@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from octavo.actors import reserve
@@ -133,6 +134,7 @@ class PencillerClerk(TurnActor):
                 break
             except (FileNotFoundError, WorkerDied) as error:
                 # A file was sealed, and so renamed, meanwhile; or the worker was killed.
+                self._remove_left(f"{stem}-{attempt}-")
                 if attempt == _ATTEMPTS - 1:
                     raise
                 log.info("saving level zero again: %s", error)
@@ -224,12 +226,21 @@ class PencillerClerk(TurnActor):
                     levels=self._levels(task),
                 )
             except WorkerDied as error:
+                self._remove_left(f"{stem}-{attempt}-")
                 if self.closing:
                     raise Closed("the store is closing; it merges when it is opened") from None
                 if attempt == _ATTEMPTS - 1:
                     raise
                 log.info("merging again: %s", error)
         raise StorageFailed("no attempt to merge was made")
+
+    def _remove_left(self, beginning: str) -> None:
+        """A worker that was killed leaves files that no manifest will name."""
+        penciller = self.penciller.actor
+        with suppress(OSError):  # the next start removes what stays
+            for name in penciller.disk.listdir(penciller.directory):
+                if name.startswith(beginning):
+                    penciller.disk.unlink(f"{penciller.directory}/{name}")
 
 
 def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import opened
+from whole_store import flush, opened
 
 import octavo
 from octavo.actors.worker import JobRunner, WorkerDied
@@ -162,4 +162,31 @@ def test_a_worker_that_is_killed_as_it_compacts_leaves_nothing_in_the_way_of_the
         named = {entry.name for entry in store._inker.manifest.entries}
         assert there == {*named, store._inker.active.name}
         assert [value[:3] for value in store.values()] == [b"new"] * 60
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("what", ["level_zero", "merge"])
+def test_of_a_worker_that_is_killed_as_it_merges_no_file_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    killed: list[int] = []
+    run = JobRunner.run
+
+    def killed_once(self: JobRunner, job: str, *blobs: bytes, **given: Any) -> dict[str, Any]:
+        found = run(self, job, *blobs, **given)
+        if job == what and not killed:
+            killed.append(len(found["files"]))
+            raise WorkerDied("killed")
+        return found
+
+    monkeypatch.setattr(JobRunner, "run", killed_once)
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        for version in range(5):
+            store.put_many((b"%02d" % key, b"%d" % version) for key in range(60))
+            flush(store)
+        assert killed == [1]
+        levels = store._running.penciller.actor.manifest.levels
+        assert {path.name for path in (tmp_path / "s" / "ledger").glob("*.sst")} == {
+            entry.name for level in levels for entry in level
+        }
         assert store.verify().ok
