@@ -50,3 +50,4 @@ def retire_empty(inker: Inker, old: JournalFile) -> None:
         if file is not old
     ]
     inker.view = JournalView(tuple(b for b, _ in kept), tuple(f for _, f in kept))
+    old.actor_ref.stop()  # or each commit into an open store would leave one

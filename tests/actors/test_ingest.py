@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pykka import ActorRegistry
 from staged_rows import StagedRow, operations
 from whole_store import flush, killed, opened
 
 import octavo
 from octavo.actors import compaction
 from octavo.actors.ingest import ingest
+from octavo.actors.journal_file import JournalFile
 from octavo.actors.read_cache import ReadCache
 from octavo.files import cdb, journal_rows, merge, staged_files, staging
 from octavo.files.disk import Disk, RealDisk
@@ -44,6 +46,19 @@ def staged(
 def store(tmp_path: Path) -> Iterator[octavo.Store]:
     with opened(tmp_path / "s") as made:
         yield made
+
+
+def test_no_actor_is_left_of_the_empty_files_between_commits(store: octavo.Store) -> None:
+    for number in range(5):
+        job = f"j{number}"
+        ingest(store._running, job, [staged(store.path, job, "a", [(b"k", b"v")])])
+    files = store._inker.view.files
+    ours = [
+        each.actor
+        for each in ActorRegistry.get_by_class(JournalFile)
+        if each.actor.directory == files[0].directory  # type: ignore[attr-defined]
+    ]
+    assert sorted(file.name for file in ours) == [file.name for file in files]
 
 
 def test_ingested_keys_are_newer_than_what_was_there(store: octavo.Store) -> None:
