@@ -117,6 +117,12 @@ class OpenFiles:
         for old in over:
             old.forget_map()
 
+    def let_go(self) -> None:
+        """Nobody is to read any more: no map is kept but those of which somebody has a buffer."""
+        self.closed = True
+        self._close_called()
+        self._shrink(0)
+
     def forked(self) -> None:
         """In a forked child that goes on reading: a thread that is not there may have the lock."""
         self._lock = new_lock()

@@ -65,10 +65,11 @@ class PublishedReader(Reader):
         disk: Disk,
         found: Published,
         clock_ms: Callable[[], int],
-        max_open_files: int,
+        open_files: OpenFiles | int,
         let_go: Callable[[], object] = NOTHING,
     ) -> None:
-        """``let_go``: what is done where it is dropped without being closed; as a live reader's."""
+        """``open_files``: where they are counted, or how many there may be. ``let_go``: what is
+        done where it is dropped without being closed; as a live reader's."""
         self._disk = disk
         self._clock_ms = clock_ms
         self._found = found
@@ -78,7 +79,7 @@ class PublishedReader(Reader):
         self._let_go = let_go
         self._inherited = False
         self.cache = ReadCache(0)
-        self._open_files = OpenFiles(max_open_files)
+        self._open_files = OpenFiles(open_files) if isinstance(open_files, int) else open_files
         self.number = 0
         self.sqn = found.sqn
         self.now_ms = found.taken_at
@@ -157,7 +158,7 @@ class PublishedReader(Reader):
         """Let go of the files. Idempotent."""
         if not self._closed:
             self._closed = True
-            self._open_files.closed = True
+            self._open_files.let_go()  # not only once a collector comes by
             if not self._inherited:
                 published.remove(self._disk, self._found.path)
             self._let_go = NOTHING

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from octavo import changes as feed
 from octavo.actors.identity import read as identity_of
 from octavo.actors.interpreter import refuse_unfit
+from octavo.actors.open_files import OpenFiles
 from octavo.actors.published_reader import PublishedReader
 from octavo.arguments import to_flag, to_lease
 from octavo.changes import Change
@@ -42,8 +43,8 @@ _WRITES = frozenset(
 )  # fmt: skip
 _open: weakref.WeakSet[PublishedReader] = weakref.WeakSet()
 """What stores read through, and what was gotten from them, which may outlive them."""
-_dropped: deque[tuple[Disk, str]] = deque()
-"""Directories of those that nobody closed."""
+_dropped: deque[tuple[Disk, str, weakref.ref[OpenFiles]]] = deque()
+"""Directories of those that nobody closed, and what they have open until a collector comes by."""
 
 
 def _refuse(what: str) -> NoReturn:
@@ -99,8 +100,9 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         now_ms = wall_clock_ms()
         self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms, before)
         try:
-            let_go = partial(_dropped.append, (disk, found.path))
-            self._pinned = PublishedReader(disk, found, wall_clock_ms, max_open_files, let_go)
+            files = OpenFiles(max_open_files)
+            let_go = partial(_dropped.append, (disk, found.path, weakref.ref(files)))
+            self._pinned = PublishedReader(disk, found, wall_clock_ms, files, let_go)
             reader: Any = self._pinned
             SnapshotBucket.__init__(self, reader, identity, b"")
             _open.add(self._pinned)
@@ -223,7 +225,9 @@ def _remove_dropped() -> None:
     """Remove what was dropped without being closed, as far as that can be done: its lease ends."""
     with suppress(IndexError):
         while True:
-            disk, path = _dropped.popleft()
+            disk, path, files = _dropped.popleft()
+            if (left := files()) is not None:
+                left.let_go()
             try:
                 published.remove(disk, path)
             except OSError as error:

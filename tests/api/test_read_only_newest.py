@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from descriptors import descriptors
 from whole_store import SEED, active_file, flush, opened
 
 import octavo
@@ -122,6 +124,26 @@ def test_links_of_those_that_were_dropped_go(store: octavo.Store) -> None:
         assert reader["k"] == b"%d" % number
         assert len(os.listdir(f"{store.path}/snapshots")) <= 2
     reader.close()
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_descriptors_of_those_before_are_let_go_of(store: octavo.Store, closes: bool) -> None:
+    flush(store)
+    gc.disable()  # or how many are left would be up to that
+    try:
+        reader, counts = octavo.open(store.path, read_only=True), []
+        for number in range(8):
+            assert reader["k"]
+            counts.append(len(descriptors(f"{store.path}/snapshots")))
+            store.put("other", b"%d" % number)
+            newer = reader.newest()
+            if closes:
+                reader.close()
+            reader = newer
+        reader.close()
+    finally:
+        gc.enable()
+    assert max(counts[3:]) == counts[3]
 
 
 def test_one_whose_lease_ended_gives_one_all_the_same(
