@@ -118,6 +118,8 @@ class JournalLook:
             for name, found in self._places.items()
             if name in kept or f"{name[:-4]}{recovery.SEALED}" in kept
         }
+        self._lengths = {name: size for name, size in self._lengths.items() if name in kept}
+        self._named = {path for path in self._named if path.rpartition("/")[2] in kept}
 
     def newest(self) -> int:
         """The newest sqn that may be told; durable on return. 0: none. Raises Corruption."""
@@ -342,17 +344,17 @@ def opened(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[
 
     Raises HistoryCompacted where compaction took some away since; Corruption.
     """
-    path = f"{store}/journal/{part.name}"
-    try:
-        with _reading(path):
-            buffer = disk.map(path)
-    except FileNotFoundError:
-        sealed = path.removesuffix(recovery.LOG) + recovery.SEALED
-        if not disk.exists(sealed):
-            yield from _moved(disk, store, part, horizon)
-            return
-        with _reading(sealed):
-            path, buffer = sealed, disk.map(sealed)
+    there = f"{store}/journal/{part.name}"
+    for path in dict.fromkeys((there, there.removesuffix(recovery.LOG) + recovery.SEALED)):
+        try:
+            with _reading(path):
+                buffer = disk.map(path)
+        except FileNotFoundError:
+            continue  # it was sealed meanwhile, or compacted away
+        break
+    else:
+        yield from _moved(disk, store, part, horizon)
+        return
     first, last = part.first - part.base, part.last - part.base
     if path.endswith(recovery.SEALED):
         places = sealed_places(memoryview(buffer), path)

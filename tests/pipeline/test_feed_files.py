@@ -301,6 +301,40 @@ def test_a_part_whose_file_was_compacted_is_an_error_unless_allowed(tmp_path: Pa
         assert {each.key: each.value for each in left} == dict(store.items())
 
 
+class _SealedAMomentAgo(RealDisk):
+    """On which what the file's own name says of it was so before the compaction."""
+
+    def exists(self, path: str) -> bool:
+        return path.endswith(".cdb") or super().exists(path)
+
+
+def test_a_part_whose_file_goes_as_it_is_looked_for_is_told_by_its_successors(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"k%d" % (n % 20), b"%d" % n) for n in range(100))
+        look = JournalLook(RealDisk(), store.path)
+        (part,) = look.parts(0, look.newest(), 1 << 30)
+        assert part.name.endswith(".log")
+        store.compact()
+        left = records(_SealedAMomentAgo(), store.path, part, 1 << 63)
+        assert {each.key: each.value for each in left} == dict(store.items())
+
+
+def test_what_is_known_of_files_goes_with_them(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        look = JournalLook(RealDisk(), store.path)
+        for number in range(10):
+            store.put("k", b"%d" % number)
+            assert look.newest() == number + 1
+            store._inker.roll()
+            settle(store)
+        store.compact()
+        store.put("k", "last")
+        assert look.newest() == 11
+        assert [len(known) for known in (look._lengths, look._named, look._places)] == [1, 1, 1]
+
+
 def test_where_no_store_is_the_feed_says_so(tmp_path: Path) -> None:
     with pytest.raises(octavo.Misuse, match=f"there is no store at {tmp_path}/missing"):
         JournalLook(RealDisk(), str(tmp_path / "missing")).look()
