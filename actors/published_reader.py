@@ -3,6 +3,7 @@ files that nobody changes."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,13 +18,15 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.reader import NOTHING, Reader
 from octavo.actors.view import JournalView, View
 from octavo.files.disk import Disk
-from octavo.files.errors import Closed
+from octavo.files.errors import Closed, storage_errors
 from octavo.files.lifecycle import after
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.pinning import unsealed_offsets
 from octavo.manifest.published import Published
 from octavo.manifest.recovery import LOG
+
+log = logging.getLogger("octavo.published")
 
 _KEPT_BYTES = 4 << 20
 """For what short scans found."""
@@ -75,6 +78,7 @@ class PublishedReader(Reader):
         self._found = found
         self._lease_ms = max(found.expires_at - clock_ms(), 1)
         self._renewing = True
+        self._renews_ms = 0  # no earlier
         self._closed = False
         self._let_go = let_go
         self._inherited = False
@@ -124,20 +128,24 @@ class PublishedReader(Reader):
         now_ms = self._clock_ms()
         if now_ms >= self._found.expires_at:
             self._found.check(now_ms)
-        if self._found.expires_at - now_ms < self._lease_ms // 2:
-            self._found = published.renewed(
-                self._disk, self._found.path, now_ms + self._lease_ms, now_ms
-            )
+        if self._found.expires_at - now_ms < self._lease_ms // 2 and now_ms >= self._renews_ms:
+            try:
+                self._found = published.renewed(
+                    self._disk, self._found.path, now_ms + self._lease_ms, now_ms
+                )
+            except OSError as error:  # as on a full disk: what is read is there for now
+                self._renews_ms = now_ms + self._lease_ms // 64
+                log.warning("the lease of %s is not renewed: %s", self._found.path, error)
 
     def renew(self, lease_seconds: float | None = None) -> None:
-        """The lease begins anew. Raises SnapshotExpired if it had ended."""
+        """The lease begins anew. Raises SnapshotExpired if it had ended, StorageFull,
+        StorageFailed."""
         self.check()
         if lease_seconds is not None:
             self._lease_ms = int(lease_seconds * 1000)
-        now_ms = self._clock_ms()
-        self._found = published.renewed(
-            self._disk, self._found.path, now_ms + self._lease_ms, now_ms
-        )
+        now_ms, path = self._clock_ms(), self._found.path
+        with storage_errors(f"the lease of {path}"):
+            self._found = published.renewed(self._disk, path, now_ms + self._lease_ms, now_ms)
 
     def step(self) -> None:
         """A scan goes on."""

@@ -21,7 +21,7 @@ from octavo.arguments import to_flag, to_lease
 from octavo.changes import Change
 from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.disk import Disk
-from octavo.files.errors import Misuse, SnapshotExpired
+from octavo.files.errors import Misuse, SnapshotExpired, usable
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.manifest.published import Published
@@ -140,7 +140,8 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         with suppress(SnapshotExpired):
             self._pinned.check()
         _remove_dropped()  # who looks again and again may never open anything anew
-        return ReadOnlyStore(self._disk, self._path, self._max_open_files, self._found)
+        with usable("path", self._path):
+            return ReadOnlyStore(self._disk, self._path, self._max_open_files, self._found)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
         """The published snapshots of the store whose lease runs, those of now, but for what this

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -11,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from whole_store import SEED, flush, opened
+from simdisk import SimDisk
+from whole_store import SEED, WallClock, flush, opened
 
 import octavo
 from octavo import read_only
@@ -256,3 +258,25 @@ def test_what_changes_nothing_is_looked_at_all_the_same(store: octavo.Store) -> 
         assert found.snapshot(10).sqn == found.sqn
         with pytest.raises(octavo.Misuse, match="lease_seconds=-1"):
             found.snapshot(-1)
+
+
+def test_reads_go_on_where_there_is_no_room_to_renew_the_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, clock = SimDisk(), WallClock(1_800_000_000_000)
+    monkeypatch.setattr(read_only, "wall_clock_ms", clock)
+    with opened("/store", disk, clock_ms=clock) as store:
+        store.put("k", b"v")
+        reader = read_only.opened(disk, "/store", {})
+        disk.fail("create", 1, errno.ENOSPC, lasting=True)
+        clock.now += 40 * 60_000
+        assert reader["k"] == b"v"
+        assert reader["k"] == b"v"
+        with pytest.raises(octavo.StorageFull, match="the lease of"):
+            reader.renew()
+        disk.heal()
+        clock.now += 15 * 60_000
+        assert reader["k"] == b"v"
+        clock.now += 20 * 60_000  # more than was left of it
+        assert reader["k"] == b"v"
+        reader.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import random
@@ -9,6 +10,7 @@ import shutil
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from descriptors import descriptors
@@ -144,6 +146,21 @@ def test_descriptors_of_those_before_are_let_go_of(store: octavo.Store, closes: 
     finally:
         gc.enable()
     assert max(counts[3:]) == counts[3]
+
+
+def test_a_want_of_descriptors_is_told_as_an_opening_tells_it(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with octavo.open(store.path, read_only=True) as reader:
+
+        def none_is_left(disk: RealDisk, path: str) -> NoReturn:
+            raise OSError(errno.EMFILE, "none is left", path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RealDisk, "sync_dir", none_is_left)
+            with pytest.raises(octavo.StorageFull, match="cannot be opened"):
+                reader.newest()
+        assert reader["k"]
 
 
 def test_one_whose_lease_ended_gives_one_all_the_same(
