@@ -14,7 +14,7 @@ from typing import Protocol
 
 from octavo.files.cold_pages import COLD
 from octavo.files.disk import Disk
-from octavo.files.errors import OUT_OF_DESCRIPTORS, Closed, storage_error
+from octavo.files.errors import OUT_OF_DESCRIPTORS, Closed, room_for, storage_error
 from octavo.files.locks import new_lock
 
 
@@ -68,7 +68,8 @@ class OpenFiles:
             # The process has none left, whoever took them: do with half of ours.
             self._close_called()
             self._shrink(len(self._open) // 2)
-            mapped = file.map_now()
+            with room_for("map of a file"):
+                mapped = file.map_now()
         with self._lock:
             self._open[file] = None
             self._open.move_to_end(file)

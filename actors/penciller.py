@@ -28,7 +28,7 @@ from octavo.manifest.level_sizes import (
     REBUILD,
 )
 from octavo.manifest.register import SnapshotRegister
-from octavo.manifest.small_files import SMALL, alike, small_run
+from octavo.manifest.small_files import MANY_SMALL, SMALL, alike, small_run
 
 log = logging.getLogger("octavo.penciller")
 
@@ -168,10 +168,12 @@ class Penciller(TurnActor):
         return not any(self.manifest.overlapping(each, *reach) for each in levels)
 
     def _out_of_level_zero(self, entries: tuple[LedgerEntry, ...]) -> Merge | None:
-        """All of it into level one; where that is little beside what it meets there, as small
-        commits of files are, its newest files into one, if they are alike in size; or nothing."""
-        merge = self._merge_of(entries, 1)
-        rows = sum(entry.rows for entry in entries)
+        """All of it into level one, of very many files the oldest; where that is little beside what
+        it meets there, as small commits of files are, its newest files into one, if they are alike
+        in size; or nothing."""
+        oldest = entries[-MANY_SMALL:]
+        merge = self._merge_of(oldest, 1)
+        rows = sum(entry.rows for entry in oldest)
         if sum(each.rows for each in merge.inputs) <= _LITTLE * rows:
             return merge
         newest = alike(entries, LEVEL_ZERO_FILES)

@@ -51,7 +51,7 @@ def alike(entries: tuple[LedgerEntry, ...], few: int) -> tuple[LedgerEntry, ...]
     would be parted again. O(entries).
     """
     found, rows, size, largest, oldest = 0, 0, 0, 0, entries[0].min_sqn
-    for count, entry in enumerate(entries, 1):
+    for count, entry in enumerate(entries[:MANY_SMALL], 1):
         rows, size, largest = rows + entry.rows, size + entry.bytes, max(largest, entry.rows)
         if rows > MAX_FILE_ROWS or size > MAX_FILE_BYTES:
             break

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from whole_store import flush, killed, opened, settle
@@ -21,7 +22,7 @@ from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
-from octavo.manifest.small_files import FEW_SMALL
+from octavo.manifest.small_files import FEW_SMALL, MANY_SMALL
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261125"))
 MANY = 3 * FEW_SMALL
@@ -323,6 +324,32 @@ def test_small_ledger_files_that_were_only_moved_become_one(tmp_path: Path) -> N
             assert sum(ledger_files(store)) < 2 * FEW_SMALL
         rested(store)
         assert [key for key, _ in store.items()] == [b"k%05d" % n for n in range(MANY)]
+        assert store.verify().ok
+
+
+def test_a_load_of_many_tasks_is_merged_some_files_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs: list[int] = []
+    run = JobRunner.run
+
+    def counted(self: JobRunner, job: str, *blobs: bytes, **given: Any) -> dict[str, Any]:
+        inputs.append(len(given["inputs"]) if job == "merge" else 0)
+        return run(self, job, *blobs, **given)
+
+    monkeypatch.setattr(JobRunner, "run", counted)
+    with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
+        attempts = [f"{number}" for number in range(2 * MANY_SMALL + 40)]
+        for attempt in attempts:
+            writer = StagedWriter(RealDisk(), store.path, "j", attempt, now_ms=1000)
+            writer.put_many(b"", [b"a", b"k" + attempt.encode()], [attempt.encode()] * 2)
+            writer.finish()
+        ingest(store._running, "j", attempts)
+        settle(store)
+        assert MANY_SMALL <= max(inputs) <= MANY_SMALL + 4
+        assert sum(ledger_files(store)) < penciller.LEVEL_ZERO_FILES * 4
+        wanted = {b"k" + attempt.encode(): attempt.encode() for attempt in attempts}
+        assert dict(store.items()) == {**wanted, b"a": attempts[-1].encode()}
         assert store.verify().ok
 
 

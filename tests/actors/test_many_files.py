@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from descriptors import descriptors
 
 import octavo
+from octavo.files.disk import RealDisk
 
 FILES = 1000
 OPEN_FILES = 64
@@ -63,3 +66,20 @@ def test_its_ledger_is_made_anew_with_few_descriptors(tmp_path: Path, rebuilding
             b"k%d" % i: b"m%d" % i for i in range(300)
         }
         assert store.verify().ok
+
+
+def test_reads_that_find_no_descriptor_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put_many((b"k%06d" % i, b"v") for i in range(20_000))
+
+    def none_is_left(disk: RealDisk, path: str) -> NoReturn:
+        raise OSError(errno.EMFILE, "none is left", path)
+
+    with octavo.open(tmp_path / "s") as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(RealDisk, "map", none_is_left)
+            with pytest.raises(octavo.StorageFull, match="none is left"):
+                len(store)
+        assert len(store) == 20_000

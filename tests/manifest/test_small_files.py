@@ -105,6 +105,10 @@ def test_no_more_than_one_file_holds_are_made_one() -> None:
     assert alike(files, 4) == ()
 
 
+def test_no_more_than_a_job_may_have_open_are_made_one() -> None:
+    assert len(alike(level_zero([1] * 2 * MANY_SMALL), 4)) == MANY_SMALL
+
+
 def test_level_zero_stays_few_while_small_files_come() -> None:
     rng = random.Random(20261125)
     for least, most in ((50, 150), (1, 1), (1, 1000)):
