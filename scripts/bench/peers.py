@@ -45,6 +45,8 @@ class Rocks:
     """RocksDB: raw bytes, LZ4, Bloom filters."""
 
     blobs = False
+    cache_bytes = READ_CACHE_BYTES
+    """Of blocks that were read; 0: none are kept."""
 
     def open(self, path: str) -> None:
         rocksdict: Any = import_module("rocksdict")
@@ -56,14 +58,19 @@ class Rocks:
         options.set_compression_type(rocksdict.DBCompressionType.lz4())
         tables = rocksdict.BlockBasedOptions()
         tables.set_bloom_filter(10, False)
-        tables.set_block_cache(rocksdict.Cache(READ_CACHE_BYTES))
+        if self.cache_bytes:
+            tables.set_block_cache(rocksdict.Cache(self.cache_bytes))
+        else:
+            tables.disable_cache()
         options.set_block_based_table_factory(tables)
         if self.blobs:
             options.set_enable_blob_files(True)
             options.set_min_blob_size(_BLOB_FROM_BYTES)
             options.set_blob_compression_type(rocksdict.DBCompressionType.lz4())
         self._batch: Callable[[], Any] = lambda: rocksdict.WriteBatch(raw_mode=True)
-        self._db: Any = rocksdict.Rdict(path, options)
+        # Named as those of its only family, too: of a database that is there rocksdict would take
+        # them as they are on disk, without the cache and the filters.
+        self._db: Any = rocksdict.Rdict(path, options, {"default": options})
         self.put = self._db.put
         self.get = self._db.get
         self.head = self._db.get
