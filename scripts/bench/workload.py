@@ -39,10 +39,10 @@ class Values:
         return self._noise[start : start + self._half] + self._text
 
 
-def settle(store: Any) -> None:
+def settle(store: Any, look_seconds: float = 0.5) -> None:
     """Wait until nothing is left to be merged or sealed: no job ends between six looks."""
     calm = 0
     while calm < _LOOKS:
         before = store.stats()["jobs"]["totals"]
-        time.sleep(0.5)
+        time.sleep(look_seconds)
         calm = calm + 1 if store.stats()["jobs"]["totals"] == before else 0
