@@ -21,7 +21,7 @@ from octavo.actors.operation import Data, joined, standing
 from octavo.actors.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
 from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.worker import JobRunner
-from octavo.files import cdb, record
+from octavo.files import cdb, record, short_value
 from octavo.files.cold_pages import COLD, scattered
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
@@ -382,8 +382,8 @@ class JournalFile(TurnActor):
         return mapped[at:end], at
 
     def value(self, relative: int, bucket_and_key: bytes, plain: bytes) -> bytes | None:
-        """The value of the put of this key, or None: as record.value_of, whose lines stand here for
-        what is mapped and not compressed."""
+        """The value of the put of this key, or None: as short_value.value_of, whose lines stand
+        here for what is mapped and plain."""
         mapped, offsets = self.reading
         if mapped is None:
             mapped = self.growing.mapped
@@ -391,20 +391,19 @@ class JournalFile(TurnActor):
             at = offsets[relative]
             end = offsets[relative + 1]
             if COLD.left and self.reading[0] and (raw := self.open_files.read(self, at, end - at)):
-                return record.value_of(raw, self.seed ^ at, bucket_and_key, plain)
+                return short_value.value_of(raw, 0, len(raw), self.seed ^ at, bucket_and_key, plain)
             value_at = at + _PLAIN_BYTES + len(bucket_and_key)
             head = mapped[at : value_at - 8]
-            if (
-                head[19:24] == plain
-                and head[34:] == bucket_and_key
-                and value_at <= end <= len(mapped)
-            ):
+            if end <= len(mapped):
+                if head[19:24] != plain or head[34:] != bucket_and_key or value_at > end:
+                    check = self.seed ^ at
+                    return short_value.value_of(mapped, at, end, check, bucket_and_key, plain)
                 value = mapped[value_at:end]
                 h = xxh3(head, self.seed ^ at)
                 if xxh3(value, h) & record.LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
                     return value
         data, at = self.raw(relative)
-        return record.value_of(data, self.seed ^ at, bucket_and_key, plain)
+        return short_value.value_of(data, 0, len(data), self.seed ^ at, bucket_and_key, plain)
 
     def read(self, sqn: int) -> record.Record:
         """The whole record, every checksum verified. Raises Corruption."""

@@ -16,7 +16,7 @@ from octavo.actors.plain_reads import PlainReads
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
 from octavo.actors.view import Head, View
-from octavo.files import record
+from octavo.files import record, short_value
 from octavo.files.errors import Corruption
 from octavo.files.ledger_key import end_of_prefix
 from octavo.files.short_head import head_of
@@ -85,16 +85,18 @@ class LiveReads(PlainReads):
                 end = offsets[relative + 1]
                 value_at = at + _PLAIN_BYTES + len(bucket_and_key)
                 head = mapped[at : value_at - 8]
-                if (
-                    head[34:] == bucket_and_key
-                    and head[19:24] == plain
-                    and value_at <= end <= len(mapped)
-                ):
-                    value = mapped[value_at:end]
+                value = None
+                if head[19:24] != plain:
+                    check = file.seed ^ at
+                    value = short_value.value_of(mapped, at, end, check, bucket_and_key, plain)
+                elif head[34:] == bucket_and_key and value_at <= end <= len(mapped):
+                    found = mapped[value_at:end]
                     h = xxh3(head, file.seed ^ at)
-                    if xxh3(value, h) & _LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
-                        self.cache.fill(view, ledger_key, entry, value)
-                        return value
+                    if xxh3(found, h) & _LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
+                        value = found
+                if value is not None:
+                    self.cache.fill(view, ledger_key, entry, value)
+                    return value
         return self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
 
     def _get_if_live(
@@ -145,7 +147,7 @@ class LiveReads(PlainReads):
                 if sqn is not None:
                     break
         if sqn is not None:
-            now_ms = record.ALL_EXPIRED  # it does not expire
+            now_ms = short_value.ALL_EXPIRED  # it does not expire
             if sqn < 0:
                 sqn = -sqn
                 expiry_ms = table.expiring.get(sqn)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from struct import error as StructError  # noqa: N812
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -13,7 +14,7 @@ from octavo.actors.guide import Step
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.values_ahead import ask_for
 from octavo.actors.view import View
-from octavo.files import record
+from octavo.files import record, short_value
 from octavo.files.cold_pages import COLD
 from octavo.files.errors import Corruption
 from octavo.files.rows import TOMBSTONE
@@ -22,8 +23,9 @@ from octavo.files.sst_ahead import ask_for_slot, ask_for_sqn
 
 _LOW_32 = 0xFFFFFFFF
 _sum_at = record.unpack_sum
-_FIELDS_BYTES = 40
-"""The optional fields before a key are shorter."""
+forms_of = short_value.forms
+_ANOTHER: short_value.Form = (0, (), 0, True)
+"""Of what is no put of the bucket."""
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _FEW = 8
 _DELETED = -1 << 63
@@ -53,7 +55,9 @@ class PlainReads(ABC):
             data, at = file.raw(sqn - file.base)
         except (FileNotFoundError, Corruption):
             return self._get_with_care(ledger_key)
-        value = record.value_of(data, file.seed ^ at, bucket_and_key, plain, self._moment_ms(view))
+        value = short_value.value_of(
+            data, 0, len(data), file.seed ^ at, bucket_and_key, plain, self._moment_ms(view)
+        )
         return self._get_with_care(ledger_key) if value is None else value
 
     def _get_from_memory(
@@ -82,7 +86,7 @@ class PlainReads(ABC):
     ) -> bytes | None:
         """The value of a key that is neither in the view's memory nor in the cache, but may be in
         these steps of its guide. ``h32``: low half of the ledger key's xxh3-64. JournalFile.raw and
-        record.value_of are written out: no call between here and the file."""
+        short_value.value_of are written out: no call between here and the file."""
         bases, files = view.journal
         slots, shift = view.guide.sqns
         told = slots[h32 >> shift]  # most likely that of the newest row of this key
@@ -107,24 +111,32 @@ class PlainReads(ABC):
                     end = offsets[relative + 1]
                     value_at = at + _PLAIN_BYTES + len(bucket_and_key)
                     head = mapped[at : value_at - 8]
-                    if head[19:24] == plain:
-                        if head[34:] == bucket_and_key and value_at <= end:
-                            h = xxh3(head, journal.seed ^ at)
-                            found = mapped[value_at:end]
-                            # Seeded by what the header hashes to, so this is the sum of both.
-                            if xxh3(found, h) & _LOW_32 == _sum_at(mapped, value_at - 4)[0]:
-                                self.cache.fill(view, ledger_key, 0, found)
-                                return found
-                    elif mapped.find(bucket_and_key, at + 34, value_at + _FIELDS_BYTES) > 0:
-                        check = journal.seed ^ at
-                        value = record.value_of(mapped[at:end], check, bucket_and_key, plain)
+                    named, raw_at = head[34:], 0
+                    if (fields := head[19:24]) != plain:
+                        more, lengths, raw_at, expires = forms_of(plain).get(fields, _ANOTHER)
+                        value_at += more
+                        for place in lengths:
+                            value_at += _sum_at(mapped, at + place)[0]
+                        if expires or value_at > end:
+                            named = b""
+                        else:
+                            head = mapped[at : value_at - 8]
+                            named = head[34 + more : 34 + more + len(bucket_and_key)]
+                    if named == bucket_and_key and value_at <= end:
+                        found = mapped[value_at:end]
+                        h = xxh3(head, journal.seed ^ at)
+                        # Seeded by what the header hashes to, so this is the sum of both.
+                        if xxh3(found, h) & _LOW_32 == _sum_at(mapped, value_at - 4)[0]:
+                            value = found
+                            if raw_at:
+                                value = record.decompress(found, _sum_at(head, raw_at)[0])
                 if value is not None:
                     self.cache.fill(view, ledger_key, 0, value)
                     return value
                 if not told:
                     return self._get_with_care(ledger_key)
                 told = 0  # that was of another key, or is damaged: the places know
-        except (FileNotFoundError, Corruption, IndexError):
+        except (FileNotFoundError, Corruption, IndexError, ValueError, StructError):
             return self._get_with_care(ledger_key)
 
     def ask_for(self, view: View, ledger_keys: Iterable[bytes]) -> None:

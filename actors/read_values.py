@@ -15,7 +15,7 @@ from octavo.actors.kept_items import ItemsOfBucket
 from octavo.actors.reader import Reader
 from octavo.actors.values_ahead import in_turn
 from octavo.actors.view import JournalView
-from octavo.files import ledger_key, record
+from octavo.files import ledger_key, record, short_value
 from octavo.files.errors import Corruption, OctavoError
 
 _LOW_32 = record.LOW_32
@@ -75,17 +75,15 @@ def each_item(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Some rows of a bucket with their values, in their order, checksums verified; each is read
     when it is asked for, its key told to ``last`` as it is given. Some 1.2 us each, and their
-    bytes.
-    ``opened`` maps a file that is being written, for those who read much of it; ``kept`` has
-    items that need not be read, and takes those that were.
+    bytes. ``opened`` maps a file that is being written, for those who read much of it; ``kept``
+    has items that need not be read, and takes those that were.
 
     Raises Corruption, SnapshotExpired, Closed.
     """
-    if last is None:
-        last = Last()
+    last = last or Last()
     bases = reader.view.journal.bases
-    plain = record.plain_fields(tag, bucket)
-    packed = record.packed_fields(tag, bucket)
+    plain = short_value.plain_fields(tag, bucket)
+    forms = short_value.forms(plain)
     value_from = record.FIXED_BYTES + record.SUMS_BYTES + len(bucket)
     cached, rows = reader.cached(), reader.view.recent.rows
     prefix = ledger_key.prefix(tag, bucket)
@@ -119,27 +117,30 @@ def each_item(
                 if high and len(ways) < _MOST_FILES:  # each map holds a descriptor
                     ways[number] = way
             # PlainReads.get_from_ledger has the same lines: no call from here to the file.
-            row = sqn - low
-            at = offsets[row]
+            at = offsets[row := sqn - low]
             end = offsets[row + 1]
             value_at = at + value_from + len(key)
             head = mapped[at : value_at - 8]
-            fields, key_at = head[19:24], _KEY_AT
-            if fields != plain and fields == packed:
-                value_at += 4
-                key_at += 4
-                head = mapped[at : value_at - 8]
+            named, raw_at = bucket + key if bucket else key, 0
+            if (fields := head[19:24]) == plain:
+                found = head[_KEY_AT:]
+            else:
+                more, lengths, raw_at, _ = forms[fields]
+                value_at += more
+                for place in lengths:
+                    value_at += _sum_at(mapped, at + place)[0]
+                head = mapped[at : min(value_at, end) - 8]  # no more for a length that is not true
+                found = head[_KEY_AT + more :][: len(named)]
             value = mapped[value_at:end]
             if (
-                (fields != plain and fields != packed)
-                or head[key_at:] != (bucket + key if bucket else key)
+                found != named
                 or value_at > end
                 or xxh3(value, xxh3(head, seed ^ at)) & _LOW_32 != _sum_at(mapped, value_at - 4)[0]
             ):
                 value = _read(reader, bucket, key, sqn, plain)
-            elif fields != plain:
-                value = record.decompress(value, _sum_at(head, _KEY_AT)[0])
-        except (Corruption, FileNotFoundError, IndexError, ValueError, StructError):
+            elif raw_at:
+                value = record.decompress(value, _sum_at(head, raw_at)[0])
+        except (Corruption, FileNotFoundError, LookupError, ValueError, StructError):
             # Told as it is meant: an expired lease lets files go, and the short way names nothing.
             with reader.reading():
                 value = _read(reader, bucket, key, sqn, plain)
@@ -172,7 +173,7 @@ def _read(reader: Reader, bucket: bytes, key: bytes, sqn: int, plain: bytes) -> 
     file = reader.view.journal.file_of(sqn)
     data, at = file.raw(sqn - file.base)
     # Whether it has expired was judged where it was found.
-    found = record.value_of(data, file.seed ^ at, bucket + key, plain, now_ms=0)
+    found = short_value.value_of(data, 0, len(data), file.seed ^ at, bucket + key, plain, now_ms=0)
     return _with_care(file, sqn, key) if found is None else found
 
 

@@ -97,7 +97,7 @@ class Reader(PlainReads):
 
     def value(self, ledger_key: bytes, bucket_and_key: bytes, plain: bytes) -> bytes | None:
         """As ``get``; a plain put comes from the read cache or by the way of a get of the newest
-        state. ``plain``: see record.plain_fields."""
+        state. ``plain``: see short_value.plain_fields."""
         self.check()
         value = self.cached().get(ledger_key)
         # It is the newest, and was before these looks at whether that is what this reader sees.
@@ -105,6 +105,10 @@ class Reader(PlainReads):
         view = self.view
         table = view.recent
         entry = table.rows.get(ledger_key)
+        if entry is None:
+            for table in view.frozen:
+                if (entry := table.rows.get(ledger_key)) is not None:
+                    break
         if entry is not None:
             if not -self.sqn <= entry <= self.sqn:
                 return self.get(ledger_key)
@@ -116,8 +120,6 @@ class Reader(PlainReads):
             if not known:
                 value = self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
         elif not known:
-            if any(ledger_key in table.rows for table in view.frozen):
-                return self.get(ledger_key)
             h = xxh3(ledger_key)
             slots, mask, tails = view.guide.way
             steps, h32 = tails[slots[h & mask]], h & _LOW_32

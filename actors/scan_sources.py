@@ -8,7 +8,7 @@ from typing import Protocol
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.view import Found, Head, View, found_in
-from octavo.files import ledger_key, record
+from octavo.files import ledger_key, short_value
 from octavo.files.bounds import Bounds
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.short_head import head_of
@@ -113,7 +113,7 @@ class _MemoryChunk:
     def heads(self, rows: Sequence[int]) -> list[Head]:
         view, entries, keys = self.view, self.entries, self.keys
         tag, bucket, _ = ledger_key.split(self.prefix)
-        plain = record.plain_fields(tag, bucket)
+        plain = short_value.plain_fields(tag, bucket)
         heads: list[Head | None] = []
         for at in rows:
             sqn = abs(entries[at])

@@ -21,7 +21,7 @@ from octavo.files.argument_checks import to_sqn
 from octavo.files.errors import Misuse
 from octavo.files.later import Later
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
-from octavo.files.record import plain_fields
+from octavo.files.short_value import plain_fields
 from octavo.filters import to_limit
 from octavo.head_only import SnapshotHeadBucket
 from octavo.published import PUBLISHED_SECONDS, PublishedSnapshot, to_name

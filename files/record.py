@@ -64,9 +64,6 @@ OPTIONAL_FIELDS = (
 )  # fmt: skip
 """In the order in which they stand: the flag, and the bytes in front of the bucket."""
 OPTIONAL_BYTES = sum(size for _, size in OPTIONAL_FIELDS)
-_FIELDS_OF_A_PUT = EXPIRY | METADATA | INDEX | BATCH | LZ4
-ALL_EXPIRED = 1 << 64
-"""As a moment: what expires at all has expired by then."""
 
 FIXED = Struct("<II8s2sBBBBHHQ")
 FIXED_BYTES = 34
@@ -368,75 +365,3 @@ def checked_value(buffer: bytes | memoryview, head: Header, file: str, offset: i
         return decompress(stored, head.raw_bytes)
     except ValueError as wrong:
         raise Corruption(file, offset + at, f"compressed value: {wrong}") from wrong
-
-
-def plain_fields(tag: int, bucket: bytes) -> bytes:
-    """Bytes 19 to 24 of the record of a put of this bucket without optional fields."""
-    return bytes((PUT, tag, 0)) + len(bucket).to_bytes(2, "little")
-
-
-def packed_fields(tag: int, bucket: bytes) -> bytes:
-    """The same of one whose value is compressed."""
-    return bytes((PUT, tag, LZ4)) + len(bucket).to_bytes(2, "little")
-
-
-def header_end(
-    buffer: bytes | memoryview, bucket_and_key: bytes, plain: bytes, now_ms: int
-) -> tuple[int, int]:
-    """(where the header of the put of this key ends in ``buffer``, where it tells the length of
-    the value before compression, 0: it does not). (0, 0): that is not what is there, or the put
-    has expired by ``now_ms``. ``plain`` is plain_fields of the bucket."""
-    fields = bytes(buffer[19:24])
-    at, more, raw_at = FIXED_BYTES, 0, 0
-    if fields != plain:
-        if len(buffer) < FIXED_BYTES + SUMS_BYTES:  # else there is room for two lengths
-            return 0, 0
-        flags = fields[2]
-        if fields[:2] != plain[:2] or fields[3:] != plain[3:] or flags & ~_FIELDS_OF_A_PUT:
-            return 0, 0
-        if flags & EXPIRY:
-            if now_ms >= _U64.unpack_from(buffer, at)[0] or len(buffer) < at + 16:
-                return 0, 0
-            at += 8
-        for flag in (METADATA, INDEX):
-            if flags & flag:
-                more += _U32.unpack_from(buffer, at)[0]
-                at += 4
-        if flags & BATCH:
-            at += 8
-        if flags & LZ4:
-            raw_at = at
-            at += 4
-    end = at + len(bucket_and_key)
-    if buffer[at:end] != bucket_and_key or len(buffer) < end + more + SUMS_BYTES:
-        return 0, 0
-    return end + more, raw_at
-
-
-def value_of(
-    buffer: bytes | memoryview,
-    check: int,
-    bucket_and_key: bytes,
-    plain: bytes,
-    now_ms: int = ALL_EXPIRED,
-) -> bytes | None:
-    """The hot read: the value of the put of this key in ``buffer``, or None.
-
-    ``plain`` is plain_fields of the bucket. None means "take the long way" (another key, one that
-    has expired by ``now_ms``, or damage): the caller decodes the record in full and learns which.
-    Exactly one copy of the value beyond ``buffer``. Only the value's checksum is compared: its seed
-    is what the header hashes to, so it covers both.
-    """
-    end, raw_at = header_end(buffer, bucket_and_key, plain, now_ms)
-    if not end:
-        return None
-    h = xxh3(buffer[:end], check)
-    stored = buffer[end + 8 :]
-    if xxh3(stored, h) & LOW_32 != unpack_sum(buffer, end + 4)[0]:
-        return None
-    if not raw_at:
-        return bytes(stored)
-    try:
-        return decompress(stored, _U32.unpack_from(buffer, raw_at)[0])
-    except ValueError:
-        return None

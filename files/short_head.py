@@ -6,7 +6,7 @@ from struct import Struct
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import record
+from octavo.files import record, short_value
 
 _U32, _U64 = Struct("<I"), Struct("<Q")
 Found = tuple[int, bytes, int, int | None]
@@ -17,8 +17,8 @@ def head_of(
     buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes, now_ms: int
 ) -> Found | None:
     """What a head says of the put of this key in ``buffer``, the header's checksum verified, or
-    None: as record.value_of. The value is not looked at."""
-    end, raw_at = record.header_end(buffer, bucket_and_key, plain, now_ms)
+    None: as short_value.value_of. The value is not looked at."""
+    end, raw_at = short_value.header_end(buffer, 0, len(buffer), bucket_and_key, plain, now_ms)
     if not end or xxh3(buffer[:end], check) & record.LOW_32 != record.unpack_sum(buffer, end)[0]:
         return None
     if raw_at:
