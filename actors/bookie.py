@@ -20,10 +20,11 @@ from octavo.actors.journal_start import resumes
 from octavo.actors.kept_scans import KeptScans
 from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.operation import Data, IndexEdit, Operation, resolved
+from octavo.actors.operation import Data, Ends, IndexEdit, Operation, resolved
 from octavo.actors.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.plain_batch import plain_batches
 from octavo.actors.plain_put import plain_puts
 from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref, TurnActor, in_turn
@@ -95,6 +96,7 @@ class Bookie(LiveReads, TurnActor):
         self._attend_from(self.inker.last_sqn + FIRST_LOOK)
         self.plain_put = plain_puts(self)
         """(tag, bucket, kind): the function that puts into a bucket, or deletes."""
+        self.plain_batch = plain_batches(self)
 
     def stopped_error(self) -> Exception:
         """A stopped Bookie is a closed store, or a forked child's copy of it."""
@@ -117,12 +119,13 @@ class Bookie(LiveReads, TurnActor):
         raise failed or active.failed or StorageFailed(f"{active.path} takes no more")
 
     def undo(
-        self, active: JournalFile, error: BaseException, sqn: int, written: Data, end: int
+        self, active: JournalFile, error: BaseException, sqn: int, written: Data, ends: Ends
     ) -> None:
-        """A put was interrupted that would have had this sqn: take back what is not a record,
-        and into memory what is. Raises what an OSError means."""
+        """Records were interrupted that would have had the sqns from this one on: take back what
+        is none, all or nothing, and into memory what is. Raises what an OSError means."""
         try:
-            active.undo(error, written, (end,))
+            each = (ends,) if isinstance(ends, int) else ends
+            active.undo(error, written, each, atomic=True)
         finally:
             self.unfinished.remember(self, sqn)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from octavo.files import index_terms
@@ -12,6 +13,7 @@ from octavo.files.index_terms import MAX_FIELD_BYTES, Term
 
 _TERMS = (str, int, bytes, bytearray, memoryview)
 """Types of which a value is one term, and not many."""
+_EXACTLY = frozenset((str, int, bytes))
 
 
 def field_bytes(field: object) -> bytes:
@@ -33,6 +35,8 @@ def field_bytes(field: object) -> bytes:
 
 def checked_term(field: object, term: object) -> Term:
     """A term, of exactly one of its three types. Raises Misuse."""
+    if type(term) in _EXACTLY:
+        return term  # type: ignore[return-value]
     if isinstance(term, str):
         return str.__str__(term)
     if isinstance(term, bytes | bytearray | memoryview):
@@ -55,14 +59,22 @@ def _back(field: object, term: object) -> bytes:
 
 def index_parts(index: object) -> set[bytes]:
     """Entries stated as {field: term or terms}. Raises Misuse."""
-    if not isinstance(index, Mapping):
+    if type(index) is not dict and not isinstance(index, Mapping):
         raise Misuse(f"index={shown(index)}: allowed is a mapping of fields to terms")
     parts: set[bytes] = set()
     for field, terms in index.items():
-        front = index_terms.field_part(field_bytes(field))
-        for term in _listed(field, terms):
+        front = _front_of(field) if type(field) is str else _front(field)
+        for term in (terms,) if type(terms) in _EXACTLY else _listed(field, terms):
             parts.add(front + _back(field, term))
     return parts
+
+
+def _front(field: object) -> bytes:
+    return index_terms.field_part(field_bytes(field))
+
+
+_front_of = lru_cache(maxsize=1024)(_front)
+"""A store has few fields. Of str alone: others may be equal and not the same."""
 
 
 def removed_parts(index: object) -> set[bytes]:
@@ -71,7 +83,7 @@ def removed_parts(index: object) -> set[bytes]:
         raise Misuse(f"remove={shown(index)}: allowed is a mapping of fields to terms")
     whole = [field for field, terms in index.items() if terms is None]
     parts = index_parts({field: terms for field, terms in index.items() if terms is not None})
-    parts.update(index_terms.field_part(field_bytes(field)) for field in whole)
+    parts.update(map(_front, whole))
     return parts
 
 

@@ -24,6 +24,8 @@ APART_BYTES = 8 << 10
 """From here on a value is not copied into one buffer with what stands before it."""
 Data = bytes | Sequence[bytes]
 """Bytes, or what they are made of."""
+Ends = list[int] | int
+"""Of many records, or of one: who has but one may have no memory left for a list."""
 
 
 class Operation(NamedTuple):
@@ -132,8 +134,7 @@ def encoded(
     rest = 0
     parts: list[bytes] = []
     ends: list[int] = []
-    each = zip(operations, record.numbers(relative, count), strict=True)
-    for number, (operation, sqn) in enumerate(each):
+    for number, operation in enumerate(operations):
         kind, tag, bucket, key, value, expiry_ms, metadata, index = operation
         if not (expiry_ms or metadata or index or number in packed):
             # As record.encode, whose lines stand here for what has no fields of its own.
@@ -142,6 +143,7 @@ def encoded(
                 middle = record.middle(kind, tag, batched, len(bucket))
                 rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + more + len(bucket)
             size = rest + len(key) + len(value)
+            sqn = (relative + number).to_bytes(8, "big")
             head = pack(key_length, size, sqn, middle, len(key) - 1, time_ms)
             head += (pair(number, count) + bucket + key) if atomic else bucket + key
             h = xxh3(head, seed ^ at)

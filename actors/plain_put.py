@@ -19,6 +19,7 @@ from octavo.actors.operation import APART_BYTES
 from octavo.files import ledger_key as keys_of
 from octavo.files import record
 from octavo.files.freed_memory import keep_freed
+from octavo.files.record import LZ4
 from octavo.files.wall_clock import in_ns
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _MUCH_BYTES = 32 << 10
 """Metadata and index entries of so many bytes, which are copied more than once on their way."""
 _REST = record.FIXED_BYTES + record.SUMS_BYTES - 16
-"""Bytes of a plain record that its size counts, beside bucket, key and value."""
+"""Bytes of a record that its size counts, beside optional fields, bucket, key and value."""
 
 
 class PlainPut(Protocol):
@@ -38,8 +39,8 @@ class PlainPut(Protocol):
     the bucket at most 64 KiB; the value at most 1 MiB, and empty for a delete.
 
     ``told``: of a put that says more, all of it, as checked: expiry, metadata, index entries.
-    With it, ``expected`` is the sqn that the key's live version must have, 0 for absent; below 0
-    there is no condition. Raises Conflict (nothing is written), StorageFull (nothing is kept),
+    ``expected``: the sqn that the key's live version must have, 0 for absent; below 0 there is no
+    condition. Raises Conflict (nothing is written), StorageFull (nothing is kept),
     StorageFailed, Closed.
     """
 
@@ -58,9 +59,8 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
     key_length, low_32, raw_size = record.CDB_KEY_LENGTH, record.LOW_32, record.pack_u32
 
     def plain_put(tag: int, bucket: bytes, kind: int) -> PlainPut:
-        puts, prefix, rest = kind == record.PUT, keys_of.prefix(tag, bucket), _REST + len(bucket)
-        raw_middle = record.middle(kind, tag, 0, len(bucket))
-        lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))
+        puts, prefix = kind == record.PUT, keys_of.prefix(tag, bucket)
+        raw_middle, lz4_middle = (record.middle(kind, tag, f, len(bucket)) for f in (0, LZ4))
 
         def put(
             key: bytes, value: bytes, told: Operation | None = None, expected: int = -1, /
@@ -77,44 +77,46 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
                 active: Any = bookie.active
                 if active is None or active.failed is not None:
                     bookie.refuse()
-                file, offsets = active.file, active.offsets
-                at, relative = offsets[-1], len(offsets) - 1
-                stored, middle, fields, size = value, raw_middle, bucket, rest
+                at, relative = (offsets := active.offsets)[-1], len(offsets) - 1
+                stored, middle, fields = value, raw_middle, bucket
                 if len(value) >= compress_from and (packed := packed_of(value)) is not None:
-                    stored, middle, size = packed, lz4_middle, rest + 4
-                    fields = raw_size(len(value)) + bucket
-                ledger_key, tail = prefix + key, key
+                    stored, middle, fields = packed, lz4_middle, raw_size(len(value)) + bucket
+                ledger_key, tail, expiry_ms, entries = prefix + key, key, 0, b""
+                if expected >= 0:
+                    bookie.check(ledger_key, key, expected)
                 if told is not None:
-                    if expected >= 0:
-                        bookie.check(ledger_key, key, expected)
-                    middle, lengths, more = _with_fields(middle, told)
-                    fields, tail, size = lengths + fields, key + more, size + len(lengths)
-                size, number = size + len(tail) + len(stored), relative.to_bytes(8, "big")
+                    expiry_ms, entries = told.expiry_ms, told.index_changes
+                    middle, fields, tail = _with_more(told, middle, fields, key)
+                size = _REST + len(fields) + len(tail) + len(stored)
+                number = relative.to_bytes(8, "big")
                 head = pack(key_length, size, number, middle, len(key) - 1, now_ns() // 1_000_000)
                 h = xxh3(head := head + fields + tail, active.seed ^ at)
                 check = sums(h & low_32, xxh3(stored, h) & low_32)
                 written = head + check + stored if size < APART_BYTES else (head, check, stored)
                 table = bookie.view.recent
-                if table.newest_pin >= 0 and told is None:  # else it enters
+                if table.newest_pin >= 0 and not entries:  # else it enters
                     table.keep(ledger_key)
                 if empty and puts:
                     bookie.take_back(ledger_key, told)
                 end, sqn = at + size + 16, active.base + relative
                 try:
-                    write = file.pwrite if type(written) is bytes else file.pwrite_parts
+                    write = active.file.pwrite if size < APART_BYTES else active.file.pwrite_parts
                     if (taken := write(written, at)) != end - at:
                         active.write_rest(written, at, taken)
                     offsets.append(end)  # it is a record now
                     active.commit.appended = end
-                    if told is not None:
+                    entry = sqn if puts and not expiry_ms else -sqn
+                    if expiry_ms:
+                        table.expiring[sqn] = expiry_ms  # before anyone can find the entry
+                    if told is not None and entries:
                         enter = partial(table.enter, ledger_key, sqn, told)
                         cache.write_without((ledger_key,), enter)
                         if table.entry_bytes >= bookie.limits.push_bytes:
                             bookie.attention = 0
                     elif ledger_key in cached:
-                        cache.write_over(ledger_key, value, table.rows, sqn if puts else -sqn)
+                        cache.write_over(ledger_key, value, table.rows, entry)
                     else:
-                        table.rows[ledger_key] = sqn if puts else -sqn  # no call: see ReadCache
+                        table.rows[ledger_key] = entry  # no call: see ReadCache
                 except BaseException as error:
                     bookie.undo(active, error, sqn, written, end)
                     raise
@@ -134,9 +136,11 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
     return plain_put
 
 
-def _with_fields(middle: bytes, told: Operation) -> tuple[bytes, bytes, bytes]:
-    """The middle of a record with the flags of what ``told`` has; as record.optional."""
+def _with_more(
+    told: Operation, middle: bytes, fields: bytes, tail: bytes
+) -> tuple[bytes, bytes, bytes]:
+    """These parts of a record of a put, or a delete, with what more is told of it."""
     flags, lengths, more = record.optional(told.expiry_ms, told.metadata, told.index_changes)
     if len(more) >= _MUCH_BYTES:
         keep_freed()
-    return middle[:5] + bytes((middle[5] | flags,)) + middle[6:], lengths, more
+    return middle[:5] + bytes((middle[5] | flags,)) + middle[6:], lengths + fields, tail + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +32,8 @@ _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _SECONDS = range(10**9, 10**10)
 """As ms in early 1970, when nothing expired; as seconds since then today's moments."""
+
+_made = tuple.__new__
 
 T = TypeVar("T")
 
@@ -124,8 +126,6 @@ def to_metadata(metadata: object) -> bytes:
 
 def to_index(index: object) -> tuple[bytes, operation.IndexEdit | None]:
     """A put's ``index``: (packed whole set, or the edit that leads to it). Raises Misuse."""
-    if index is None:
-        return b"", None
     if isinstance(index, IndexEdit):
         return b"", index.parts
     return packed_index(index_parts(index)), None
@@ -141,14 +141,17 @@ def to_put(
     ttl: object,
     expires_at: object,
     index: object,
-    now_ms: int,
+    now_ms: Callable[[], int],
 ) -> tuple[Operation, operation.IndexEdit | None]:
     """A put's arguments as an operation, and what it edits in the index. Runs the functions of
-    the object's type for what is not given. Raises Misuse, and what those functions raise."""
+    the object's type for what is not given. ``now_ms``: asked for what a ttl counts from. Raises
+    Misuse, and what those functions raise."""
     whole, stored = to_key(key, bucket), to_value(value)
     functions = tags.functions_of(tag)
-    packed, edit = to_index(index)
-    expiry = to_expiry(ttl, expires_at, now_ms)
+    packed, edit = (b"", None) if index is None else to_index(index)
+    expiry = 0
+    if ttl is not None or expires_at is not None:
+        expiry = to_expiry(ttl, expires_at, now_ms())
     number = tags.number(tag)
     if functions is not None:
         if functions.metadata is not None and type(metadata) is bytes and not metadata:
@@ -158,10 +161,8 @@ def to_put(
                 raise Misuse(f"index: the entries of type {tag!r} are worked out from the values")
             if index is None:
                 packed = derived_index(tag, functions.index, whole, stored)
-    return (
-        Operation(PUT, number, bucket, whole, stored, expiry, to_metadata(metadata), packed),
-        edit,
-    )
+    fields = PUT, number, bucket, whole, stored, expiry, to_metadata(metadata), packed
+    return _made(Operation, fields), edit
 
 
 def to_bound(name: str, bound: object) -> bytes | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 from octavo.actors import operation as operations
 from octavo.actors.operation import Operation
+from octavo.actors.plain_batch import MOST, MOST_BYTES
 from octavo.actors.startup import Running
 from octavo.actors.tags import STANDARD
 from octavo.arguments import (
@@ -91,12 +92,16 @@ class Together(Handle):
                     conditions.append((at, sqn))
                 if edit is not None:
                     edits[at] = edit
-            _, self.last_sqn = self._running.bookie.actor.write(
+            _, last = self._running.bookie.actor.write(
                 collected, keys, atomic=atomic, conditions=conditions, edits=edits
             )
-            if self._sync:
-                self._running.inker.actor.make_durable(self.last_sqn)
+            self._written(last)
         return self.last_sqn
+
+    def _written(self, last_sqn: int) -> None:
+        self.last_sqn = last_sqn
+        if self._sync:
+            self._running.inker.actor.make_durable(last_sqn)
 
     def _forget(self) -> None:
         """Hold what was collected no longer."""
@@ -157,6 +162,8 @@ class Batch(Together):
 
     def __init__(self, running: Running, *, sync: bool | None = None) -> None:
         super().__init__(running, sync)
+        self._plain = True
+        """Of no operation more is said than a key and a value, but for conditions."""
         self._standard = running.identity.tags.number(STANDARD)
         self._given: object = _NONE
         self._name, self._front, self._key_limit = b"", b"", 0
@@ -200,10 +207,11 @@ class Batch(Together):
             collected.append(operation)
             self._ledger_keys.append(self._front + key)
             return
-        now_ms = self._running.bookie.actor.now_ms()
+        self._plain = False
         operation, edit = to_put(
             self._running.identity.tags,
-            tag, name, key, value, metadata, ttl, expires_at, index, now_ms,
+            tag, name, key, value, metadata, ttl, expires_at, index,
+            self._running.bookie.actor.now_ms,
         )  # fmt: skip
         self._add_told(operation, if_sqn, edit)
 
@@ -245,4 +253,15 @@ class Batch(Together):
         if meter.left <= 0:
             return meter.timed(self.commit)
         meter.left -= 1
+        collected, keys = self._operations, self._ledger_keys
+        if (
+            self._plain
+            and not (self._done or self._said)
+            and 0 < len(collected) == len(keys) <= MOST
+            and self._bytes <= MOST_BYTES
+        ):
+            self._done = True
+            self._forget()
+            self._written(self._running.bookie.actor.plain_batch(collected, keys, self._bytes))
+            return self.last_sqn
         return self._commit(atomic=True)

@@ -11,7 +11,6 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.guide import ROW_BITS, ROW_MASK
-from octavo.actors.operation import Operation
 from octavo.actors.plain_put import PlainPut
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.reserve import with_reserve
@@ -22,7 +21,8 @@ from octavo.arguments import OF_HEADS, Key, Value, to_condition, to_keys, to_put
 from octavo.files.argument_checks import shown
 from octavo.files.cold_pages import COLD
 from octavo.files.errors import Misuse
-from octavo.files.record import DELETE, LOW_32, PUT, plain_fields
+from octavo.files.record import DELETE, LOW_32, PUT
+from octavo.files.short_value import plain_fields
 from octavo.index_edit import IndexEdit
 from octavo.mutable import Mutable
 from octavo.type_parameters import Out, Told
@@ -144,30 +144,25 @@ class Bucket(Mutable[Out, Told]):
     ) -> int:
         durable = to_sync(sync)
         whole = self._whole(key)
-        plain = (
-            if_sqn is ttl is expires_at is None
-            and index is None
-            and type(metadata) is bytes
-            and not metadata
-        )
+        expected = -1 if if_sqn is None else to_condition(if_sqn)
+        plain = ttl is expires_at is None and index is None
+        plain = plain and type(metadata) is bytes and not metadata
         if plain and len(stored := to_value(value)) < self._small_bytes:
-            sqn = self._put_one(whole, stored)
+            sqn = self._put_one(whole, stored, None, expected)
         else:
-            tags, now_ms = self._running.identity.tags, self._bookie.now_ms()
             operation, edit = to_put(
-                tags, self._type, self._name, whole, value, metadata, ttl, expires_at, index, now_ms
-            )
-            expected = -1 if if_sqn is None else to_condition(if_sqn)
+                self._running.identity.tags, self._type, self._name, whole, value, metadata,
+                ttl, expires_at, index, self._bookie.now_ms,
+            )  # fmt: skip
             if edit is None and len(operation.value) < _SMALL_BYTES:
                 sqn = self._put_one(whole, operation.value, operation, expected)
             else:
+                conditions = () if expected < 0 else ((0, expected),)
+                edits = None if edit is None else {0: edit}
                 sqn, _ = self._bookie.write(
-                    (operation,),
-                    (self._prefix + whole,),
-                    atomic=False,
-                    conditions=() if expected < 0 else ((0, expected),),
-                    edits=None if edit is None else {0: edit},
-                )
+                    (operation,), (self._prefix + whole,),
+                    atomic=False, conditions=conditions, edits=edits,
+                )  # fmt: skip
         if durable or self._always:
             self._inker.make_durable(sqn)
         return sqn
@@ -181,8 +176,7 @@ class Bucket(Mutable[Out, Told]):
         whole = self._whole(key)
         durable = to_sync(sync)
         expected = -1 if if_sqn is None else to_condition(if_sqn)
-        told = None if if_sqn is None else Operation(DELETE, self._tag, self._name, whole, b"")
-        one = partial(self._delete_one, whole, b"", told, expected)
+        one = partial(self._delete_one, whole, b"", None, expected)
         sqn = with_reserve(self._running.disk, self._running.path, one)
         if self._always or durable:
             self._inker.make_durable(sqn)

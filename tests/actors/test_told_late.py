@@ -132,7 +132,8 @@ def test_a_sealing_without_memory_is_tried_again(monkeypatch: pytest.MonkeyPatch
 
 
 def broken_off(store: octavo.Store, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """A batch of 40 deletes for which memory has no room, so many times."""
+    """A batch of 40 deletes, and of a put with metadata before, for which memory has no room, so
+    many times."""
     enter, left = MemoryTable.enter, times
 
     def no_memory(table: MemoryTable, *given: object) -> None:
@@ -144,6 +145,7 @@ def broken_off(store: octavo.Store, monkeypatch: pytest.MonkeyPatch, times: int)
 
     monkeypatch.setattr(MemoryTable, "enter", no_memory)
     batch = store.batch()
+    batch.put("", KEYS[0], b"", metadata=b"m")
     for key in KEYS:
         batch.delete("", key)
     with pytest.raises(MemoryError):

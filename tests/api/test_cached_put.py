@@ -182,17 +182,26 @@ def write_third(store: octavo.Store, how: str) -> None:
         store.put(KEY, b"third")
     elif how == "put with metadata":
         store.put(KEY, b"third", metadata=b"m")
+    elif how == "put with an index entry":
+        store.put(KEY, b"third", index={"f": 1})
     elif how == "put_many":
         store.put_many([(b"other", b"o"), (b"more", b"o"), (KEY, b"third")])
     elif how == "batch":
         with store.batch() as batch:
             batch.put(b"", KEY, b"third")
+    elif how == "batch with metadata":
+        with store.batch() as batch:
+            batch.put(b"", KEY, b"third", metadata=b"m")
     else:
         store.delete(KEY)
 
 
+BY_CALLS = ["put with an index entry", "put_many", "batch with metadata", "delete"]
+"""Writes that call something while they are entered: nothing comes into the cache meanwhile."""
+
+
 @pytest.mark.parametrize("in_a_thread", [False, True])
-@pytest.mark.parametrize("how", ["put", "put with metadata", "put_many", "batch", "delete"])
+@pytest.mark.parametrize("how", ["put", "put with metadata", "batch", *BY_CALLS])
 def test_a_write_in_the_midst_of_a_fill_leaves_no_older_value(
     tmp_path: Path, how: str, in_a_thread: bool
 ) -> None:
@@ -236,7 +245,7 @@ def test_a_put_does_not_wait_for_who_makes_room_in_the_cache(tmp_path: Path, key
         assert store.get(key) == b"new"
 
 
-@pytest.mark.parametrize("how", ["put with metadata", "put_many", "batch", "delete"])
+@pytest.mark.parametrize("how", BY_CALLS)
 def test_no_reader_fills_the_cache_in_the_midst_of_a_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
