@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from octavo.files.disk import Disk
-from octavo.files.errors import StorageFull
+from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFull
 
 log = logging.getLogger("octavo.reserve")
 
@@ -57,8 +57,10 @@ def with_reserve(disk: Disk, path: str, call: Callable[[], T]) -> T:
     comes back when memory is saved and there is room. Raises what ``call`` raises."""
     try:
         return call()
-    except StorageFull:
-        if not given_up(disk, path):
+    except StorageFull as full:
+        cause = full.__cause__
+        of_descriptors = isinstance(cause, OSError) and cause.errno in OUT_OF_DESCRIPTORS
+        if of_descriptors or not given_up(disk, path):
             raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not given_up(disk, path):

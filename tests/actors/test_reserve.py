@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from octavo.actors import reserve
 from octavo.files.disk import RealDisk
+from octavo.files.errors import StorageFull, storage_error
 
 
 @pytest.fixture(autouse=True)
@@ -29,3 +31,22 @@ def test_one_that_is_there_stays(tmp_path: Path) -> None:
     made = (tmp_path / reserve.RESERVE).stat()
     reserve.put_by(RealDisk(), str(tmp_path))
     assert (tmp_path / reserve.RESERVE).stat().st_ino == made.st_ino
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EMFILE])
+def test_it_is_given_up_where_the_disk_is_full_and_not_for_want_of_descriptors(
+    tmp_path: Path, reason: int
+) -> None:
+    file = tmp_path / reserve.RESERVE
+    reserve.put_by(RealDisk(), str(tmp_path))
+    calls = []
+
+    def call() -> None:
+        calls.append(file.exists())
+        error = OSError(reason, "told by the system")
+        raise storage_error(error, "a write") from error
+
+    with pytest.raises(StorageFull):
+        reserve.with_reserve(RealDisk(), str(tmp_path), call)
+    assert calls == ([True, False] if reason == errno.ENOSPC else [True])
+    assert file.exists() is (reason == errno.EMFILE)
