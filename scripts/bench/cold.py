@@ -3,10 +3,10 @@
     python scripts/bench/cold.py [--size 1024] [--store-mb 3000] [--memory-mb 800] [--seconds 8]
         [--stores octavo,rocksdb,rocksblob,lmdb] [DIRECTORY]
 
-For each store: values that do not compress, put in random order; then, with an empty page cache,
-in a memory control group (so it needs root, and Linux): random gets, by one thread and by four,
-gets of 100 keys, scans of 50 items, all items. Prints operations a second, and the ratio to the
-better of RocksDB and its BlobDB in the same run.
+For each store: values that do not compress, put in random order, and merged as far as it does that
+unasked; then, with an empty page cache, in a memory control group (so it needs root, and Linux):
+random gets, by one thread and by four, gets of 100 keys, scans of 50 items, all items. Prints
+operations a second, and the ratio to the better of RocksDB and its BlobDB in the same run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import PEERS, Peer
-from workload import directory, key
+from octavo_adapter import OctavoStore
+from peers import PEERS, Peer, Rocks
+from workload import directory, key, settle
 
 _GROUPS = Path("/sys/fs/cgroup")
 _THREADS = 4
@@ -45,6 +46,10 @@ def build(peer: Peer, count: int, size: int) -> None:
     order = np.random.default_rng(1).permutation(count).tolist()
     for at in range(0, count, 1000):
         peer.put_many([(key(number), value(number, size)) for number in order[at : at + 1000]])
+    if isinstance(peer, OctavoStore):
+        settle(peer._store)
+    elif isinstance(peer, Rocks):
+        peer.settle()
 
 
 def items_from(name: str, peer: Any, first: bytes) -> Iterable[tuple[bytes, bytes]]:

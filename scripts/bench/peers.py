@@ -6,6 +6,7 @@ the end of the process; none of them syncs. RocksDB and LevelDB get the same rea
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any, Protocol
@@ -13,6 +14,13 @@ from typing import Any, Protocol
 from floor_adapter import FloorStore
 from octavo_adapter import READ_CACHE_BYTES, OctavoStore
 
+_LOOK_SECONDS = 0.1
+_PENDING = (
+    "rocksdb.mem-table-flush-pending",
+    "rocksdb.num-running-flushes",
+    "rocksdb.compaction-pending",
+    "rocksdb.num-running-compactions",
+)
 _WRITE_BUFFER_BYTES = 64 << 20
 _BLOB_FROM_BYTES = 512
 
@@ -88,6 +96,11 @@ class Rocks:
     def iter_items(self) -> Iterable[tuple[bytes, bytes]]:
         items: Iterable[tuple[bytes, bytes]] = self._db.items()
         return items
+
+    def settle(self) -> None:
+        """Wait until nothing is left to be flushed or compacted."""
+        while any(self._db.property_value(name) != "0" for name in _PENDING):
+            time.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
         del self.put, self.get, self.head

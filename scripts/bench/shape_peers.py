@@ -28,14 +28,7 @@ METADATA = b"text/plain;draft;me;"
 EXPIRY_BYTES = 8
 _TTL_SECONDS = 3600
 _LOWEST = b"\x02"
-_LOOK_SECONDS = 0.1
 _SETTLING_SECONDS = 0.25
-_PENDING = (
-    "rocksdb.mem-table-flush-pending",
-    "rocksdb.num-running-flushes",
-    "rocksdb.compaction-pending",
-    "rocksdb.num-running-compactions",
-)
 
 
 class Side(ABC):
@@ -235,8 +228,7 @@ class RocksSide(Side):
         self._rocks.close()
 
     def settle(self) -> None:
-        while any(self._database.property_value(name) != "0" for name in _PENDING):
-            time.sleep(_LOOK_SECONDS)
+        self._rocks.settle()
 
     def put_with_metadata(self, key: bytes, value: bytes) -> None:
         self.put(key, METADATA + value)
