@@ -264,4 +264,4 @@ class Batch(Together):
             self._forget()
             self._written(self._running.bookie.actor.plain_batch(collected, keys, self._bytes))
             return self.last_sqn
-        return self._commit(atomic=True)
+        return self._commit(atomic=len(self) > 1)

@@ -39,7 +39,7 @@ class Change:
     ``metadata``: What the put was given as ``metadata``.
     ``written_at``: Its moment, ms UTC.
     ``expires_at``: Moment from which the key reads as absent, ms UTC; None: never.
-    ``batch``: (position from 0, length) of its atomic batch; None: written by itself, or compaction
+    ``batch``: (position from 0, length) of its atomic batch; None: written alone, or compaction
         dropped a part of it.
     ``tag``: The type of the object; "head_only" in a head-only store.
     ``index``: The whole set of its index entries: terms by field.

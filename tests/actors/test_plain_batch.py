@@ -79,7 +79,9 @@ def test_a_batch_is_told_with_its_length_and_one_alone_is_a_put(tmp_path: Path) 
         assert committed(store, ("a", b"1"), ("b", None)) == 2
         assert committed(store, ("c", b"3")) == 3
         assert committed(store) == 0
-        assert [each.batch for each in store.changes(0)] == [(0, 2), (1, 2), None]
+        with store.batch() as batch:
+            batch.put("", "d", "4", metadata="m")
+        assert [each.batch for each in store.changes(0)] == [(0, 2), (1, 2), None, None]
 
 
 def test_the_cache_has_no_old_value_behind_it(tmp_path: Path) -> None:

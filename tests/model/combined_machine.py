@@ -271,7 +271,7 @@ class CombinedMachine:
     def wrote(self, last: int, *events: Event, batch: bool = False) -> None:
         for place, event in enumerate(events):
             sqn = last - len(events) + 1 + place
-            told = (place, len(events)) if batch else None
+            told = (place, len(events)) if batch and len(events) > 1 else None
             self.log.add(event._replace(sqn=sqn, batch=told))
         assert last == self.store.last_sqn
 
