@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
 
 MOST, MOST_BYTES = 256, 64 << 10
-"""Operations of a batch that goes this way, and bytes of their buckets, keys and values."""
+"""Operations of a batch that goes this way, and bytes of their buckets, keys and values. Few enough
+not to be counted before: the Inker looks at ceiling and room long before they matter."""
 PlainBatch: TypeAlias = "Callable[[Sequence[Operation], Sequence[bytes], int], int]"
 """(operations, their ledger keys, bytes of all) -> the last sqn. MOST operations and MOST_BYTES at
 most, one at least, without expiry, metadata and index entries, all checked. Raises StorageFull
