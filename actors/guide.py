@@ -38,8 +38,9 @@ Way = tuple[memoryview | bytes, int, tuple[tuple[Step, ...], ...]]
 holds."""
 Direct = tuple[memoryview, int]
 """Slots, named by a hash (32 bits) shifted right by this much. 0: nothing is said of such keys."""
-Part = tuple[bytes, Any, int] | None
-"""Rows of one bucket in a file: the prefix, the file's actor, the base of its sqns."""
+Part = tuple[bytes, Any, int, bool] | None
+"""Rows of one bucket in a file: the prefix, the file's actor, the base of its sqns, whether they
+are of anything but puts without metadata that do not expire."""
 
 MOST_ROWS = 1 << 22
 """Of the newest places so many rows are in the table at most: 32 MiB."""
@@ -74,10 +75,10 @@ class Guide:
         self.kept = KeptRows(ledger)
         self.way: Way = (b"\x00", 0, (_steps(ledger),))
         self.sqns: Direct = _UNKNOWN
-        """Sqns of plain puts by the record's own key."""
+        """Sqns by the record's own key."""
         self.rows: tuple[memoryview, int, tuple[Part, ...]] = _NO_ROWS
-        """Rows of plain puts: a part's number, and in the lower bits that of a row of its file. Of
-        part 0 where nothing is said; 0 where there is no row of any kind."""
+        """A part's number, and in the lower bits that of a row of its file. Of part 0 where nothing
+        is said; 0 where there is no row of any kind."""
         self.heads: dict[bytes, Head] | None = None
         """Of a small ledger, once heads are read: those that were, of plain puts, by ledger key."""
         self._places = self._places_of_rows = 0
@@ -167,14 +168,13 @@ def _empty(rows: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], int]:
 
 
 def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct:
-    """A row that is no plain put takes the place of older ones all the same. Index entries are not
-    of the key that their record has."""
+    """Of deletes, too, which take the place of what they deleted. Index entries are not of the key
+    that their record has."""
     files = list(_oldest_first(steps, places))
     highest = max(sst.max_sqn + base for sst, _, base in files)
     slots, shift = _empty(rows, np.uint32 if highest < 1 << 32 else np.uint64)
     for sst, _, base in files:
         found = sst.sqns_of(slice(None), base)
-        found[np.asarray(sst.flags) != 0] = 0
         for tag in (HEAD_ONLY, INDEX):
             low, high = sst.lower_bound(bytes((tag,))), sst.lower_bound(bytes((tag + 1,)))
             found[low:high] = 0
@@ -185,18 +185,20 @@ def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct
 def _rows(
     steps: tuple[Step, ...], places: list[list[Sst]], rows: int
 ) -> tuple[memoryview, int, tuple[Part, ...]]:
-    """Rows of files with metadata, or of many buckets, are not told."""
+    """Rows of files of many buckets are not told."""
     slots, shift = _empty(rows, np.uint32)
     parts: list[Part] = [None]
     for sst, file, base in _oldest_first(steps, places):
         found = np.ones(sst.rows, np.uint32)
         groups = len(sst.column(Section.FIRSTS, "I"))
-        if not sst.has_metas and groups <= _MOST_GROUPS and len(parts) + groups <= _MOST_PARTS:
+        if groups <= _MOST_GROUPS and len(parts) + 2 * groups <= _MOST_PARTS:
             found = np.arange(sst.rows, dtype=np.uint32)
+            more = np.asarray(sst.flags) != 0
+            if sst.has_metas:
+                more[:] = True
             for prefix, low, high in sst.groups():
-                found[low:high] += np.uint32(len(parts) << ROW_BITS)
-                parts.append((prefix, file, base))
-            found[np.asarray(sst.flags) != 0] = 1
+                found[low:high] += np.uint32(len(parts)) + more[low:high] << np.uint32(ROW_BITS)
+                parts += [(prefix, file, base, False), (prefix, file, base, True)]
         slots[sst.hashes() >> np.uint32(shift)] = found
     return slots.data.toreadonly(), shift, tuple(parts)
 

@@ -8,32 +8,26 @@ from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.guide import ROW_BITS, ROW_MASK, Step
 from octavo.actors.measures import CACHE, MEMORY, REST
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
+from octavo.actors.plain_heads import PlainHeads
 from octavo.actors.plain_reads import PlainReads
-from octavo.actors.read_cache import ReadCache
 from octavo.actors.runtime import Ref
 from octavo.actors.view import Head, View
 from octavo.files import record, short_value
 from octavo.files.errors import Corruption
-from octavo.files.ledger_key import end_of_prefix
 from octavo.files.short_head import head_of
 
 T = TypeVar("T")
 _LOW_32 = 0xFFFFFFFF
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _made = tuple.__new__
-_FOR_HEADS = 3
-"""Heads that are kept of the ledger may take an eighth of what the read cache may, beside it."""
 
 
-class LiveReads(PlainReads):
+class LiveReads(PlainReads, PlainHeads):
     """The Bookie's reading half. Needs only what others replace as a whole, never change."""
 
-    view: View
-    cache: ReadCache
     clock_ms: Callable[[], int]
     penciller: Ref[Penciller]
 
@@ -112,7 +106,7 @@ class LiveReads(PlainReads):
         expiry_ms = table.expiring.get(sqn)
         if expiry_ms is None or expiry_ms <= self._moment_ms(view):
             return None
-        return self._get_expiring(view, sqn, ledger_key, bucket_and_key, plain)
+        return self._get_by_record(view, sqn, ledger_key, bucket_and_key, plain)
 
     def _moment_ms(self, view: View) -> int:
         return view.ledger.now_ms(self.clock_ms())
@@ -154,86 +148,7 @@ class LiveReads(PlainReads):
                 if expiry_ms is None or expiry_ms <= (now_ms := self._moment_ms(view)):
                     return None  # a delete, or expired
             return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain, now_ms)
-        guide = view.guide
-        if (heads := guide.heads) and (found := heads.get(ledger_key)) is not None:
-            return found
-        cut = end_of_prefix(ledger_key)
-        front, key = ledger_key[:cut], ledger_key[cut:]
-        h32 = xxh3(ledger_key) & _LOW_32
-        slots, shift, parts = guide.rows
-        if not (slot := slots[h32 >> shift]):
-            return None
-        part = parts[slot >> ROW_BITS]
-        if (
-            part is not None
-            and (sst := part[1].sst) is not None
-            and (columns := sst.head_columns) is not None
-        ):
-            buffer, at, ends, sqns, sizes, times, time_base = columns
-            row = slot & ROW_MASK
-            if buffer[at + ends[row] : at + ends[row + 1]] == key and part[0] == front:
-                told = sqns[row] + part[2], sizes[row], b"", times[row] + time_base, None
-                found = _made(Head, told)
-                if heads is not None:
-                    heads[ledger_key] = found
-                return found
-        places, mask, tails = guide.way
-        steps = tails[places[h32 & mask]]
-        return self.head_by_steps(view, steps, h32, ledger_key, front, key) if steps else None
-
-    def head_by_steps(
-        self,
-        view: View,
-        steps: tuple[Step, ...],
-        h32: int,
-        ledger_key: bytes,
-        front: bytes,
-        key: bytes,
-    ) -> Head | None:
-        """Head of a key that is not in the view's memory but may be in these steps of its guide,
-        whose table of rows did not tell. ``h32`` as get_from_ledger has it; ``front`` and ``key``:
-        the ledger key's prefix, and what follows it. ``Sst.find`` is written out."""
-        try:
-            for firsts, file, base, entries in steps:
-                if firsts is not None:
-                    place = entries[bisect_right(firsts, ledger_key) - 1]
-                    file, base = place.file, place.sqn_base
-                sst = file.sst
-                if sst is None or sst.swift_head is None:
-                    sst = file.reader()
-                    row = sst.find(ledger_key, h32)
-                    if row < 0:
-                        continue
-                    if sst.flags[row]:
-                        return self._head_with_care(ledger_key)
-                    told = sst.sqns[row] + base, sst.sizes[row], sst.meta(row), sst.time(row), None
-                    return _made(Head, told)
-                table, homes, row_bits, low_bits, row_mask, prefix, flags, columns = sst.swift_head
-                buffer, keys_at, ends, sqns, sizes, times, time_base = columns
-                if prefix != front:
-                    continue
-                at = h32 * homes >> 32
-                wanted = h32 & low_bits
-                while slot := table[at]:
-                    if slot >> row_bits == wanted:
-                        end = slot & row_mask
-                        row = end - 1
-                        if buffer[keys_at + ends[row] : keys_at + ends[end]] == key:
-                            if flags is not None and flags[row]:
-                                return self._head_with_care(ledger_key)
-                            told = sqns[row] + base, sizes[row], b"", times[row] + time_base, None
-                            found = _made(Head, told)
-                            if (heads := view.guide.heads) is not None:
-                                heads[ledger_key] = found
-                            return found
-                    at += 1
-        except (FileNotFoundError, Corruption):
-            return self._head_with_care(ledger_key)
-        return None
-
-    def wants_heads(self) -> None:
-        """A head among many is read: see Guide.wanted."""
-        self.view.guide.wanted(heads=True, room=self.cache.limit >> _FOR_HEADS)
+        return self.head_in_ledger(view, ledger_key)
 
     def _head_from_memory(
         self,

@@ -22,13 +22,11 @@ from octavo.files.sst import Sst
 from octavo.files.sst_ahead import ask_for_slot, ask_for_sqn
 
 _LOW_32 = 0xFFFFFFFF
-_sum_at = record.unpack_sum
+_sum_at, _moment_at = record.unpack_sum, record.unpack_moment
 forms_of = short_value.forms
-_ANOTHER: short_value.Form = (0, (), 0, True)
-"""Of what is no put of the bucket."""
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _FEW = 8
-_DELETED = -1 << 63
+_DELETED = -1
 """In place of a sqn: the row is a delete's."""
 
 
@@ -45,20 +43,25 @@ class PlainReads(ABC):
     def _moment_ms(self, view: View) -> int:
         """The moment to judge expiry by, ms UTC."""
 
-    def _get_expiring(
+    def _get_by_record(
         self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
     ) -> bytes | None:
-        """The value of a put that expires, of which memory or the ledger tells the sqn. It is not
-        kept in the cache, which knows of no moments."""
+        """The value of a put that may expire, of which memory or the ledger tells the sqn. It is
+        not kept in the cache, which knows of no moments."""
         try:
-            file = view.journal.file_of(sqn)
-            data, at = file.raw(sqn - file.base)
+            value = self._in_record(view, sqn, bucket_and_key, plain)
         except (FileNotFoundError, Corruption):
-            return self._get_with_care(ledger_key)
-        value = short_value.value_of(
+            value = None
+        return self._get_with_care(ledger_key) if value is None else value
+
+    def _in_record(self, view: View, sqn: int, bucket_and_key: bytes, plain: bytes) -> bytes | None:
+        """The same, None where the record is of something else. Raises FileNotFoundError,
+        Corruption."""
+        file = view.journal.file_of(sqn)
+        data, at = file.raw(sqn - file.base)
+        return short_value.value_of(
             data, 0, len(data), file.seed ^ at, bucket_and_key, plain, self._moment_ms(view)
         )
-        return self._get_with_care(ledger_key) if value is None else value
 
     def _get_from_memory(
         self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
@@ -98,14 +101,15 @@ class PlainReads(ABC):
                         return None
                     if sqn == _DELETED:
                         return self._get_with_care(ledger_key)
-                    if sqn < 0:
-                        return self._get_expiring(view, -sqn, ledger_key, bucket_and_key, plain)
                 journal = files[bisect_right(bases, sqn) - 1]
                 mapped, offsets = journal.reading
                 relative = sqn - journal.base
                 value = None
+                expires = False
                 if mapped is None or COLD.left:
                     value = journal.value(relative, bucket_and_key, plain)
+                    if value is None:
+                        value, expires = self._in_record(view, sqn, bucket_and_key, plain), True
                 elif relative >= 0:
                     at = offsets[relative]
                     end = offsets[relative + 1]
@@ -113,15 +117,17 @@ class PlainReads(ABC):
                     head = mapped[at : value_at - 8]
                     named, raw_at = head[34:], 0
                     if (fields := head[19:24]) != plain:
-                        more, lengths, raw_at, expires = forms_of(plain).get(fields, _ANOTHER)
-                        value_at += more
-                        for place in lengths:
-                            value_at += _sum_at(mapped, at + place)[0]
-                        if expires or value_at > end:
-                            named = b""
-                        else:
-                            head = mapped[at : value_at - 8]
-                            named = head[34 + more : 34 + more + len(bucket_and_key)]
+                        named = b""
+                        if form := forms_of(plain).get(fields):
+                            more, lengths, raw_at, expires = form
+                            value_at += more
+                            for place in lengths:
+                                value_at += _sum_at(mapped, at + place)[0]
+                            if value_at <= end and not (
+                                expires and _moment_at(mapped, at + 34)[0] <= self._moment_ms(view)
+                            ):
+                                head = mapped[at : value_at - 8]
+                                named = head[34 + more : 34 + more + len(bucket_and_key)]
                     if named == bucket_and_key and value_at <= end:
                         found = mapped[value_at:end]
                         h = xxh3(head, journal.seed ^ at)
@@ -131,7 +137,8 @@ class PlainReads(ABC):
                             if raw_at:
                                 value = record.decompress(found, _sum_at(head, raw_at)[0])
                 if value is not None:
-                    self.cache.fill(view, ledger_key, 0, value)
+                    if not expires:
+                        self.cache.fill(view, ledger_key, 0, value)
                     return value
                 if not told:
                     return self._get_with_care(ledger_key)
@@ -199,9 +206,9 @@ def _place(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> tuple[Sst, i
 
 
 def _sqn_by_steps(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> int:
-    """Sqn of the newest row that a key may have in these steps of a guide, negative where it is of
-    a put that expires; _DELETED; 0 where there is none. The key is not compared. Sst.probe is
-    written out. Raises FileNotFoundError, Corruption."""
+    """Sqn of the newest row that a key may have in these steps of a guide; _DELETED; 0 where there
+    is none. The key is not compared. Sst.probe is written out. Raises FileNotFoundError,
+    Corruption."""
     for firsts, file, base, entries in steps:
         if firsts is not None:
             place = entries[bisect_right(firsts, ledger_key) - 1]
@@ -225,7 +232,5 @@ def _sqn_by_steps(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> int:
                 continue
             row = (slot & row_mask) - 1
         sqn: int = sqns[row] + base
-        if flags is None or not (flag := flags[row]):
-            return sqn
-        return _DELETED if flag & TOMBSTONE else -sqn
+        return _DELETED if flags is not None and flags[row] & TOMBSTONE else sqn
     return 0

@@ -15,6 +15,7 @@ from octavo.actors.batches import BatchWindow, batches
 from octavo.actors.bookie import Bookie
 from octavo.actors.kept_items import ItemsOfBucket
 from octavo.actors.penciller import Penciller
+from octavo.actors.plain_heads import PlainHeads
 from octavo.actors.plain_reads import PlainReads
 from octavo.actors.scan_windows import Brief
 from octavo.actors.short_scans import short_windows
@@ -32,7 +33,9 @@ STEP = 256
 _RENEWED_AT = 0.99
 """A live scan's lease begins anew once less than this part of it is left."""
 _JUDGED = 63 << 32
-"""Where a key's hash has none of these bits it is seen whether its get waits for a device."""
+"""Where a key's hash has none of these bits it is seen whether its get waits for a device, and
+whether tables would help; of a head the latter:"""
+_SOME = 63
 _LONG = 1024
 """Rows of a scan from which on it pays to make arrays of more."""
 _BATCH_ROWS = 1 << 13
@@ -40,7 +43,7 @@ NOTHING: Callable[[], object] = int
 """Called, it does nothing."""
 
 
-class Reader(PlainReads):
+class Reader(PlainReads, PlainHeads):
     """Everything at or below ``sqn``, as of its making. Reads in the caller's thread.
 
     Holds a lease: until it ends, no file that is needed goes. Released by close(), by garbage
@@ -116,7 +119,7 @@ class Reader(PlainReads):
                 expiry_ms = table.expiring.get(-entry)
                 if expiry_ms is None or expiry_ms <= self._moment_ms(view):
                     return None  # a delete, or expired
-                return self._get_expiring(view, -entry, ledger_key, bucket_and_key, plain)
+                return self._get_by_record(view, -entry, ledger_key, bucket_and_key, plain)
             if not known:
                 value = self._get_from_memory(view, entry, ledger_key, bucket_and_key, plain)
         elif not known:
@@ -125,6 +128,7 @@ class Reader(PlainReads):
             steps, h32 = tails[slots[h & mask]], h & _LOW_32
             if h & _JUDGED:
                 return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
+            view.guide.wanted()
             before = COLD.reads()
             value = self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
             COLD.judge(before)
@@ -143,8 +147,17 @@ class Reader(PlainReads):
 
     def head(self, key: bytes) -> Head | None:
         """Head of a live ledger key, or None."""
+        self.check()
+        view = self.view
+        if key in view.recent.rows or any(key in table.rows for table in view.frozen):
+            return self._head_with_care(key)
+        if not hash(key) & _SOME:
+            self.wants_heads()
+        return self.head_in_ledger(view, key)
+
+    def _head_with_care(self, ledger_key: bytes) -> Head | None:
         with self.reading():
-            return self.view.head(key, self.sqn, self.now_ms)
+            return self.view.head(ledger_key, self.sqn, self.now_ms)
 
     def cached(self) -> Mapping[bytes, bytes | None]:
         """Newest values by ledger key, of some keys; not by ledger key alone those of this reader:

@@ -94,6 +94,7 @@ pack_u32 = _U32.pack
 pack_pair = _U32_PAIR.pack
 unpack_sums = _SUMS.unpack_from
 unpack_sum = _U32.unpack_from
+unpack_moment = _U64.unpack_from
 unpack_middle = _MIDDLE.unpack
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from mmap import mmap
-from struct import Struct
 from typing import TypeAlias
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -21,13 +20,13 @@ from octavo.files.record import (
     PUT,
     SUMS_BYTES,
     decompress,
+    unpack_moment,
     unpack_sum,
 )
 
 ALL_EXPIRED = 1 << 64
 """As a moment: what expires at all has expired by then."""
 _FIELDS_OF_A_PUT = EXPIRY | METADATA | INDEX | BATCH | LZ4
-_unpack_u64 = Struct("<Q").unpack_from
 Buffer: TypeAlias = bytes | memoryview | mmap
 
 
@@ -84,7 +83,7 @@ def header_end(
         if form is None or key_end + form[0] > end:
             return 0, 0
         more, lengths, raw_at, expires = form
-        if expires and now_ms >= _unpack_u64(buffer, key_at)[0]:
+        if expires and now_ms >= unpack_moment(buffer, key_at)[0]:
             return 0, 0
         key_at += more
         key_end += more

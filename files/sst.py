@@ -110,9 +110,9 @@ class Sst:
         self.swift: Swift | None = None
         """None until the file is known to be whole."""
         self.swift_head: SwiftHead | None = None
-        """The same; None for ever where rows have metadata, or are of several buckets."""
+        """The same; None for ever where rows are of several buckets."""
         self.head_columns: sst_lookup.HeadColumns | None = None
-        """For a head of a row that is known by number; None for ever where rows have metadata."""
+        """For a head of a row that is known by number; as ``swift``."""
 
     def column(self, kind: Section, code: Literal["B", "I", "Q"]) -> memoryview:
         """A section as it stands in the map, items of a ``struct`` code. Not verified."""
@@ -147,14 +147,13 @@ class Sst:
         low_bits, row_mask = (1 << (32 - bits)) - 1, (1 << bits) - 1
         flags = self.flags if self.tombstones or self.expiring else None
         self.swift = table, homes, bits, low_bits, row_mask, flags, self.sqns
-        if not self.has_metas:
-            self.head_columns = (
-                self.buffer, self._keys_at, self._key_ends, self.sqns, self.sizes, self._times,
-                self._time_base,
-            )  # fmt: skip
-            if len(self._views.firsts) == 1:
-                front, columns = self._views.front, self.head_columns
-                self.swift_head = table, homes, bits, low_bits, row_mask, front, flags, columns
+        columns = self.head_columns = (
+            self.buffer, self._keys_at, self._key_ends, self.sqns, self.sizes, self._times,
+            self._time_base,
+        )  # fmt: skip
+        if len(self._views.firsts) == 1:
+            more, front = self.has_metas, self._views.front
+            self.swift_head = table, homes, bits, low_bits, row_mask, front, more, flags, columns
         self._windows = None
 
     def _need(self, kind: Section, low: int, high: int) -> None:

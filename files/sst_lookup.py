@@ -32,9 +32,9 @@ flags, None where no row has any; the sqns."""
 HeadColumns = tuple[mmap | bytes, int, memoryview, memoryview, memoryview, memoryview, int]
 """What a head has of a row without metadata: the map, where in it the keys begin, their ends; sqns,
 sizes, times, the base of the times."""
-SwiftHead = tuple[memoryview, int, int, int, int, bytes, memoryview | None, HeadColumns]
+SwiftHead = tuple[memoryview, int, int, int, int, bytes, bool, memoryview | None, HeadColumns]
 """What ``Sst.find`` is made of where all rows are of one bucket, and a head: as in Swift up to the
-mask; the prefix of all, flags as in Swift, the columns."""
+mask; the prefix of all, whether any has metadata, flags as in Swift, the columns."""
 
 _FEW_GROUPS = 64
 """Up to so many groups a file's prefixes are kept apart, for lookups in it."""

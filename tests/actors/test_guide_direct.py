@@ -97,6 +97,7 @@ def test_reads_are_right_however_many_rows_share_a_slot(
             assert list(map(bucket.head, KEYS)) == heads[name]
             with store.snapshot() as snap:
                 assert snap.bucket(name).get_many(KEYS) == expected
+                assert list(map(snap.bucket(name).head, KEYS)) == heads[name]
 
 
 def test_most_values_are_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,11 +132,50 @@ def test_most_heads_are_found_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
         flush(store)
         tables = made(store)
         slots, _, parts = tables.rows
-        assert len(set(parts)) == 1 + len(BUCKETS)
+        assert len({part[0] for part in parts if part}) == len(BUCKETS)
         assert sum(map(bool, slots.tolist())) > len(BUCKETS) * len(keys) * 4 // 5
         for name in BUCKETS:
             assert all(head and head.size == len(key) for key, head in
                        zip(keys, map(store.bucket(name).head, keys), strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("metadata", [b"", b"some"])
+def test_what_expires_is_found_at_once_until_it_has(
+    metadata: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_000_000]
+    values = {b"%d" % number: b"value " * 600 * (number % 2) for number in range(300)}
+    with opened(tmp_path / "s", clock_ms=lambda: clock[0], read_cache_bytes=1 << 20) as store:
+        for key, value in values.items():
+            store.put(key, value, ttl=10, metadata=metadata)
+        flush(store)
+        made(store)
+        asked = by_steps(monkeypatch)
+        with store.snapshot() as snap:
+            clock[0] = 1_009_999
+            for key, value in values.items():
+                assert store.get(key) == value
+                assert (head := store.head(key))
+                assert head[2:] == (metadata, 1_000_000, 1_010_000)
+            assert len(asked) < len(values) // 5
+            clock[0] = 1_010_000
+            for key, value in values.items():
+                assert store.get(key) is store.head(key) is None
+                assert snap.get(key) == value  # as of its own moment
+                assert snap.head(key)
+
+
+def test_heads_of_deleted_keys_are_told_by_their_rows(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        sqn = store.put(b"k", b"value", metadata=b"said")
+        store.put(b"gone", b"value")
+        flush(store)
+        store.delete(b"gone")
+        flush(store)
+        made(store)
+        assert store.head(b"gone") is None
+        assert (head := store.head(b"k"))
+        assert head[:3] == (sqn, 5, b"said")
 
 
 def test_a_key_of_another_bucket_is_told_apart(
