@@ -245,6 +245,18 @@ class Reader(PlainReads, PlainHeads):
                 yield from map(BatchWindow, found)
                 return
 
+    def count(self, bound: scan.Bounds) -> int:
+        """How many live keys are in a range of one bucket. By array kernels, once there are many:
+        0.01 to 0.1 us a key."""
+        number = 0
+        for window in self.windows(bound, brief=True):
+            number += len(window.keys)
+            if number >= _LONG:
+                rest = bound.behind(window.keys[-1])
+                batches = self.batches(rest, heads=False, hashes=False)
+                return number + sum(len(batch.rows) for batch in batches)
+        return number
+
     def batches(
         self,
         bound: scan.Bounds,

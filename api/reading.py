@@ -319,7 +319,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         self._check_mode()
         reader = self._reader()
         bound = bounds(self._prefix, None, None, None, False)
-        number = sum(len(window.keys) for window in reader.windows(bound))
+        number = reader.count(bound)
         reader.close()
         return number
 
