@@ -10,13 +10,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from octavo.actors import joining, journal_install, trimming
+from octavo.actors import journal_install, scheduled, trimming
 from octavo.actors.delete_pending import due
 from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
-from octavo.actors.messages import interruptible
 from octavo.actors.options import Options
 from octavo.actors.penciller import Penciller
 from octavo.actors.runtime import Ref, TurnActor
@@ -34,11 +33,10 @@ from octavo.files.errors import (
 )
 from octavo.files.locks import new_lock
 from octavo.files.unbroken import unbroken
-from octavo.manifest import published
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
-from octavo.manifest.run_choice import Worth, best_run, countable
+from octavo.manifest.run_choice import Worth
 from octavo.manifest.small_files import SMALL
 
 if TYPE_CHECKING:
@@ -51,6 +49,8 @@ EXPIRED_FOR_MS = 3_600_000
 """A put is dropped when it expired so long ago: a clock that is set back by less brings it back
 in full."""
 _ATTEMPTS = 3
+_PATIENCE_SECONDS = 3600.0
+"""Far above what one piece of unasked work takes."""
 
 
 @dataclass(slots=True)
@@ -114,24 +114,29 @@ class InkerClerk(TurnActor):
         self._ranks = 0
         self._busy = new_lock()
         self._looked = monotonic()
-        self._looks = 0
+        self.looks = 0  # surveys on schedule
         waste.sweep()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """While this lasts nobody else compacts. Not in a turn. Raises Busy."""
+    def alone(self, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
+        """For who was asked to: while this lasts nobody else compacts. A piece of unasked work
+        that is under way is waited for. Not in a turn. Raises Busy, AskTimeout."""
         mine = False
         try:
             with unbroken:  # or an interrupt could leave it taken, and nobody knows by whom
                 mine = self._busy.acquire(blocking=False)
             if not mine:
                 raise Busy("the journal is being compacted already; call again when that is done")
+            self.answer(patience)  # from now on what is unasked gives way
             yield
         finally:
             if mine:
                 self._busy.release()
-                if not self.closing:
-                    self.runner.rest()
+                self._rest()
+
+    def _rest(self) -> None:
+        if not self.closing:
+            self.runner.rest()
 
     # ------------------------------------------------------------ on schedule
 
@@ -144,50 +149,23 @@ class InkerClerk(TurnActor):
         every = self.options.compact_every_seconds
         if every is not None and self.monotonic() - self._looked >= every:
             self._looked = self.monotonic()
-            self.actor_ref.send(InkerClerk.work)
-
-    @interruptible
-    def work(self) -> None:
-        """Compact the run that is worth most, or put small files together; then come back for the
-        next. On the pool."""
-        if self.closing:
-            return
-        inker = self.inker.actor
-        published.sweep(inker.disk, inker.directory.removesuffix("/journal"), self.clock_ms())
-        if self.unasked(InkerClerk._best):
-            self.actor_ref.send(InkerClerk.work)
+            self.actor_ref.send(scheduled.work)
 
     def unasked(self, step: Callable[[InkerClerk], Done | None]) -> bool:
-        """Do it, unless somebody else compacts; whether there may be more to do."""
+        """Do it, unless somebody asked for a compaction; whether there may be more to do. In this
+        turn, so that who asks meanwhile waits for the end of it."""
+        if self._busy.locked():
+            return False
         try:
-            with self.alone():
-                done = step(self)
-        except (Busy, Closed):
+            done = step(self)
+        except Closed:
             return False
         except (OctavoError, OSError) as error:
             log.warning("compaction stopped: %s", error)
             return False
+        finally:
+            self._rest()
         return done is not None and (bool(done.rewritten) or done.damaged)
-
-    def _best(self) -> Done | None:
-        run = self._worthy_run()
-        return self.rewrite(run) if run else joining.join(self)
-
-    def _worthy_run(self) -> list[JournalEntry]:
-        self._looks += 1
-        scores = self.survey(self.options.compact_score_one_in)
-        entries = self.sealed()
-        found = best_run(
-            [
-                100.0 - scores[entry.name].garbage if entry.name in scores else None
-                for entry in entries
-            ],
-            self.worth,
-        )
-        if found is None:
-            return []
-        log.info("compacting %d files, %.0f points below the bound", found.length, found.worth)
-        return countable(entries[found.start : found.start + found.length])
 
     # ------------------------------------------------------------ steps, in turns
 
@@ -225,7 +203,7 @@ class InkerClerk(TurnActor):
         there = {entry.name for entry in eligible}
         self.scores = {
             name: score
-            for number, (name, score) in enumerate(self.scores.items(), self._looks)
+            for number, (name, score) in enumerate(self.scores.items(), self.looks)
             if name in there and number % one_in
         }
         files = [

@@ -16,7 +16,7 @@ from octavo.actors.penciller import Penciller
 from octavo.actors.startup import Running
 from octavo.files import record
 from octavo.files.disk import Disk
-from octavo.files.errors import Busy, Closed, Corruption, StorageFull
+from octavo.files.errors import AskTimeout, Busy, Closed, Corruption, StorageFull
 from octavo.files.lifecycle import State
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import GROWTH, LEVEL_ONE_ROWS
@@ -110,7 +110,7 @@ def score(running: Running) -> bool:
     O(files x 192 records).
     """
     clerk = running.inker_clerk
-    with suppress(Busy, Closed, Corruption, StorageFull), clerk.actor.alone():
+    with suppress(AskTimeout, Busy, Closed, Corruption, StorageFull), clerk.actor.alone(0.0):
         clerk.call(InkerClerk.survey)
         return True
     return False

@@ -310,7 +310,8 @@ class Store(Bucket[bytes, Head]):
         file that a snapshot reads goes when that ends. ``progress(what, done, total)`` is called
         before each step, in bytes. Interrupting it loses nothing. O(bytes of those files).
 
-        Raises Busy where a compaction is going on, StorageFull, Corruption (the ledger).
+        Raises Busy where another call compacts, StorageFull, Corruption (the ledger). What is
+        compacted unasked at the moment is waited for.
         """
         self._refuse_if_closed()
         if self._running.identity.head_only:

@@ -466,7 +466,7 @@ def test_only_one_in_so_many_files_is_scored_anew(tmp_path: Path) -> None:
         clerk._job = counted
         files = len(clerk.eligible())
         for _ in range(5):
-            clerk._looks += 1
+            clerk.looks += 1
             clerk.actor_ref.call(type(clerk).survey, clerk.options.compact_score_one_in)
         assert asked[0] == files
         assert all(files // 4 <= each <= files // 4 + 1 for each in asked[1:])

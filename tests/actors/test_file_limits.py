@@ -10,8 +10,8 @@ from whole_store import opened
 
 import octavo
 from octavo.actors import inker as inkers
+from octavo.actors import scheduled
 from octavo.actors.compaction import settle
-from octavo.actors.inker_clerk import InkerClerk
 from octavo.files import cdb, jobs_journal
 
 FAR = 3 << 30
@@ -81,7 +81,7 @@ def test_no_file_of_a_run_reaches_farther_than_it_can_count(tmp_path: Path) -> N
         store.put_many(model)
         clerk = store._running.inker_clerk.actor
         settle(clerk)
-        clerk.actor_ref.call(InkerClerk.work)
+        clerk.actor_ref.call(scheduled.work)
         assert inker.manifest.entries[0].count == 0
         assert dict(store.items()) == model
     with opened(tmp_path / "s") as store:

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,40 @@ def test_files_that_commits_brought_are_put_together(tmp_path: Path, rng: random
         with opened(path, **OPTIONS) as store:
             assert dict(store.items()) == model
             assert len(store._inker.manifest.sealed()) < FEW_SMALL
+
+
+def test_who_asks_for_a_compaction_waits_for_files_that_are_put_together_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    run = JobRunner.run
+
+    def held(self: JobRunner, job: str, *blobs: bytes, **given: Any) -> dict[str, Any]:
+        if job == "compact" and not begun.is_set():
+            begun.set()
+            assert go_on.wait(300)
+        return run(self, job, *blobs, **given)
+
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        clerk = store._running.inker_clerk.actor
+        wait = clerk.wait_for_turn
+
+        def waiting(*given: Any) -> float:
+            go_on.set()
+            return wait(*given)
+
+        monkeypatch.setattr(JobRunner, "run", held)
+        try:
+            for number in range(FEW_SMALL):
+                brought(store, number, [b"k%02d" % number])
+            assert begun.wait(300)
+            assert store.stats(score=True)["compaction"]["scored_files"] == 0  # that gives way
+            monkeypatch.setattr(clerk, "wait_for_turn", waiting)
+            store.compact()
+        finally:
+            go_on.set()
+        assert len(store._inker.manifest.sealed()) == 1
+        assert store.verify().ok
 
 
 def test_every_change_is_still_there_for_who_asks(tmp_path: Path, rng: random.Random) -> None:
