@@ -52,6 +52,9 @@ _ATTEMPTS = 3
 _PATIENCE_SECONDS = 3600.0
 """Far above what one piece of unasked work takes."""
 
+_told: set[str] = set()
+"""Damage that this process has told of: what opens a store for each commit finds it each time."""
+
 
 @dataclass(slots=True)
 class Score:
@@ -340,7 +343,9 @@ class InkerClerk(TurnActor):
 
     def _leave_out(self, name: str, why: str) -> None:
         self.damaged[name] = why
-        log.error("left as it is by compaction: %s", why)
+        if why not in _told:
+            _told.add(why)
+            log.error("left as it is by compaction: %s", why)
 
     @contextmanager
     def _held(self) -> Iterator[View]:

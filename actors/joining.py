@@ -40,13 +40,16 @@ def join_unasked(clerk: InkerClerk) -> None:
 
 
 def join(clerk: InkerClerk) -> Done | None:
-    """Put the oldest small files together that are worth it; None: there are none. One job."""
-    run = _run(clerk)
-    if not run:
-        return None
-    if run[0].base_sqn <= clerk.inker.actor.manifest.horizon:  # compacted as any: no consumer
-        return clerk.rewrite(run)  # needs it, and the horizon is where it was
-    return clerk.replace(run, drops=False)
+    """Put the oldest small files together that are worth it; None: there are none. One job, and one
+    more around each file that is found damaged, for a commit that waits waits for one piece."""
+    horizon = clerk.inker.actor.manifest.horizon
+    while run := _run(clerk):
+        # Up to the horizon as any compaction: no consumer needs it, and the horizon stays.
+        above = run[0].base_sqn > horizon
+        done = clerk.replace(run, drops=False) if above else clerk.rewrite(run)
+        if not done.damaged:
+            return done
+    return None
 
 
 def _run(clerk: InkerClerk) -> list[JournalEntry]:

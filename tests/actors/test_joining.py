@@ -263,6 +263,27 @@ def test_commits_into_a_closed_store_leave_few_files(tmp_path: Path) -> None:
         assert store.verify().ok
 
 
+def test_commits_into_a_closed_store_go_around_a_damaged_file_and_tell_of_it_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(tmp_path / "s").close()
+    keys = [b"k%02d" % n for n in range(FEW_SMALL + 12)]
+    committed_each(tmp_path / "s", keys[:4])
+    journal = tmp_path / "s" / "journal"
+    bad = next(each for each in journal.glob("*.cdb") if keys[2] in each.read_bytes())
+    whole = bad.read_bytes()
+    bad.write_bytes(whole.replace(keys[2], b"bad"))
+    committed_each(tmp_path / "s", keys[4:], first=4)
+    assert len(list(journal.glob("*.cdb"))) < 16
+    told = [each.getMessage() for each in caplog.records if bad.name in each.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("left as it is by compaction: ")
+    bad.write_bytes(whole)
+    with octavo.open(tmp_path / "s") as store:
+        assert list(store.keys()) == keys
+        assert store.verify().ok
+
+
 def test_commits_that_leave_no_time_for_merges_wait_for_one_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,9 +342,9 @@ def test_many_small_files_take_few_descriptors(tmp_path: Path) -> None:
     assert done.stdout.strip() == "3", done.stderr
 
 
-def committed_each(path: Path, keys: list[bytes]) -> None:
+def committed_each(path: Path, keys: list[bytes], first: int = 0) -> None:
     """A job for each key, into a closed store."""
-    for number, key in enumerate(keys):
+    for number, key in enumerate(keys, first):
         job, now_ms = f"j{number}", wall_clock_ms()
         writer = StagedWriter(RealDisk(), str(path), job, "0-0", now_ms=now_ms)
         writer.put_many(b"", [key], [b"v"])
