@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from octavo.actors import compaction, joining
 from octavo.actors.closed_meanwhile import or_closed
+from octavo.actors.giving_up import for_certain, remove
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import started_file
@@ -304,7 +305,7 @@ class _Taking:
                 if count:
                     inker.begin_at(base + count)
             except BaseException as error:
-                self._unlink()
+                remove(self.disk, self._linked)
                 if isinstance(error, OSError):
                     raise storage_error(error, self.where) from error
                 raise
@@ -312,8 +313,8 @@ class _Taking:
             try:
                 inker.commit(edited)
             except BaseException as error:
-                if isinstance(error, (StorageFull, Misuse)) and inker.manifest is not edited:
-                    self._unlink()  # it is not in the log
+                if for_certain(error):  # it is not in the log
+                    remove(self.disk, self._linked)
                     raise
                 failed = error if isinstance(error, StorageFailed) else self._in_doubt(error)
                 inker.poison(failed)  # whether it is in the log, the next start finds out
@@ -393,13 +394,6 @@ class _Taking:
                 raise
             raise Misuse(f"{path} is on another file system than the store") from None
         self._linked.append(target)
-
-    def _unlink(self) -> None:
-        for path in self._linked:
-            try:
-                self.disk.unlink(path)
-            except OSError as error:
-                log.warning("%s stays until the next start: %s", path, error)
 
     def _in_doubt(self, error: BaseException) -> StorageFailed:
         return StorageFailed(f"{self.name} may be committed, but: {error!r}; reopen the store")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.actors import journal_install, scheduled, trimming
 from octavo.actors.delete_pending import due
+from octavo.actors.giving_up import named_or_gone, remove
 from octavo.actors.identity import Identity
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
@@ -302,8 +303,8 @@ class InkerClerk(TurnActor):
             return Done()
         with self.consumers.lock:
             if drops and self.consumers.lowest(0) < run[-1].last_sqn:
-                for row in result["files"]:  # a consumer came meanwhile
-                    inker.disk.unlink(f"{inker.directory}/{row['name']}")
+                # a consumer came meanwhile
+                remove(inker.disk, [f"{inker.directory}/{row['name']}" for row in result["files"]])
                 return Done()
             self._install(run, result, clean)
         dropped = result["records"] - result["kept"]
@@ -325,10 +326,10 @@ class InkerClerk(TurnActor):
             added.append(JournalEntry(**row, state="sealed", clean_sqn=clean, file=file))
         names = [entry.name for entry in run]
         old = [file for file in inker.view.files if file.name in names]
-        # Should this fail, the new files stay where they are: a crash may bring the change to
-        # light all the same. The next start removes them, if it did not.
-        journal_install.stays_expired(self.bookie, result["expired_ms"])
-        self.inker.call(journal_install.replace_files, names, added, result["highest_dropped"])
+        files = [entry.file for entry in added]
+        with named_or_gone(files, lambda: [entry.name for entry in inker.manifest.entries]):
+            journal_install.stays_expired(self.bookie, result["expired_ms"])
+            self.inker.call(journal_install.replace_files, names, added, result["highest_dropped"])
         self.retire(old)
 
     @unbroken

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from octavo.actors.delete_pending import due
+from octavo.actors.giving_up import named_or_gone
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
@@ -213,7 +215,9 @@ class Penciller(TurnActor):
     @unbroken
     def install_level_zero(self, task: LevelZero, files: Sequence[dict[str, Any]]) -> None:
         """The table is in ``files`` now; the ledger is persisted up to its last sqn."""
-        self._install(self._entries(files, 0), (), task.upto)
+        made = self._entries(files, 0)
+        with self._named_or_gone(made):
+            self._install(made, (), task.upto)
         if task in self.tables:
             self.tables.remove(task)
 
@@ -230,8 +234,15 @@ class Penciller(TurnActor):
         """The inputs are replaced by the files of a job. They stay until retire()."""
         self.rows_merged += sum(entry.rows for entry in task.inputs)
         files = self._entries(result["files"], task.level)
-        self._install(files, task.inputs, None, result["expired_ms"])
+        with self._named_or_gone(files):
+            self._install(files, task.inputs, None, result["expired_ms"])
         self._went_out(task)
+
+    def _named_or_gone(self, made: Sequence[LedgerEntry]) -> AbstractContextManager[None]:
+        return named_or_gone(
+            [entry.file for entry in made],
+            lambda: [entry.name for level in self.manifest.levels for entry in level],
+        )
 
     def _went_out(self, task: Merge) -> None:
         first = task.inputs[0]

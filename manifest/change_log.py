@@ -18,8 +18,8 @@ How files look is in log_file.py, what is believed when they are read again in l
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
@@ -115,8 +115,9 @@ class _Started(NamedTuple):
 class ChangeLog:
     """The writing end of a log, for one epoch. One thread at a time.
 
-    Get one with ``begin``. A change whose ``append`` raised is not in the log, except that after
-    a crash it may be found there as if it had succeeded, unless another one was appended since.
+    Get one with ``begin``. A change whose ``append`` raised is not in the log. Where that was
+    StorageFull or Misuse, it never will be; else it may be found there after a crash, as if it had
+    succeeded, unless another one was appended since.
     """
 
     def __init__(
@@ -259,11 +260,15 @@ class ChangeLog:
         self._file = None
         number = self.sequence + 1
         framed = record(self._seed, self._size, CHANGE, SETTLED, self.epoch, number, payload)
+        whole = False
         try:
             file.write_all(framed)
+            whole = True
             file.sync()
-        except OSError:
-            self._abandon(file)
+        except OSError as error:
+            with closing(file), self._taking_back(error, whole):
+                file.truncate(self._size)
+                file.sync()
             raise
         self._size += len(framed)
         self.bytes_written += len(framed)
@@ -275,11 +280,18 @@ class ChangeLog:
         self._size = len(started.content)
         self._file = started.file
 
-    def _abandon(self, file: AppendFile) -> None:
-        """Try to take the failed write back, so that a crash does not bring it to light."""
-        with suppress(OSError):
-            file.truncate(self._size)
-        file.close()
+    @contextmanager
+    def _taking_back(self, error: OSError, whole: bool) -> Iterator[None]:
+        """Within it a change whose write failed is taken back, durably, so that no crash brings it
+        to light. Raises StorageFailed where that fails, too, and it may be ``whole``."""
+        try:
+            yield
+        except OSError as again:
+            if whole:
+                raise StorageFailed(
+                    f"{self.directory}: {error}, and what was written cannot be taken back: "
+                    f"{again}; close the store and reopen it"
+                ) from error
 
     # ------------------------------------------------------------ files
 
@@ -299,16 +311,19 @@ class ChangeLog:
         except FileExistsError:
             raise Fenced(f"{path} is there already: someone else writes this epoch") from None
         self._current.append(who.name)
+        whole = False
         try:
             file.write_all(content)
             self.bytes_written += len(content)
+            whole = begins == CHANGE  # a snapshot may come to light
             file.sync()
             self._disk.sync_dir(self.directory)
         except BaseException as error:
             file.close()
             if isinstance(error, OSError):
-                with suppress(OSError):
+                with self._taking_back(error, whole):
                     self._disk.unlink(path)
+                    self._disk.sync_dir(self.directory)
             raise
         return _Started(who, path, file, content)
 

@@ -21,8 +21,10 @@ from octavo.manifest.change_log import Limits
 JOB = {b"k%d" % n: b"job" for n in range(5)}
 BEFORE = {b"k%d" % n: b"old" for n in range(3, 8)}
 LATER = {b"k9": b"later"}
-FAULTS = {"MemoryError": 0, "EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "full": errno.ENOSPC}
+FAULTS = {"MemoryError": 0, "EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 WANT_ROOM = ("create", "write", "pwrite", "link", "mkdir", "rename")
+LASTING = {"full": WANT_ROOM, "nothing taken back": ("truncate",)}
+"""Kinds by which calls of these names find no room any more, either, from the fault on."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +57,7 @@ def contents(store: octavo.Store) -> dict[bytes, bytes]:
 
 
 class Fault:
-    """The call of this number goes wrong, whichever it is; where the disk is ``full``, so do all
-    that want room from that one on."""
+    """The call of this number goes wrong, whichever it is, and as LASTING says those behind it."""
 
     def __init__(self, kind: str, number: int) -> None:
         self.kind, self.number = kind, number
@@ -67,14 +68,17 @@ class Fault:
         if operation in ("exists", "size", "links"):
             return None
         self.calls += 1
-        if self.calls < self.number or (self.calls > self.number and self.kind != "full"):
+        if self.calls < self.number:
+            return None
+        lasting = LASTING.get(self.kind, ())
+        if self.calls > self.number and operation not in lasting:
             return None
         if self.kind == "full" and operation not in WANT_ROOM:
             return None
-        self.met = operation
+        self.met = self.met or operation
         if self.kind == "MemoryError":
             raise MemoryError
-        return FAULTS[self.kind], None
+        return FAULTS.get(self.kind, errno.ENOSPC), None
 
 
 def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
@@ -116,6 +120,8 @@ def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
         ("EIO", True),
         ("ENOSPC", True),
         ("full", True),
+        ("nothing taken back", False),
+        ("nothing taken back", True),
     ],
 )
 def test_a_job_comes_whole_and_once_whatever_call_of_its_commit_fails(
