@@ -271,7 +271,9 @@ def _places(file: _File) -> Iterator[tuple[int, int, int]]:
 
 
 def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> JournalEntry:
-    """A file's records up to a sqn in a new sealed file. Raises Misuse inside a batch."""
+    """A file's records up to a sqn in a new sealed file. Nothing was ever dropped of it, or the
+    state would not be whole (``_complete_from``): so no time but its records' is to be kept. Raises
+    Misuse inside a batch."""
     disk, path = source.disk, f"{source.path}/journal/{file.name}"
     view = memoryview(disk.map(path))
     last = min(upto, file.last)
