@@ -83,8 +83,13 @@ def repair_files(
     done.lost += lost_records.kept(disk, path)  # from a repair that was cut short
     manifest, epoch, whole = _journal_manifest(disk, path, done)
     entries = {entry.name: entry for entry in manifest.entries}
+    complete = whole and entries.keys() <= set(names)
     for number, (name, who) in enumerate(files.items()):
         progress(f"journal {name}", number, len(files))
+        unlisted = complete and name not in entries
+        if unlisted and adoption.left_over(disk, journal, name, manifest, trims=identity.head_only):
+            _left_over(disk, path, name, who, done)
+            continue
         made = _journal_file(disk, path, name, who, entries.get(name), identity, done)
         if made is not None:
             entries[name] = made
@@ -272,6 +277,15 @@ def _journal_file(
     if entry is None:
         return None
     return replace(entry, last_sqn=made["last_sqn"], count=made["count"], bytes=made["bytes"])
+
+
+def _left_over(disk: Disk, path: str, name: str, who: tuple[int, int], done: Repaired) -> None:
+    """A sealed file that is no part of the journal: written anew it would be taken for one."""
+    whole = _read(disk, f"{path}/journal/{name}", *who)
+    if whole.faults:
+        _put_aside(disk, path, f"journal/{name}", done)
+        disk.unlink(whole.path)
+        done.notes.append(f"{whole.path}: was left over, and is damaged; nothing is lost with it")
 
 
 def _read(disk: Disk, file: str, base: int, seed: int) -> _Whole:

@@ -204,6 +204,20 @@ def may_belong(
     return {name for name in found if not _made_elsewhere(disk, directory, name)}
 
 
+def left_over(
+    disk: Disk, directory: str, name: str, manifest: JournalManifest, *, trims: bool
+) -> bool:
+    """Whether a sealed file that the manifest does not list, though it is whole and all that it
+    lists are there, is no part of the journal: it is of a commit that was cut short, or the
+    manifest has its sqns, or had them trimmed."""
+    who = recovery.identity(name)
+    return who is not None and (
+        manifest.find(who[0]) is not None
+        or (trims and who[0] <= manifest.horizon)
+        or _made_elsewhere(disk, directory, name)
+    )
+
+
 def _made_elsewhere(disk: Disk, directory: str, name: str) -> bool:
     """Sealed files with the base 0 were made elsewhere, and are part of the journal only if the
     manifest says so."""

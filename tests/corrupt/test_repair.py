@@ -312,6 +312,38 @@ def test_a_file_with_another_name_is_not_touched(
     assert sealed(store).read_bytes() != before
 
 
+@pytest.mark.parametrize("kind", ["compaction", "commit"])
+def test_a_damaged_file_that_was_left_over_is_put_aside_and_nothing_is_lost_with_it(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "s"
+    wanted = filled(path)
+    if kind == "compaction":  # the power went before the file that it replaced was removed
+        left, raw = sealed(path), sealed(path).read_bytes()
+        with octavo.open(path) as store:
+            for n in range(100):
+                wanted[b"0-%d" % n] = b"later"
+                store.put(b"0-%d" % n, b"later")
+            store.compact()
+        assert not left.exists()
+    else:  # ... before the change that decides
+        writer = StagedWriter(RealDisk(), str(path), "j", "0", now_ms=1)
+        writer.put_many(b"", [b"never 1", b"never 2"], [b"v1", b"v2"])
+        writer.finish()
+        (staged,) = (path / "staging" / "j").glob("*.cdb")
+        seed = cdb.read_header(staged.read_bytes()[: cdb.RECORDS_AT], "").seed
+        left, raw = path / "journal" / f"{10**7:016x}-{seed:016x}.cdb", staged.read_bytes()
+        shutil.rmtree(path / "staging")
+    left.write_bytes(raw)
+    flip(left, cdb.RECORDS_AT + 60)
+    done = octavo.repair(path)
+    assert done.ok
+    assert (done.files.lost, done.files.rewritten) == ([], [])
+    assert done.files.moved == [f"{path}/{DAMAGED}/journal-{left.name}.0"]
+    assert not left.exists()
+    holds_all_but(path, wanted, set())
+
+
 def test_an_open_store_is_not_repaired(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s"), pytest.raises(octavo.StoreLocked):
         octavo.repair(tmp_path / "s")
