@@ -2,8 +2,9 @@
 
 Each commit of a job makes files of its own, however little they hold, and each file costs whatever
 looks at all of them: an opening, a backup, a commit, a pass of Spark. Above the horizon nothing is
-dropped by that: who asks what changed, or for an earlier state, finds it as before. Below it, where
-no feed is whole any more, files are compacted as any.
+dropped by that: who asks what changed, or for an earlier state, finds it as before. Up to it, where
+no feed is whole any more, files are compacted as any, which also ends the earlier states that could
+be restored until then.
 
 Functions that run in the turn of the Inker's clerk, but for those that say so.
 """
