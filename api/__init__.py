@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
     from octavo.files.merkle import MerkleTree
     from octavo.head_only import HeadBatch, HeadBucket, HeadRow, SnapshotHeadBucket
-    from octavo.index import Index
+    from octavo.index import Index, Query
     from octavo.index_edit import IndexEdit
     from octavo.published import PublishedSnapshot
     from octavo.read_only import ReadOnlyStore
@@ -87,7 +87,7 @@ _HOMES = {
     "octavo.restoring": ("Restored", "restore"),
     "octavo.verify": ("Report",),
     "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow", "SnapshotHeadBucket"),
-    "octavo.index": ("Index",),
+    "octavo.index": ("Index", "Query"),
     "octavo.index_edit": ("IndexEdit",),
     "octavo.actors.compaction": ("Compacted",),
     "octavo.actors.ingest": ("Ingested",),
@@ -141,6 +141,7 @@ __all__ = [
     "Misuse",
     "OctavoError",
     "PublishedSnapshot",
+    "Query",
     "ReadOnlyStore",
     "Repair",
     "Report",

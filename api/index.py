@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
-from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, Generic, cast
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from octavo.actors.index_scan import Entries, entries
 from octavo.actors.index_sets import checked_term, field_bytes
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import FIRST_WINDOW, LARGEST_WINDOW, Bounds
 from octavo.arguments import Key, to_flag
+from octavo.drained import Drained
 from octavo.files import index_terms, ledger_key
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.index_terms import Term
 from octavo.filters import to_limit
 from octavo.handles import Handle
-from octavo.scans import LEAST_FIRST, Text
+from octavo.scans import LEAST_FIRST
 from octavo.type_parameters import Out
 
 if TYPE_CHECKING:
     from octavo.reading import Reading
 
+T = TypeVar("T")
+
 BOUNDED = 256
 """Rows that are read ahead where a query says both ends."""
 Pattern = str | bytes | re.Pattern[Any]
+
+
+class Query(Drained[T]):
+    """An iterator over entries of an index.
+
+    It reads from a snapshot, which it lets go of at its end, when it is closed (``close()``, or
+    a ``with`` block) or when nothing refers to it any more. Not for use by two threads at once.
+    """
+
+    _place: _Given
 
 
 class Index(Handle, Generic[Out]):
@@ -52,7 +67,7 @@ class Index(Handle, Generic[Out]):
         reverse: bool = False,
         limit: int | None = None,
         after: tuple[Term, Key] | None = None,
-    ) -> Iterator[tuple[Term, Out]]:
+    ) -> Query[tuple[Term, Out]]:
         """(term, key) pairs with ``start`` <= term < ``end``, which are of one type.
 
         ``match``: a regular expression that is searched for in the term; one of str finds str
@@ -61,16 +76,8 @@ class Index(Handle, Generic[Out]):
         scan. One look at the ledger an entry; no value is read. An implicit snapshot is of the
         moment of this call, and ends with the iteration. Raises Misuse, SnapshotExpired.
         """
-        bound = self._bounds(start, end, to_flag("reverse", reverse), after)
-        most = to_limit(limit)
-        pattern = None if match is None else _pattern(match)
-        first = FIRST_WINDOW if start is None or end is None else BOUNDED
-        if most is not None:
-            first = min(max(most, LEAST_FIRST), LARGEST_WINDOW)
-        found = _pairs(*self._entries(bound, first), self._reading._text)
-        if pattern is not None:
-            found = _matching(found, pattern)
-        return found if most is None else islice(found, most)
+        reader, found = self._found(start, end, match, reverse, limit, after)
+        return _query(reader, found, to_limit(limit))
 
     def keys(
         self,
@@ -81,27 +88,28 @@ class Index(Handle, Generic[Out]):
         reverse: bool = False,
         limit: int | None = None,
         after: tuple[Term, Key] | None = None,
-    ) -> Iterator[Out]:
+    ) -> Query[Out]:
         """The keys of ``range``, in its order, with its arguments and errors; a key with several
         of the terms comes with each."""
-        found = self.range(start, end, match=match, reverse=reverse, limit=limit, after=after)
-        return (key for _, key in found)
+        reader, found = self._found(start, end, match, reverse, limit, after)
+        return _query(reader, ([key for _, key in pairs] for pairs in found), to_limit(limit))
 
-    def having(self, term: Term) -> Iterator[Out]:
+    def having(self, term: Term) -> Query[Out]:
         """The keys that have exactly this term, in byte order; 1 and "1" are two terms. One look
         at the ledger an entry. Raises Misuse, SnapshotExpired."""
         part = self._part(term)
         front = self._front()
         bound = Bounds(front, front + part, ledger_key.after(front + part), False)
-        return _keys(*self._entries(bound, BOUNDED), self._reading._text)
+        reader, windows = self._entries(bound, BOUNDED)
+        return _query(reader, map(self._keys, windows), None)
 
     def terms(
         self, start: Term | None = None, end: Term | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[Term, int]]:
+    ) -> Query[tuple[Term, int]]:
         """(term, number of keys that have it); the range, and what is raised, as in ``range``.
         O(entries)."""
-        pairs = self.range(start, end, reverse=reverse)
-        return ((term, sum(1 for _ in same)) for term, same in groupby(pairs, lambda pair: pair[0]))
+        reader, found = self._found(start, end, None, reverse, None, None)
+        return _query(reader, _counted(found), None)
 
     def __repr__(self) -> str:
         return f"<octavo.Index {self._name!r} of {self._reading!r}>"
@@ -145,29 +153,80 @@ class Index(Handle, Generic[Out]):
                 low = max(at + b"\x00", low)
         return Bounds(front, low, high, reverse)
 
+    def _found(
+        self, start: object, end: object, match: Pattern | None, reverse: object,
+        limit: object, after: object,
+    ) -> tuple[Reader, Iterator[list[tuple[Term, Any]]]]:  # fmt: skip
+        """What ``range`` finds, a window at a time. Its snapshot is taken last."""
+        bound = self._bounds(start, end, to_flag("reverse", reverse), after)
+        most = to_limit(limit)
+        pattern = None if match is None else _pattern(match)
+        first = FIRST_WINDOW if start is None or end is None else BOUNDED
+        if most is not None:
+            first = min(max(most, LEAST_FIRST), LARGEST_WINDOW)
+        reader, windows = self._entries(bound, first)
+        found = map(self._pairs, windows)
+        return reader, found if pattern is None else _matching(found, pattern)
+
     def _entries(self, bound: Bounds, first: int) -> tuple[Reader, Iterator[Entries]]:
         reading = self._reading
         reader = reading._reader()
         return reader, entries(reader, reading.name, reading._tag, self._field, bound, first)
 
+    def _keys(self, window: Entries) -> list[Any]:
+        text = self._reading._text
+        return window.keys if text is None else list(map(text.out, window.keys))
 
-def _pairs(
-    reader: Reader, windows: Iterator[Entries], text: Text | None
-) -> Iterator[tuple[Term, Any]]:
-    for window in windows:
-        keys = window.keys if text is None else list(map(text.out, window.keys))
-        pairs = list(zip(index_terms.stored_terms(window.terms), keys, strict=True))
-        for low in range(0, len(pairs), STEP):
-            reader.step()
-            yield from pairs[low : low + STEP]
+    def _pairs(self, window: Entries) -> list[tuple[Term, Any]]:
+        return list(zip(index_terms.stored_terms(window.terms), self._keys(window), strict=True))
+
+
+class _Given:
+    """What a query drains: a list's iterator."""
+
+    __slots__ = ("part",)
+
+    def __init__(self) -> None:
+        self.part: Any = iter([])
+
+    def close(self) -> None:
+        self.part.__setstate__(sys.maxsize)  # which is its end
+
+
+def _query(reader: Reader, found: Iterator[list[Any]], most: int | None) -> Query[Any]:
+    given = _Given()
+    return Query.of(given, _parts(reader, found, given, most), reader)
+
+
+def _parts(
+    reader: Reader, found: Iterator[list[Any]], given: _Given, most: int | None
+) -> Iterator[Iterator[Any]]:
+    if most != 0:
+        for some in found:
+            if most is not None:
+                some = some[:most]
+                most -= len(some)
+            for low in range(0, len(some), STEP):
+                reader.step()
+                given.part = iter(some[low : low + STEP])
+                yield given.part
+            if most == 0:
+                break
     reader.close()  # one that is broken off is collected, which must not ask for a turn
 
 
-def _keys(reader: Reader, windows: Iterator[Entries], text: Text | None) -> Iterator[Any]:
-    for window in windows:
-        for keys in reader.steps(window.keys):
-            yield from keys if text is None else map(text.out, keys)
-    reader.close()
+def _counted(found: Iterator[list[tuple[Term, Any]]]) -> Iterator[list[tuple[Term, int]]]:
+    """Each term with how many entries have it, once all of them have been found."""
+    counted: list[tuple[Term, int]] = []
+    for pairs in found:
+        for term, same in groupby(pairs, itemgetter(0)):
+            number = sum(1 for _ in same)
+            if counted and counted[-1][0] == term:
+                number += counted.pop()[1]
+            counted.append((term, number))
+        yield counted[:-1]
+        del counted[:-1]
+    yield counted
 
 
 def _pattern(match: object) -> re.Pattern[Any]:
@@ -183,8 +242,9 @@ def _pattern(match: object) -> re.Pattern[Any]:
 
 
 def _matching(
-    pairs: Iterator[tuple[Term, Any]], pattern: re.Pattern[Any]
-) -> Iterator[tuple[Term, Any]]:
+    found: Iterator[list[tuple[Term, Any]]], pattern: re.Pattern[Any]
+) -> Iterator[list[tuple[Term, Any]]]:
     wanted = type(pattern.pattern)
     search = pattern.search
-    return (pair for pair in pairs if type(pair[0]) is wanted and search(cast(Any, pair[0])))
+    for pairs in found:
+        yield [pair for pair in pairs if type(pair[0]) is wanted and search(cast(Any, pair[0]))]

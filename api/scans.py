@@ -17,8 +17,6 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
-from types import TracebackType
 from typing import Any, TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -30,13 +28,13 @@ from octavo.actors.read_values import Last, Opened, each_item, read_values
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
+from octavo.drained import Drained
 from octavo.files.argument_checks import shown
 from octavo.files.arrays import np
 from octavo.files.errors import Misuse
 from octavo.files.freed_memory import keep_freed
 from octavo.files.ledger_key import MAX_KEY_BYTES
 from octavo.files.live_batches import Segments, parts_of
-from octavo.handles import Handle
 
 T = TypeVar("T")
 
@@ -167,7 +165,7 @@ class Place:
             part.close()
 
 
-class Scan(Handle, chain[T]):
+class Scan(Drained[T]):
     """An iterator over a range that knows its position.
 
     It reads from a snapshot, which it lets go of at its end, when it is closed (``close()``, or
@@ -175,19 +173,6 @@ class Scan(Handle, chain[T]):
     """
 
     _place: Place
-    _source: Any
-    _reader: Reader
-
-    @classmethod
-    def of(cls, place: Place, source: Iterable[Iterable[T]], reader: Reader) -> Scan[T]:
-        """What ``source`` gives, part by part, from ``reader``, while it keeps ``place``."""
-        scan = cls.from_iterable(source)
-        if not isinstance(scan, Scan):  # pragma: no cover - CPython makes one of the class asked
-            raise TypeError("itertools.chain cannot be subclassed in this interpreter")
-        scan._place = place
-        scan._source = source
-        scan._reader = reader
-        return scan
 
     @property
     def position(self) -> str | None:
@@ -217,28 +202,11 @@ class Scan(Handle, chain[T]):
                 )
         return False
 
-    def close(self) -> None:
-        """Let go of what the scan reads from; it gives nothing more. Idempotent."""
-        self._place.close()
-        self._source.close()
-        self._reader.close()
-
     def __repr__(self) -> str:
         key = self._place.key()
         if self._place.done:
             return "<octavo.Scan at its end>"
         return f"<octavo.Scan {'at its beginning' if key is None else f'behind {shown(key)}'}>"
-
-    def __enter__(self) -> Scan[T]:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 Give = Callable[[Reader, Window, Place], Iterator[Iterator[Any]]]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from whole_store import WallClock, flush, killed, opened
@@ -467,6 +469,50 @@ def test_a_query_that_is_broken_off_lets_go_of_its_snapshot(store: octavo.Store)
     del found
     store.snapshot().close()
     assert not store._bookie.view.recent.pins
+
+
+QUERIES: dict[str, Callable[[octavo.Index[bytes]], octavo.Query[Any]]] = {
+    "range": lambda index: index.range(),
+    "keys": lambda index: index.keys(match="7"),
+    "some": lambda index: index.range(limit=200),
+    "having": lambda index: index.having("7"),
+    "terms": lambda index: index.terms(),
+}
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_a_query_that_is_closed_gives_no_more_and_lets_go_of_its_snapshot(
+    store: octavo.Store, kind: str
+) -> None:
+    for i in range(600):
+        store.put(b"%03d" % i, b"", index={"f": [str(i), "7"]})
+    every = list(QUERIES[kind](store.index("f")))
+    with QUERIES[kind](store.index("f")) as found:
+        assert [next(found), next(found)] == every[:2]
+        assert store.stats()["snapshots"] == 1
+    assert store.stats()["snapshots"] == 0
+    assert list(found) == []
+    found.close()
+
+
+def test_a_query_lets_go_of_its_snapshot_with_the_last_pair_of_its_limit(
+    store: octavo.Store,
+) -> None:
+    for i in range(300):
+        store.put(b"%03d" % i, b"", index={"f": i})
+    found = store.index("f").range(limit=3)
+    assert len(list(found)) == 3
+    assert store.stats()["snapshots"] == 0
+
+
+def test_terms_are_counted_over_windows(store: octavo.Store) -> None:
+    terms = [b"", b"a", "", "a", -1, 0, 1]
+    for i in range(3000):
+        store.put(b"%04d" % i, b"", index={"f": [terms[i % 7], terms[i * i % 5]]})
+    wanted = Counter(term for term, _ in store.index("f").range())
+    assert sum(wanted.values()) > 3000
+    assert dict(store.index("f").terms()) == wanted
+    assert list(store.index("f").terms(reverse=True)) == [*store.index("f").terms()][::-1]
 
 
 # ---------------------------------------------------------------- snapshots

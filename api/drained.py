@@ -1,0 +1,58 @@
+"""What scans and queries of an index are: iterators at the speed of ``itertools.chain``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from octavo.actors.reader import Reader
+from octavo.handles import Handle
+
+T = TypeVar("T")
+
+
+class _Part(Protocol):
+    """What is being drained."""
+
+    def close(self) -> None:
+        """It gives nothing more."""
+
+
+class Drained(Handle, chain[T]):
+    """An iterator that reads from a snapshot, which it lets go of at its end, when it is closed
+    (``close()``, or a ``with`` block) or when nothing refers to it any more. Not for use by two
+    threads at once."""
+
+    _place: Any
+    _source: Any
+    _reader: Reader
+
+    @classmethod
+    def of(cls, place: _Part, source: Iterable[Iterable[T]], reader: Reader) -> Self:
+        """What ``source`` gives, part by part, from ``reader``, while it keeps ``place``."""
+        made = cls.from_iterable(source)
+        if not isinstance(made, cls):  # pragma: no cover - CPython makes one of the class asked
+            raise TypeError("itertools.chain cannot be subclassed in this interpreter")
+        made._place = place
+        made._source = source
+        made._reader = reader
+        return made
+
+    def close(self) -> None:
+        """Let go of what this reads from; it gives nothing more. Idempotent."""
+        self._place.close()
+        self._source.close()
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
