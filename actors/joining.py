@@ -61,15 +61,16 @@ def _run(clerk: InkerClerk) -> list[JournalEntry]:
     may = {entry.name for entry in clerk.whole()}
     compacted = sum(entry.last_sqn <= horizon for entry in sealed)
     begun = sum(entry.base_sqn <= horizon for entry in sealed)
-    for part in (sealed[:compacted], sealed[begun:]):
-        found = small_run(
-            [
-                max(entry.bytes / inker.roll_size, entry.count / inker.roll_count)
-                if entry.name in may
-                else None
-                for entry in part
-            ]
-        )
-        if found is not None:
-            return countable(part[found])
+    fills = [
+        max(entry.bytes / inker.roll_size, entry.count / inker.roll_count)
+        if entry.name in may
+        else None
+        for entry in sealed
+    ]
+    for low, high in ((0, compacted), (begun, len(sealed))):
+        while (found := small_run(fills[low:high])) is not None:
+            run = countable(sealed[low + found.start : low + found.stop])
+            if len(run) > 1:
+                return run
+            low += found.start + 1  # it covers as many sqns as a file may, however few it has
     return []

@@ -23,6 +23,7 @@ from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
+from octavo.manifest import run_choice
 from octavo.manifest.small_files import FEW_SMALL, MANY_SMALL
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261125"))
@@ -237,6 +238,21 @@ def test_files_up_to_the_horizon_are_compacted_as_they_are_put_together(
         assert dict(store.items()) == model
         assert history(store, horizon) == changes
         assert store.verify().ok
+
+
+def test_a_file_that_covers_as_many_numbers_as_one_may_stops_none_behind_it(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_choice, "MAX_RUN_SQNS", 60)
+    with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
+        brought(store, MANY, [b"w%02d" % number for number in range(60)])
+        bring_many(store, rng)
+        wanted = history(store)
+    with opened(tmp_path / "s", **OPTIONS) as store:
+        joining.came(store._running.inker_clerk.actor)
+        assert rested(store) < FEW_SMALL
+        assert store._inker.manifest.sealed()[0].last_sqn == 60
+        assert history(store) == wanted
 
 
 def test_expired_puts_and_deletes_stay_as_they_are(tmp_path: Path) -> None:
