@@ -27,6 +27,7 @@ from octavo.files import (
 from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, Corruption, StorageFailed
+from octavo.files.few_maps import most_maps
 from octavo.files.journal_windows import WindowSums
 from octavo.files.rows import Rows
 
@@ -179,6 +180,7 @@ def level_zero_rows(
     damaged: list[str] = []
     tables = np.frombuffer(offsets, dtype=np.uint32)
     at = 0
+    many = len(parts) > most_maps()
     for part in parts:
         numbers = tables[at : at + part["count"]] if part.get("sparse") else None
         at += 0 if numbers is None else len(numbers)
@@ -187,11 +189,15 @@ def level_zero_rows(
         buffer = _journal_file(disk, f"{journal}/{part['name']}")
         view = memoryview(buffer)
         if numbers is None:
-            columns += _rows_of(view, table, part, without_tags, damaged)
-            continue
-        found = _rows_of(view, table, {**part, "first": 0, "base_sqn": 0}, without_tags, damaged)
-        sqns = numbers.astype(np.uint64) + np.uint64(part["base_sqn"])
-        columns += [replace(rows, sqns=sqns[rows.sqns.astype(np.int64)]) for rows in found]
+            found = _rows_of(view, table, part, without_tags, damaged)
+        else:
+            here = {**part, "first": 0, "base_sqn": 0}
+            sqns = numbers.astype(np.uint64) + np.uint64(part["base_sqn"])
+            found = [
+                replace(rows, sqns=sqns[rows.sqns.astype(np.int64)])
+                for rows in _rows_of(view, table, here, without_tags, damaged)
+            ]
+        columns += map(journal_rows.apart, found) if many else found
     return journal_rows.concatenated(columns), damaged
 
 

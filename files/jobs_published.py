@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from octavo.files import live_bits, live_records
 from octavo.files.arrays import np
 from octavo.files.bounds import HEAD_ROWS, OBJECTS, Bounds
 from octavo.files.disk import Disk
+from octavo.files.few_maps import most_maps
 from octavo.files.find_many import Level
 from octavo.files.live_batches import FileRows, Source, buckets_of, live_batches
 from octavo.files.sst import Sst
@@ -17,19 +19,21 @@ from octavo.files.sst import Sst
 def sources_of(levels: Sequence[Level], bound: Bounds) -> list[Source]:
     """The rows of a ledger's files in a range, level zero first; every file once."""
     out: list[Source] = []
+    kept = most_maps()
     for depth, level in enumerate(levels):
         touched = [
-            (_opener(sst), base)
-            for sst, base in level
+            (partial(_file, level, number), base)
+            for number, (sst, base) in enumerate(level)
             if (bound.high is None or sst.first_key < bound.high) and sst.last_key >= bound.low
         ]
         apart = [touched] if depth else [[one] for one in touched]
-        out += [FileRows(files, bound) for files in apart if files]
+        for files in filter(None, apart):
+            out.append(FileRows(files, bound, kept=len(out) < kept))
     return out
 
 
-def _opener(sst: Sst) -> Any:
-    return lambda: sst
+def _file(level: Level, number: int) -> Sst:
+    return level[number][0]
 
 
 def count(

@@ -7,7 +7,7 @@ the foreground nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from mmap import mmap
 
 from octavo.files import index_terms, ledger_key, record
@@ -317,6 +317,14 @@ def taken(rows: Rows, which: Ints) -> Rows:
         expiries=None if rows.expiries is None else rows.expiries[which],
         metas=None if rows.metas is None else rows.metas.picked(which),
     )
+
+
+def apart(rows: Rows) -> Rows:
+    """The same rows, without a view of the map that their metadata stands in."""
+    metas = rows.metas
+    if metas is None:
+        return rows
+    return replace(rows, metas=gather(metas.blob, metas.starts, metas.lengths).strings())
 
 
 def _picked(column: ByteColumn, which: Ints) -> ByteColumn:

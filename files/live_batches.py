@@ -19,7 +19,7 @@ from octavo.files.freed_memory import keep_freed
 from octavo.files.head import Head
 from octavo.files.key_order import key_order
 from octavo.files.ledger_key import end_of_prefix, split
-from octavo.files.merge import newest, stacked
+from octavo.files.merge import copied, newest, stacked
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.sst import Sst
 from octavo.files.sst_ahead import ask_for_rows
@@ -123,8 +123,13 @@ class FileRows:
         bound: Bounds,
         chosen: Chosen | None = None,
         window_rows: int = WINDOW_ROWS,
+        *,
+        kept: bool = True,
     ) -> None:
+        """``kept``: no: no file stays mapped between the calls."""
         self.more = True
+        self._kept = kept
+        self._reader: Callable[[], Sst] | None = None
         self._files = list(files if bound.reverse else reversed(files))  # those to come, last first
         self._bound = bound
         self._wanted = chosen
@@ -140,7 +145,8 @@ class FileRows:
             if not self._files:
                 return None
             self._open(*self._files.pop())
-        if self._sst is None:
+        sst = self._mapped()
+        if sst is None:
             return None
         low, high = self._low, self._high
         if self._bound.reverse:
@@ -148,22 +154,25 @@ class FileRows:
         else:
             high = min(high, low + self._window)
         if self._wanted is None:
-            low, high = _within(self._sst, low, high, self._bound.reverse)
+            low, high = _within(sst, low, high, self._bound.reverse)
         self.more = bool(self._files) or low > self._low or high < self._high
-        return self._sst.ledger_key(low if self._bound.reverse else high - 1)
+        return sst.ledger_key(low if self._bound.reverse else high - 1)
+
+    def _mapped(self) -> Sst | None:
+        return self._reader() if self._sst is None and self._reader is not None else self._sst
 
     def _open(self, reader: Callable[[], Sst], sqn_base: int) -> None:
         sst = reader()
         sst.ensure_whole()
-        self._sst, self._sqn_base = sst, sqn_base
+        self._sst, self._reader, self._sqn_base = sst if self._kept else None, reader, sqn_base
         high = self._bound.high
         self._low = sst.lower_bound(self._bound.low)
         self._high = sst.rows if high is None else sst.lower_bound(high)
 
     def take(self, edge: bytes) -> Columns | None:
         """Every row up to and with ``edge``, which ``edge()`` of some source gave."""
-        sst = self._sst
-        if sst is None or self._low >= self._high:
+        sst = self._mapped() if self._low < self._high else None
+        if sst is None:
             return None
         if self._bound.reverse:
             low, high = max(sst.lower_bound(edge), self._low), self._high
@@ -176,7 +185,8 @@ class FileRows:
         ask_for_rows(sst, low, high)
         columns = sst.columns(self._sqn_base, low, high)
         if self._wanted is None:
-            return rows_between(columns, 0, high - low)
+            found = rows_between(columns, 0, high - low)
+            return found if self._kept else copied(found)
         chosen = np.flatnonzero(self._wanted.rows(columns))
         return rows_at(columns, chosen) if len(chosen) else None
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from octavo.files import record
 from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
+from octavo.files.few_maps import few_maps
 from octavo.files.find_many import Level, newest
 from octavo.files.rows import TOMBSTONE, ByteColumn
 from octavo.files.sst import Sst
@@ -42,17 +44,25 @@ class Newest:
     deleted: npt.NDArray[np.bool_]
 
 
-def opened(disk: Disk, directory: str, levels: Sequence[Sequence[Sequence[object]]]) -> list[Level]:
+def opened(
+    disk: Disk, directory: str, levels: Sequence[Sequence[Sequence[object]]]
+) -> Sequence[Level]:
     """The ledger files of a manifest; ``levels`` has (name, base of its sqns) of each, newest
-    first, as the manifest has them. Reads the summary of each file."""
-    out: list[Level] = []
-    for level in levels:
-        files = []
-        for name, base in level:
-            path = f"{directory}/{name}"
-            files.append((Sst(disk.map(path), path), int(str(base))))
-        out.append(files)
-    return out
+    first, as the manifest has them. Reads the summary of each file; no more stay mapped than a
+    process may have."""
+    return few_maps(
+        [
+            [
+                (partial(_mapped, disk, f"{directory}/{name}"), int(str(base)))
+                for name, base in level
+            ]
+            for level in levels
+        ]
+    )
+
+
+def _mapped(disk: Disk, path: str) -> Sst:
+    return Sst(disk.map(path), path)
 
 
 def newest_of(levels: Sequence[Level], keys: ByteColumn, hashes: npt.NDArray[np.uint32]) -> Newest:

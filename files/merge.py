@@ -19,7 +19,9 @@ from octavo.files.arrays import np
 from octavo.files.byte_strings import Bytes, Ints, offsets_of, windows
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse
+from octavo.files.few_maps import most_maps
 from octavo.files.key_order import key_order
+from octavo.files.live_records import opened
 from octavo.files.rows import EXPIRES, TOMBSTONE, Rows, SqnColumn, Strings
 from octavo.files.scattered_strings import Scattered, no_strings
 from octavo.files.sst import Sst
@@ -114,29 +116,26 @@ def merge(
     are taken, where those are given. Sqns in the new files are
     absolute. Files as ``write_rows`` makes them; none where nothing is left. Memory: some 150
     bytes a row of the inputs, their keys, 128 MiB of metadata, and twice a file that is written;
-    more metadata stays in the maps until then.
+    more metadata stays in the maps until then, but for inputs beyond ``most_maps``.
 
     Raises Corruption, UnsupportedFormat, OSError.
     """
-    parts = []
+    parts: list[Columns] = []
+    kept = most_maps()
     for name, sqn_base in inputs:
         path = os.path.join(directory, name)
-        parts += _within(Sst(disk.map(path), path), sqn_base, low, high)
+        found = _within(Sst(disk.map(path), path), sqn_base, low, high)
+        parts += found if len(parts) < kept else map(copied, found)
     if not parts:
         return Merged([], 0)
     columns = stacked(parts, in_place=True)
     keys = columns.keys
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
-    kept = newest(order, firsts, columns.sqns)
-    columns, kept, expired_ms = _aged(columns, kept, basement, now_ms)
+    rows = newest(order, firsts, columns.sqns)
+    columns, rows, expired_ms = _aged(columns, rows, basement, now_ms)
     if ledger:
-        levels = [
-            [(Sst(disk.map(path), path), base) for path, base in
-             ((os.path.join(directory, name), base) for name, base in level)]
-            for level in ledger
-        ]  # fmt: skip
-        kept = without_stale(columns, kept, levels)
-    files = _write(disk, directory, next_name, columns, kept, max_rows, max_bytes)
+        rows = without_stale(columns, rows, opened(disk, directory, ledger))
+    files = _write(disk, directory, next_name, columns, rows, max_rows, max_bytes)
     return Merged(files, expired_ms)
 
 
@@ -164,6 +163,26 @@ def _within(sst: Sst, sqn_base: int, low: bytes, high: bytes | None) -> list[Col
             metas=None if columns.metas is None else _cut(columns.metas, here),
         )
     ]
+
+
+def copied(columns: Columns) -> Columns:
+    """The same rows of a file, without a view of its map."""
+    return replace(
+        columns,
+        keys=_own(columns.keys),
+        hashes=columns.hashes.copy(),
+        sqns=columns.sqns.copy(),
+        flags=columns.flags.copy(),
+        sizes=columns.sizes.copy(),
+        times=columns.times.copy(),
+        expiries=None if columns.expiries is None else columns.expiries.copy(),
+        metas=None if columns.metas is None else _own(columns.metas),
+    )
+
+
+def _own(strings: Strings) -> Strings:
+    found = _cut(strings, slice(None))
+    return replace(found, blob=found.blob.copy())
 
 
 def _cut(strings: Strings, here: slice) -> Strings:

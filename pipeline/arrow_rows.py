@@ -18,6 +18,7 @@ from octavo.files.arrow import binary_array, numbers, refuse_large_value
 from octavo.files.byte_strings import gather
 from octavo.files.cold_pages import COLD, scattered
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.few_maps import most_maps
 from octavo.files.journal_values import places_at, spans
 from octavo.files.live_batches import (
     Batch,
@@ -141,6 +142,8 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
     """The value of each row."""
     columns, rows = batch
     made = Views(len(rows))
+    opened: set[str] = set()
+    kept = most_maps()
     sqns, sizes = columns.sqns[rows].astype(np.int64), columns.sizes[rows]
     keys = strings_of(columns.keys, rows)
     lengths = keys.offsets[1:] - keys.offsets[:-1]
@@ -157,6 +160,7 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
             if not len(which):
                 continue
             entry = files.found.journal.entries[number]
+            opened.add(entry.name)
             mapped, offsets = files.open_journal(entry)
             wanted = Strings(keys.blob, keys.offsets[:-1][which], lengths[which])
             begins, ends = spans(offsets, sqns[which] - entry.base_sqn)
@@ -164,7 +168,8 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
             right = files.right(entry) if checksums else None
             found = places_at(mapped, begins, ends, right, tag, bucket, wanted)
             plain = np.flatnonzero(found.good & (found.raw_bytes < 0))
-            made.add(mapped, which[plain], found.at[plain], found.lengths[plain])
+            add = made.add_copied if len(opened) > kept else made.add
+            add(mapped, which[plain], found.at[plain], found.lengths[plain])
             packed = np.flatnonzero(found.good & (found.raw_bytes >= 0))
             if len(packed):
                 made.add_packed(

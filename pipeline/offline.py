@@ -37,6 +37,8 @@ STRETCH_SQNS = 1 << 19
 """What a task of the first step reads of the journal."""
 RANGE_ROWS = 1 << 20
 """What a task of the second step merges, about, before what was replaced is left out."""
+RANGE_BYTES = 1 << 30
+"""... or so many bytes of files, for there may be much metadata."""
 _LEAST_ROWS = 1 << 15
 _SAMPLES = 128
 """Keys of a file from which the ranges are taken."""
@@ -364,7 +366,10 @@ def key_ranges(
         samples += [(sst.ledger_key(row), sst.rows / len(rows)) for row in rows.tolist()]
     samples.sort()
     total = sum(entry.rows for entry in entries)
-    count = max(-(-total // RANGE_ROWS), min(parallelism, total // _LEAST_ROWS), 1)
+    size = sum(entry.bytes for entry in entries)
+    count = max(
+        -(-total // RANGE_ROWS), -(-size // RANGE_BYTES), min(parallelism, total // _LEAST_ROWS), 1
+    )
     cuts: list[bytes] = []
     filled = 0.0
     for key, rows_before in samples:

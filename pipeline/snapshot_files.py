@@ -15,6 +15,7 @@ from octavo.files.bounds import Bounds
 from octavo.files.changed_batches import Changed, changed_batches
 from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import Corruption
+from octavo.files.few_maps import most_maps
 from octavo.files.journal_values import Offsets, Right
 from octavo.files.journal_windows import RecordSums
 from octavo.files.live_batches import Batch, FileRows, LedgerRun, Source, live_batches
@@ -116,18 +117,20 @@ class SnapshotFiles:
     def sources(self, bound: Bounds) -> list[Source]:
         """The ledger's rows of a range. Nothing is opened yet."""
         sources: list[Source] = []
+        kept = most_maps()
         for entries in self.levels(bound):
             runs: list[LedgerRun] = [
                 (partial(self.open_ledger, entry), entry.sqn_base) for entry in entries
             ]
             if runs:
-                sources.append(FileRows(runs, bound))
+                sources.append(FileRows(runs, bound, kept=len(sources) < kept))
         return sources
 
     # ------------------------------------------------------------ the journal
 
     def open_journal(self, entry: JournalEntry) -> tuple[mmap | bytes, Offsets]:
-        """(map, offsets) of one of its journal files; kept. Raises Corruption."""
+        """(map, offsets) of one of its journal files; kept, of many the last ones. Raises
+        Corruption."""
         known = self._journal.get(entry.name)
         if known is None:
             path = f"{self.found.path}/{entry.name}"
@@ -136,6 +139,10 @@ class SnapshotFiles:
                 known = mapped, cdb.sealed_offsets(mapped, path)[1]
             else:
                 known = mapped, self._offsets(path, len(mapped))
+            if len(self._journal) >= most_maps():
+                first = next(iter(self._journal))
+                del self._journal[first]
+                self._sums.pop(first, None)
             self._journal[entry.name] = known
         return known
 

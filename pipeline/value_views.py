@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from octavo.files import record
 from octavo.files.arrow import refuse_too_many
-from octavo.files.byte_strings import Bytes, Ints, windows
+from octavo.files.byte_strings import Bytes, Ints, gather, windows
 from octavo.files.lz4_frame import Frame, may_hold
 from octavo.files.rows import ByteColumn
 
@@ -51,6 +51,12 @@ class Views:
                 whole.slice(number << _SLICE_BITS) for number in range(int(slices.max()) + 1)
             ]
         self.views[rows] = views
+
+    def add_copied(self, buffer: mmap | bytes, rows: Ints, at: Ints, lengths: Ints) -> None:
+        """As ``add``, without a view of the buffer afterwards."""
+        found = gather(np.frombuffer(buffer, dtype=np.uint8), at, lengths)
+        blob = found.blob if len(found.blob) else b"\0"
+        self.add(blob, rows, found.offsets[:-1], lengths)
 
     def array(self) -> pa.Array:
         """The array, its bytes its own. One copy."""

@@ -57,6 +57,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "reading _MOST_FIRST": (1, 10, 200),
     "reading _MOST_KEYS": (1, 30, 1024),
     "bucket _GROUP": (3, 512),
+    "files.few_maps _SHARE": (1 << 30, 4),
     "files.live_batches WINDOW_ROWS": (3, 20, 1 << 16),
     "files.live_batches WIDE_WINDOW_ROWS": (4, 40, 1 << 20),
     "files.live_batches WINDOW_BYTES": (64, 8 << 20),
