@@ -324,7 +324,7 @@ def apart(rows: Rows) -> Rows:
     metas = rows.metas
     if metas is None:
         return rows
-    return replace(rows, metas=gather(metas.blob, metas.starts, metas.lengths).strings())
+    return replace(rows, metas=Scattered([metas]).picked(np.arange(len(rows))))
 
 
 def _picked(column: ByteColumn, which: Ints) -> ByteColumn:

@@ -110,7 +110,8 @@ print(sorted(rows(found.path, {names}, **{options})))
 def test_a_journal_of_many_files_that_no_ledger_has_yet_is_pinned(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s", compact_every_seconds=None, worker=False) as store:
         for n in range(FILES):
-            store.put(b"k%d" % n, b"a value of %d" % n, metadata=b"m%d" % n)
+            index = {"f": n} if n % 2 else None
+            store.put(b"k%d" % n, b"a value of %d" % n, metadata=b"m%d" % n, index=index)
             store._inker.roll()
         code = f"""
 found = pinning.pin(RealDisk(), {store.path!r}, 60_000, wall_clock_ms())
