@@ -128,7 +128,8 @@ def _backed_up(
         shared = state.manifest.horizon if before is None else before.sqn
         identities.write(disk, target, replace(running.identity, backup=before or after))
         consumers.go_back(disk, target, shared)
-        _begin(disk, target, running.inker.actor.epoch, journal, levels)
+        marked = running.identity.head_only
+        _begin(disk, target, running.inker.actor.epoch, journal, levels, marked=marked)
         if before is not None:
             identities.write(disk, target, replace(running.identity, backup=after))
         removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
@@ -211,14 +212,27 @@ def _up_to(last: int | None, ledger: LedgerManifest) -> LedgerManifest:
 
 
 def _begin(
-    disk: Disk, path: str, owners: int, journal: JournalManifest, ledger: LedgerManifest
+    disk: Disk,
+    path: str,
+    owners: int,
+    journal: JournalManifest,
+    ledger: LedgerManifest,
+    *,
+    marked: bool,
 ) -> None:
     """Write both manifests, the journal's first: from then on this is the backup's state. Their
-    epoch is above ``owners``, in which the youngest of the files was made."""
-    for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
-        directory = f"{path}/{folder}/manifest"
-        try:
-            epoch = change_log.recover(disk, directory).epoch
-        except Corruption:  # an old one that nothing can be read of: it is replaced
-            epoch = max([found.epoch for found in map(id_of, disk.listdir(directory)) if found])
-        ChangeLog.begin(disk, directory, max(epoch, owners) + 1, snapshot).close()
+    epoch is above ``owners``, in which the youngest of the files was made. ``marked``: the mark
+    tells of the ledger's before."""
+    directories = [f"{path}/{folder}/manifest" for folder in ("journal", "ledger")]
+    epoch = max(owners, *(_epoch(disk, directory) for directory in directories)) + 1
+    if marked:
+        update_mark.write(disk, f"{path}/journal", (), epoch, ledger.encode())
+    for directory, snapshot in zip(directories, (journal.encode(), ledger.encode()), strict=True):
+        ChangeLog.begin(disk, directory, epoch, snapshot).close()
+
+
+def _epoch(disk: Disk, directory: str) -> int:
+    try:
+        return change_log.recover(disk, directory).epoch
+    except Corruption:  # an old one that nothing can be read of: it is replaced
+        return max([found.epoch for found in map(id_of, disk.listdir(directory)) if found])

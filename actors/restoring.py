@@ -18,7 +18,7 @@ from octavo.files.file_lock import LOCK
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
 from octavo.files.unbroken import locked
-from octavo.manifest import adoption, change_log, recovery
+from octavo.manifest import adoption, change_log, recovery, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -212,10 +212,20 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
     if not disk.exists(f"{backup}/journal"):
         raise Corruption(f"{backup}/journal", 0, "the directory is missing; restore another backup")
     there = change_log.recover(disk, f"{backup}/ledger/manifest")
-    ledger = LedgerManifest.replayed(there.snapshot, there.changes)
+    to_come = update_mark.ledger_to_come(disk, backup, found, there)
+    if to_come is None:
+        ledger = LedgerManifest.replayed(there.snapshot, there.changes)
+    else:
+        ledger = LedgerManifest.decode(to_come)
     names = set(disk.listdir(f"{backup}/ledger")) if disk.exists(f"{backup}/ledger") else set()
     if there.damaged or any(e.name not in names for level in ledger.levels for e in level):
         ledger = ledger.emptied()
+    if identity.head_only and ledger.persisted_sqn < journal.horizon:
+        raise Corruption(
+            f"{backup}/ledger", 0,
+            "the ledger of a head-only store is damaged or missing, and the journal no longer has "
+            "what was in it: restore another backup",
+        )  # fmt: skip
     files, notes = _files(disk, backup, journal, found.state_epoch)
     return _Source(disk, backup, identity, journal, ledger, files, notes)
 

@@ -2,33 +2,51 @@
 
     {"format": 1, "names": [journal files of the state that is to come], "checksum": 16 digits}
 
+and, of a head-only store, before its manifests are written: "epoch", theirs, and "ledger", what the
+ledger's is to say, in base64.
+
 Until the manifest of that state is durable, its files lie beside those of the state before, and
 nothing else tells the two apart: a compacted file bears old sqns, and a backup that was opened by
 itself has files that its manifest does not name, too. The mark is there before the first of them
 and goes after the last removal. An opening that finds it removes what is not of the state that it
 found, and then the mark.
+
+The journal's manifest comes first, and decides. Behind it the ledger's can be made anew from the
+journal, but for a head-only store's: there the mark tells what it is to be.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.manifest import recovery
+from octavo.manifest.change_log import Recovered
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.store_identity import checksum
 
 UPDATING = "UPDATING"
 _FORMAT = 1
-_MOST_BYTES = 8 << 20
+_MOST_BYTES = 256 << 20
 
 
-def write(disk: Disk, directory: str, names: Iterable[str]) -> None:
+def write(
+    disk: Disk, directory: str, names: Iterable[str], epoch: int = 0, ledger: bytes = b""
+) -> None:
     """Mark the journal in ``directory``, durably, before any of these files is brought there. What
-    an earlier mark named stays named: it may have brought some of them."""
-    told = {"format": _FORMAT, "names": sorted({*names, *(_names(disk, directory) or ())})}
+    an earlier mark named stays named: it may have brought some of them. ``epoch``, ``ledger``: of
+    the manifests that are written next, where the ledger's is not made anew if that is cut short.
+    """
+    told: dict[str, object] = {
+        "format": _FORMAT,
+        "names": sorted({*names, *(_names(disk, directory) or ())}),
+    }
+    if ledger:
+        told |= {"epoch": epoch, "ledger": b64encode(ledger).decode()}
     text = json.dumps({**told, "checksum": checksum(told)})
     disk.write_atomically(f"{directory}/{UPDATING}", text.encode() + b"\n")
 
@@ -63,14 +81,36 @@ def newer(unlisted: Collection[str], ceiling: int) -> set[str]:
     return {name for name, who in bases if who is not None and who[0] >= ceiling}
 
 
+def ledger_to_come(disk: Disk, store: str, journal: Recovered, ledger: Recovered) -> bytes | None:
+    """What the ledger's manifest is to say where an update wrote the journal's, and was cut short
+    before that; None: it is as it is to be."""
+    if ledger.state_epoch >= journal.state_epoch:
+        return None
+    told = _told(disk, f"{store}/journal")
+    try:
+        if ledger.state_epoch < int(told["epoch"]) <= journal.state_epoch:
+            return b64decode(told["ledger"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
 def _names(disk: Disk, directory: str) -> frozenset[str] | None:
     """Those that the mark tells; None: there is none, or it tells none, as those of before."""
     try:
-        told = json.loads(disk.read(f"{directory}/{UPDATING}", _MOST_BYTES))
+        return frozenset(map(str, _told(disk, directory)["names"]))
+    except (KeyError, TypeError):
+        return None
+
+
+def _told(disk: Disk, directory: str) -> dict[str, Any]:
+    """What the mark says; nothing where there is none, or it is damaged."""
+    try:
+        told: dict[str, Any] = json.loads(disk.read(f"{directory}/{UPDATING}", _MOST_BYTES))
         if told.pop("checksum") == checksum(told) and told["format"] == _FORMAT:
-            return frozenset(map(str, told["names"]))
+            return told
     except (FileNotFoundError, Corruption):
         pass
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
-    return None
+    return {}

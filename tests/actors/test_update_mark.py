@@ -42,7 +42,7 @@ def renew(store: octavo.Store, every: int, value: bytes, *, compacts: bool) -> N
 def cut_short(store: octavo.Store, path: Path) -> None:
     """An update that has brought all files, and not got to the manifest."""
 
-    def cut(*_: object) -> None:
+    def cut(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:

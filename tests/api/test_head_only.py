@@ -377,6 +377,21 @@ def test_without_that_and_the_ledger_it_is_refused(tmp_path: Path) -> None:
         opened(tmp_path / "s")
 
 
+def test_without_its_ledger_nobody_reads_what_is_left_for_all(tmp_path: Path) -> None:
+    trimmed_and_more(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with pytest.raises(octavo.Corruption, match="restore a backup"):
+        octavo.open(tmp_path / "s", read_only=True)
+
+
+def test_without_its_ledger_it_is_not_restored(tmp_path: Path) -> None:
+    trimmed_and_more(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with pytest.raises(octavo.Corruption, match="restore another backup"):
+        octavo.restore(tmp_path / "s", tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
 def test_without_lookup_single_entries_are_not_answered_for(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with opened(path, mode="head_only", lookup=False) as store:
