@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codeop
 import contextlib
 import io
 import re
@@ -11,6 +12,23 @@ from typing import Any
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
+PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_can_be_pasted_into_an_interactive_python(page: Path) -> None:
+    """Which ends a compound statement at an empty line, and only there."""
+    for block in blocks(page):
+        typed: list[str] = []
+        for line in block.split("\n"):
+            typed.append(line)
+            if codeop.compile_command("\n".join(typed), page.name, "single") is not None:
+                typed = []
+        assert typed == []
 
 
 @pytest.mark.parametrize("guide", ["guide.md", "reading.md", "watching.md", "keeping.md"])
@@ -19,8 +37,7 @@ def test_a_guide_runs_and_prints_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    text = (DOCS / guide).read_text()
-    for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+    for block in blocks(DOCS / guide):
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             exec(compile(block, guide, "exec"), names)
