@@ -25,9 +25,9 @@ BytesLike = bytes | bytearray | memoryview
 Key = str | BytesLike
 Value = str | BytesLike
 MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
+"""3.75 GiB: a value fits one journal file."""
 OF_HEADS = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 """What buckets of standard objects say there."""
-"""3.75 GiB: a value fits one journal file."""
 _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _SECONDS = range(10**9, 10**10)

@@ -281,7 +281,11 @@ class Bucket(Mutable[Out, Told]):
             key, value = pair
         except (TypeError, ValueError):
             raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
-        return self._whole(key), to_value(value)
+        try:
+            return self._whole(key), to_value(value)
+        except Misuse as wrong:
+            wrong.add_note(f"in the pair with the key {shown(key)}")
+            raise
 
     def _write_plain(self, pairs: list[tuple[bytes, bytes]], kind: int = PUT) -> int:
         """Plain puts, or deletes, of what was checked, in few writes; the last sqn, 0 for none."""

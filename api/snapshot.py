@@ -176,7 +176,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         next batch raises Closed or SnapshotExpired. Columns but the value may be views of a ledger
         file's map: who keeps them keeps its room on disk, also once it was merged away.
 
-        Raises Misuse, also where pyarrow is not installed (``pip install octavo[arrow]``).
+        Raises Misuse, also where pyarrow is not installed (``pip install 'octavo[arrow]'``).
         """
         bound = bounds(
             self._prefix,

@@ -117,6 +117,8 @@ class Store(Bucket[bytes, Head]):
     """
 
     def __init__(self, running: Running) -> None:
+        if not isinstance(running, Running):
+            raise Misuse("a store is opened by octavo.open(path)")
         super().__init__(running, b"")
         self._closing = new_rlock()
         self._closed = False

@@ -28,7 +28,7 @@ def pyarrow() -> Any:
         with unbroken:
             import pyarrow
     except ImportError as wrong:
-        raise Misuse("this needs pyarrow: pip install octavo[arrow]") from wrong
+        raise Misuse("this needs pyarrow: pip install 'octavo[arrow]'") from wrong
     return pyarrow
 
 

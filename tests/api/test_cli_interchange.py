@@ -294,7 +294,7 @@ def test_without_pyarrow_only_what_needs_it_is_refused(
         ("dump", store, "-o", tmp_path / "d.csv.zst"),
         ("load", store, tmp_path / "t.parquet"),
     ):  # fmt: skip
-        assert "pip install octavo[arrow]" in octavo(*arguments, code=2).stderr
+        assert "pip install 'octavo[arrow]'" in octavo(*arguments, code=2).stderr
     octavo("dump", store, "-o", tmp_path / "d.csv.gz")
     octavo("load", tmp_path / "two", tmp_path / "d.csv.gz")
 

@@ -30,6 +30,11 @@ def test_what_names_no_directory_is_refused_by_whoever_takes_one(store, path: An
         octavo.restore(path, "there")
 
 
+def test_a_store_is_not_opened_by_its_class(tmp_path: Path) -> None:
+    with pytest.raises(octavo.Misuse, match=r"octavo\.open\(path\)"):
+        octavo.Store(str(tmp_path / "s"))  # type: ignore[arg-type]
+
+
 def test_a_file_is_no_store_and_stays_as_it_is(store, tmp_path: Path) -> None:
     store.backup(tmp_path / "backup")
     file = tmp_path / "file"

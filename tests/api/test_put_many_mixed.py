@@ -69,6 +69,13 @@ def test_pairs_of_str_share_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert len(shared) < 10
 
 
+def test_a_wrong_pair_is_told_with_its_key(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        with pytest.raises(octavo.Misuse, match="value is of type int") as told:
+            store.put_many({"a": "v", "b": 5})
+        assert told.value.__notes__ == ["in the pair with the key 'b'"]
+
+
 def test_what_gives_no_pairs_is_refused(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         for wrong in (None, 5):
