@@ -6,7 +6,6 @@ Functions that run in the turn of the actor that they are given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +54,14 @@ def remove_left(
     run = arguments.get("run")
     kept = {entry.name for entry in inker.manifest.entries}
     kept.update(file.name for _, file in pending)
-    with suppress(OSError):  # the next start removes what stays
+    try:
         for name in disk.listdir(directory):
             who = recovery.identity(name.removesuffix(TEMPORARY_SUFFIX))
             ours = who and run and run[0]["base_sqn"] <= who[0] <= run[-1]["last_sqn"]
             if name == arguments.get("scratch") or (ours and name not in kept):
                 disk.unlink(f"{directory}/{name}")
+    except OSError:
+        pass  # the next start removes what stays
 
 
 def stays_expired(bookie: Ref[Bookie], moment: int) -> None:

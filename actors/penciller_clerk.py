@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from octavo.actors import reserve
@@ -237,10 +236,12 @@ class PencillerClerk(TurnActor):
     def _remove_left(self, beginning: str) -> None:
         """A worker that was killed leaves files that no manifest will name."""
         penciller = self.penciller.actor
-        with suppress(OSError):  # the next start removes what stays
+        try:
             for name in penciller.disk.listdir(penciller.directory):
                 if name.startswith(beginning):
                     penciller.disk.unlink(f"{penciller.directory}/{name}")
+        except OSError:
+            pass  # the next start removes what stays
 
 
 def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int | None:

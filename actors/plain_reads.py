@@ -198,10 +198,12 @@ def _ssts(steps: tuple[Step, ...], ledger_key: bytes) -> Iterator[tuple[Sst, int
 def _place(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> tuple[Sst, int, int] | None:
     """The newest row that a key may have: its file, its number, the base of the file's sqns. None
     where there is none, or that is told to who reads it."""
-    with suppress(FileNotFoundError, Corruption):
+    try:
         for sst, base in _ssts(steps, ledger_key):
             if (row := sst.probe(h32)) >= 0:
                 return sst, row, base
+    except (FileNotFoundError, Corruption):
+        pass
     return None
 
 
