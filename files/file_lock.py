@@ -34,6 +34,8 @@ _LONGEST_PID = 20
 _LONGEST_WAIT = 30.0
 """Seconds for the workers of a killed owner to leave; they notice within milliseconds, unless a
 system call of theirs takes long."""
+_MOMENT = 0.2
+"""Seconds for a process to begin its program."""
 _LOOK_EVERY = 0.002
 _wait = time.sleep
 
@@ -98,7 +100,7 @@ def lock_file(path: str) -> FileLock:
     for _ in range(_ATTEMPTS):
         fd = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_alone(fd)
             current = _names(path, fd)
         except BlockingIOError:
             holder = _holder(fd)
@@ -148,6 +150,19 @@ def is_held(path: str) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def _lock_alone(fd: int) -> None:
+    """Raises BlockingIOError where another has it locked. One who was killed as he started a worker
+    is waited for, a moment: until its program begins, that has copies of all he had open."""
+    deadline = time.monotonic() + _MOMENT
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _lives(_written(fd)) or time.monotonic() > deadline:
+                raise
+            _wait(_LOOK_EVERY)
 
 
 def _without_workers(path: str) -> int:
@@ -219,18 +234,39 @@ def _names(path: str, fd: int) -> bool:
         return False
 
 
+def _written(fd: int) -> int | None:
+    """The id of the process that had the lock last, where it could write it."""
+    written = os.pread(fd, _LONGEST_PID, 0).strip()
+    return int(written) if written.isdigit() else None
+
+
+def _lives(process: int | None) -> bool:
+    """Whether it does, as far as one can tell."""
+    if not process:
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's; no process's id
+        return True
+    return True
+
+
 def _holder(fd: int) -> str:
     """Who has the lock, and what to do."""
-    written = os.pread(fd, _LONGEST_PID, 0).strip()
-    who = f"process {int(written)}" if written.isdigit() else "another opener"
+    written = _written(fd)
+    who = "another opener" if written is None else f"process {written}"
     close = "close the store there"
-    if written.isdigit() and int(written) == os.getpid():
+    if written == os.getpid():
         who = f"this process ({os.getpid()})"
         close = (
             "a store that was opened stays open until its close(), or the end of its `with`, also "
             "where nothing refers to it any more: use that one, which octavo.open_stores() has, "
             "close it"
         )
+    elif not _lives(written):
+        close = "it is gone, or in another container; end what it left, or close the store there"
     return f"{who}: {close}, or only read it, with octavo.open(path, read_only=True)"
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from whole_store import flush, opened
@@ -77,6 +77,59 @@ def test_a_worker_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.undo()
     with octavo.open(tmp_path / "s") as store:
         assert len(store) >= 256
+
+
+# A child that has not yet begun its program has what its parent had open; this one begins none.
+STARTING = """
+import subprocess, sys, octavo
+from octavo.files import file_lock
+store = octavo.open(sys.argv[1])
+((descriptors, _),) = file_lock._held.values()
+subprocess.Popen(["cat"], pass_fds=descriptors[:1])
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+def killed_as_it_starts_a_worker(path: Path) -> IO[bytes]:
+    """What is closed to have the worker give up the lock."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", STARTING, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == b"started\n"
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    return owner.stdin
+
+
+def test_the_next_owner_waits_for_what_a_killed_one_was_about_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = killed_as_it_starts_a_worker(tmp_path / "s")
+    waits = []
+
+    def waiting(seconds: float) -> None:
+        waits.append(seconds)
+        left.close()
+
+    monkeypatch.setattr(file_lock, "_MOMENT", 600.0)
+    monkeypatch.setattr(file_lock, "_wait", waiting)
+    octavo.open(tmp_path / "s").close()
+    assert waits
+
+
+def test_what_stays_with_the_lock_of_a_killed_owner_keeps_it_after_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_lock, "_MOMENT", 0.01)
+    with (
+        killed_as_it_starts_a_worker(tmp_path / "s"),
+        pytest.raises(octavo.StoreLocked, match=r"process \d+: it is gone"),
+    ):
+        octavo.open(tmp_path / "s")
 
 
 HANGING = """
