@@ -105,7 +105,7 @@ def _backed_up(
         bookie = running.bookie.actor
         number = next(bookie.register.numbers)
         try:
-            state: _State = running.bookie.call(_taken, number)
+            state: _State = running.bookie.call(_taken, number, running.identity.head_only)
             progress("sealing", 0, 1)
             seal_waiting(running.inker_clerk.actor)
             entries, last = _entries(state, running.inker.actor)
@@ -153,11 +153,17 @@ def _backed_up(
     )
 
 
-def _taken(bookie: Bookie, number: int) -> _State:
+def _taken(bookie: Bookie, number: int, head_only: bool) -> _State:
     """In the Bookie's turn: begin a new journal file, and hold everything before it."""
     if bookie.closed:
         raise bookie.stopped_error()
     inker = bookie.inker
+    if head_only and bookie.penciller.actor.condemned:
+        raise Corruption(
+            bookie.penciller.actor.directory, 0,
+            "a ledger file is damaged: no backup is brought up to date, for one that is whole may "
+            "be the only one: restore it",
+        )  # fmt: skip
     if inker.failed is not None:
         raise inker.failed
     inker.roll()

@@ -26,9 +26,11 @@ from octavo.files.sparse_offsets import numbers_of
 from octavo.files.sst import Sst
 from octavo.manifest import adoption, change_log, recovery
 from octavo.manifest.change_log import ChangeLog
-from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.store_identity import FOLDERS, IDENTITY
+
+_HEADS = bytes((ledger_key.HEAD_ONLY,))
 
 log = logging.getLogger("octavo.repair")
 
@@ -99,7 +101,8 @@ def repair_files(
         done.notes.append(f"{journal}/manifest: says now what the files are that were written anew")
         changed = manifest.edit(entries.values())
     if whole and accept_missing:
-        changed = _without_missing(disk, journal, changed, done)
+        upto = _persisted(disk, path) if identity.head_only else MAX_SQN
+        changed = _without_missing(disk, journal, changed, upto, done)
     if changed is not manifest:
         ChangeLog.begin(disk, f"{journal}/manifest", epoch + 1, changed.encode()).close()
     _ledger(disk, path, identity, done, progress)
@@ -142,8 +145,7 @@ def _identity(
     except Corruption as wrong:
         why = str(wrong)
         _put_aside(disk, path, IDENTITY, done)
-    some = next(iter(files), "")
-    head_only = bool(some) and _is_head_only(disk, f"{path}/journal/{some}", files[some][1])
+    head_only = _is_head_only(disk, path, files)
     made = Identity(f"{secrets.randbits(128):032x}", "head_only" if head_only else "standard")
     write(disk, path, made)
     done.notes.append(
@@ -153,10 +155,25 @@ def _identity(
     return made
 
 
-def _is_head_only(disk: Disk, path: str, seed: int) -> bool:
-    buffer = disk.map(path)
-    first = next(cdb.scan(buffer, cdb.RECORDS_AT, len(buffer), seed, []), None)
-    return first is not None and first.tag == ledger_key.HEAD_ONLY
+def _is_head_only(disk: Disk, path: str, files: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether the first record that is there is of such a store: in the journal's sealed files or,
+    where those were let go of, in its other one or in a file of the ledger."""
+    others = [name for name in disk.listdir(f"{path}/journal") if name.endswith(recovery.LOG)]
+    for name in [*files, *others]:
+        who = recovery.identity(name)
+        buffer = disk.map(f"{path}/journal/{name}")
+        if who is not None:
+            first = next(cdb.scan(buffer, cdb.RECORDS_AT, len(buffer), who[1], []), None)
+            if first is not None:
+                return first.tag == ledger_key.HEAD_ONLY
+    return any(_has_heads(disk, f"{path}/ledger/{name}") for name in disk.listdir(f"{path}/ledger"))
+
+
+def _has_heads(disk: Disk, path: str) -> bool:
+    try:
+        return path.endswith(".sst") and Sst(disk.map(path), path).first_key[:1] == _HEADS
+    except Corruption:
+        return False
 
 
 def _journal_manifest(
@@ -214,11 +231,22 @@ def _ledger(disk: Disk, path: str, identity: Identity, done: Repaired, progress:
 # ---------------------------------------------------------------- journal files
 
 
+def _persisted(disk: Disk, path: str) -> int:
+    """How far a ledger has the journal, as far as can be told."""
+    try:
+        found = change_log.recover(disk, f"{path}/ledger/manifest")
+        return LedgerManifest.replayed(found.snapshot, found.changes).persisted_sqn
+    except Corruption:
+        return 0
+
+
 def _without_missing(
-    disk: Disk, journal: str, manifest: JournalManifest, done: Repaired
+    disk: Disk, journal: str, manifest: JournalManifest, upto: int, done: Repaired
 ) -> JournalManifest:
-    """Forget the files that are gone; the journal's history begins behind them."""
+    """Forget the files that are gone; the journal's history begins behind them. Only those up to
+    an sqn: a head-only store's ledger must have what is forgotten; trims let go of the others."""
     gone = [each for each in manifest.entries if not disk.exists(f"{journal}/{each.name}")]
+    gone = [each for each in gone if each.last_sqn <= upto]
     if not gone:
         return manifest
     for entry in gone:

@@ -1,0 +1,90 @@
+"""Damaged head-only stores: their ledger is the only one there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from whole_store import flush, opened, settle
+
+import octavo
+
+ALL = {b"%03d" % n: b"value of %d" % n for n in range(300)}
+
+
+def held(store: octavo.Store) -> dict[bytes, bytes]:
+    return {row.key: row.value for row in store.head_bucket("b").rows()}
+
+
+def made(path: Path, *, more: bool = True) -> dict[bytes, bytes]:
+    """A closed store whose journal was trimmed; with ``more``, and went on. What is in it."""
+    with opened(path, mode="head_only", push_rows=1 << 16) as store:
+        bucket = store.head_bucket("b")
+        for key, value in ALL.items():
+            bucket.put(key, value)
+        store.trim()
+        if not more:
+            return ALL
+        bucket.put("later", b"1")
+    return {**ALL, b"later": b"1"}
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_repair_knows_it_by_its_rows_where_the_identity_is_gone(tmp_path: Path, more: bool) -> None:
+    wanted = made(tmp_path / "s", more=more)
+    (tmp_path / "s" / "OCTAVO").unlink()
+    assert octavo.repair(tmp_path / "s").ok
+    with opened(tmp_path / "s") as store:
+        assert held(store) == wanted
+
+
+def lacking(path: Path, *, persisted: bool) -> dict[bytes, bytes]:
+    """A store that lacks a journal file, which its ledger has or not. What it still has."""
+    with opened(path, mode="head_only", push_rows=1 << 16) as store:
+        store.consumer("c", since=0)
+        bucket = store.head_bucket("b")
+        for number, (key, value) in enumerate(ALL.items()):
+            bucket.put(key, value)
+            if number % 100 == 99:
+                store._inker.roll()
+        settle(store)
+        if persisted:
+            flush(store)
+    gone = sorted((path / "journal").glob("*.cdb"))[1]
+    gone.unlink()
+    return ALL if persisted else {k: v for k, v in ALL.items() if not b"100" <= k < b"200"}
+
+
+@pytest.mark.parametrize("persisted", [False, True])
+def test_one_that_lacks_a_journal_file_opens_after_a_repair_that_accepts_it(
+    tmp_path: Path, persisted: bool
+) -> None:
+    wanted = lacking(tmp_path / "s", persisted=persisted)
+    octavo.repair(tmp_path / "s", accept_missing=True)
+    with opened(tmp_path / "s") as store:
+        assert held(store) == wanted
+        with pytest.raises(octavo.OctavoError):
+            list(store.changes(since=0))
+        assert [change.sqn for change in store.changes(since=200)] == list(range(201, 301))
+
+
+def test_a_backup_is_not_brought_up_to_date_with_a_ledger_that_is_known_to_be_damaged(
+    tmp_path: Path,
+) -> None:
+    wanted = made(tmp_path / "s")
+    with opened(tmp_path / "s") as store:
+        store.backup(tmp_path / "b")
+    (file, *_) = sorted((tmp_path / "s" / "ledger").glob("*.sst"))
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    file.unlink()  # the backups have it as it was
+    file.write_bytes(damaged)
+    with opened(tmp_path / "s") as store:
+        with pytest.raises(octavo.Corruption):
+            held(store)
+        settle(store)
+        for path in (tmp_path / "b", tmp_path / "another"):
+            with pytest.raises(octavo.Corruption, match="no backup is brought up to date"):
+                store.backup(path)
+    with opened(tmp_path / "b") as backup:
+        assert held(backup) == wanted
