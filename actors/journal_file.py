@@ -77,6 +77,7 @@ class JournalFile(TurnActor):
         self.full = cdb.MAX_FILE_BYTES  # at this size it is time to roll
         self.bound = 0  # a put that ends there, or behind, is a moment for ``widened``
         self.entry: JournalEntry | None = None  # once sealed in this life
+        self.missing = False
         self._unsealable: StorageFailed | None = None
         self._not_synced = StorageFailed(f"{name}: a sync failed; close the store and reopen it")
 
@@ -305,6 +306,7 @@ class JournalFile(TurnActor):
         that is missing holds none: asking for one raises Corruption."""
         self.state = after(self.state, "open", self.name)
         self._name_durable = True
+        self.missing = missing
         if missing:
             self.reading = (b"", array("I", (cdb.RECORDS_AT,)))
 

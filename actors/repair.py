@@ -15,9 +15,10 @@ from typing import Any
 
 from octavo.actors import lost_records
 from octavo.actors.identity import Identity, read, write
+from octavo.actors.kind_of_store import is_head_only
 from octavo.actors.lost_records import DAMAGED, Lost
 from octavo.actors.progress import Progress, untold
-from octavo.files import cdb, ledger_key, record
+from octavo.files import cdb, record
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption
 from octavo.files.journal_windows import read_windows, verify_windows
@@ -29,8 +30,6 @@ from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.store_identity import FOLDERS, IDENTITY
-
-_HEADS = bytes((ledger_key.HEAD_ONLY,))
 
 log = logging.getLogger("octavo.repair")
 
@@ -145,7 +144,7 @@ def _identity(
     except Corruption as wrong:
         why = str(wrong)
         _put_aside(disk, path, IDENTITY, done)
-    head_only = _is_head_only(disk, path, files)
+    head_only = is_head_only(disk, path, files)
     made = Identity(f"{secrets.randbits(128):032x}", "head_only" if head_only else "standard")
     write(disk, path, made)
     done.notes.append(
@@ -153,27 +152,6 @@ def _identity(
         + ("" if head_only else ", and without the names of types: register them again")
     )
     return made
-
-
-def _is_head_only(disk: Disk, path: str, files: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether the first record that is there is of such a store: in the journal's sealed files or,
-    where those were let go of, in its other one or in a file of the ledger."""
-    others = [name for name in disk.listdir(f"{path}/journal") if name.endswith(recovery.LOG)]
-    for name in [*files, *others]:
-        who = recovery.identity(name)
-        buffer = disk.map(f"{path}/journal/{name}")
-        if who is not None:
-            first = next(cdb.scan(buffer, cdb.RECORDS_AT, len(buffer), who[1], []), None)
-            if first is not None:
-                return first.tag == ledger_key.HEAD_ONLY
-    return any(_has_heads(disk, f"{path}/ledger/{name}") for name in disk.listdir(f"{path}/ledger"))
-
-
-def _has_heads(disk: Disk, path: str) -> bool:
-    try:
-        return path.endswith(".sst") and Sst(disk.map(path), path).first_key[:1] == _HEADS
-    except Corruption:
-        return False
 
 
 def _journal_manifest(

@@ -429,11 +429,6 @@ class Bucket(Mutable[Out, Told]):
             self._whole(key)  # found nowhere, and says why
         return found  # type: ignore[no-any-return]
 
-    def __contains__(self, key: object) -> bool:
-        if self._kind is None:
-            return self.head(key) is not None  # type: ignore[arg-type]
-        return super().__contains__(key)
-
     def _head(self, key: bytes) -> Head | None:
         meter = self._head_meter
         left = meter.left

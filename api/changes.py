@@ -11,7 +11,7 @@ from octavo.actors.bookie import Bookie
 from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
 from octavo.actors.tags import STANDARD
 from octavo.actors.values_ahead import ask_in_order
-from octavo.files.errors import HistoryCompacted
+from octavo.files.errors import Corruption, HistoryCompacted
 from octavo.files.index_terms import Term, terms_by_field
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.files.plain_event import PlainEvent, event_of
@@ -146,6 +146,12 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
         for file in journal.files[max(bisect_right(journal.bases, since + 1) - 1, 0) :]:
             if file.base > upto:
                 break
+            if file.missing:
+                raise Corruption(
+                    file.path, 0,
+                    f"the journal file is missing, with the changes from sqn {file.base} up to the "
+                    "file behind it: begin behind those, or have a repair accept the loss",
+                )  # fmt: skip
             asked = 0
             for sqn in file.sqns(since + 1, upto):
                 if not number % STEP:

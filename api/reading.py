@@ -199,7 +199,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         return self._out(value)
 
     def __contains__(self, key: object) -> bool:
-        return self._head(self._whole(key)) is not None
+        found: object = self._head(self._whole(key)) if self._kind else self.head(key)  # type: ignore[arg-type]
+        return found is not None
 
     # -- ranges
 

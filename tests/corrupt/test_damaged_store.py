@@ -327,6 +327,24 @@ def test_a_missing_sealed_journal_file_is_named(
     assert not found.older
 
 
+def test_changes_never_step_over_a_missing_journal_file(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        for number in range(300):
+            store.put(b"%03d" % number, b"value")
+            if number % 100 == 99:
+                store._inker.roll()
+        settle(store)
+    file = sorted((tmp_path / "s/journal").glob("*.cdb"))[1]
+    file.unlink()
+    with opened(tmp_path / "s") as store:
+        told: list[int] = []
+        with pytest.raises(octavo.Corruption, match="changes from sqn 101 up to") as raised:
+            told.extend(change.sqn for change in store.changes(since=0))
+        assert file.name in str(raised.value)
+        assert told == list(range(1, 101))
+        assert [change.sqn for change in store.changes(since=200)] == list(range(201, 301))
+
+
 def test_a_missing_journal_file_and_no_ledger(images: Images, tmp_path: Path) -> None:
     store = images.copy("killed", tmp_path / "s")
     file = sorted((store / "journal").glob("*.cdb"))[0]
