@@ -104,7 +104,7 @@ def test_no_loop_passes_its_finally_by(room: str) -> None:
 
 LOOPS = {
     "for": "for x in xs:\n      if x: f()",
-    "while": "while xs: f()",
+    "while": "while xs:\n      if f(): f()",
     "comprehension": "y = [x for x in xs if x]",
 }
 

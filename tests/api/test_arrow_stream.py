@@ -299,9 +299,9 @@ def test_without_pyarrow_the_message_says_what_to_install(
     pyarrow.cache_clear()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with small.snapshot() as snap:
-        with pytest.raises(octavo.Misuse, match=r"pip install octavo\[arrow\]"):
+        with pytest.raises(octavo.Misuse, match=r"pip install 'octavo\[arrow\]'"):
             snap.to_arrow()
-        with pytest.raises(octavo.Misuse, match=r"pip install octavo\[arrow\]"):
+        with pytest.raises(octavo.Misuse, match=r"pip install 'octavo\[arrow\]'"):
             snap.__arrow_c_stream__()
 
 
