@@ -63,9 +63,25 @@ def test_one_that_lacks_a_journal_file_opens_after_a_repair_that_accepts_it(
     octavo.repair(tmp_path / "s", accept_missing=True)
     with opened(tmp_path / "s") as store:
         assert held(store) == wanted
-        with pytest.raises(octavo.OctavoError):
+        with pytest.raises(octavo.OctavoError, match=r"compacted|is missing"):
             list(store.changes(since=0))
         assert [change.sqn for change in store.changes(since=200)] == list(range(201, 301))
+
+
+def test_a_feed_does_not_step_over_a_journal_file_that_is_missing(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        store.consumer("c", since=0)
+        for n in range(300):
+            store.put(b"%d" % n, b"v")
+            if n % 100 == 99:
+                store._inker.roll()
+        settle(store)
+    sorted((tmp_path / "s" / "journal").glob("*.cdb"))[1].unlink()
+    with opened(tmp_path / "s") as store:
+        consumer = store.consumer("c")
+        with pytest.raises(octavo.Corruption, match="the journal file is missing"):
+            list(consumer.changes())
+        assert len(list(store.changes(since=200))) == 100
 
 
 def test_a_backup_is_not_brought_up_to_date_with_a_ledger_that_is_known_to_be_damaged(

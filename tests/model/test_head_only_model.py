@@ -1,0 +1,200 @@
+"""A head-only store against a dict: names of any bytes, expiry, conditions, batches, snapshots over
+trims, ends, backups, and other readers, in any order."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from whole_store import SEED, WallClock, flush, killed, opened
+
+import octavo
+
+Where = tuple[bytes, bytes, bytes]
+Held = tuple[bytes, int, int | None]
+"""Value, sqn, expiry."""
+Row = tuple[bytes, bytes, bytes, int, int | None]
+
+PIECES = [b"\0", b"\xff", b"a", b"b", b"\x01", b"\0\0", b"\0\xff", b"\xfe"]
+BUCKETS = [b"", b"b", b"\0", b"b\0", b"\xff"]
+STEPS = 250
+
+
+def rows_of(found: Iterator[octavo.HeadRow]) -> list[Row]:
+    return [(row.key, row.sub_key, row.value, row.sqn, row.expires_at) for row in found]
+
+
+class Machine:
+    def __init__(self, home: Path, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.home = home
+        self.clock = WallClock(1_000_000)
+        self.lookup = self.rng.random() < 0.8
+        self.store = self.opened("s")
+        self.model: dict[Where, Held] = {}
+        self.keys = [self.word(1, 3) for _ in range(12)]
+        self.sub_keys = [b"", *(self.word(0, 3) for _ in range(5))]
+        self.snapshots: list[tuple[octavo.Snapshot, dict[Where, Held], int]] = []
+        self.backup: dict[Where, Held] | None = None
+
+    def opened(self, name: str) -> octavo.Store:
+        given = {"mode": "head_only", "lookup": self.lookup, "clock_ms": self.clock}
+        return opened(self.home / name, **given)
+
+    def word(self, least: int, most: int) -> bytes:
+        return b"".join(self.rng.choices(PIECES, k=self.rng.randrange(least, most + 1)))
+
+    def where(self) -> Where:
+        return tuple(map(self.rng.choice, (BUCKETS, self.keys, self.sub_keys)))  # type: ignore[return-value]
+
+    # ------------------------------------------------------------ steps
+
+    def batch(self) -> None:
+        done: list[tuple[Where, bytes | None, int | None]] = []
+        with self.store.head_batch() as batch:
+            for _ in range(self.rng.choice([1, 3, 20])):
+                bucket, key, sub_key = where = self.where()
+                if self.rng.random() < 0.3:
+                    batch.delete(bucket, key, sub_key=sub_key)
+                    done.append((where, None, None))
+                    continue
+                value, ttl = self.word(0, 3), self.rng.choice([None, None, 5, 50])
+                batch.put(bucket, key, value, sub_key=sub_key, ttl=ttl)
+                expiry = None if ttl is None else self.clock() + ttl * 1000
+                done.append((where, value, expiry))
+        for sqn, (where, put, expiry) in enumerate(done, batch.last_sqn - len(done) + 1):
+            if put is None:
+                self.model.pop(where, None)
+            else:
+                self.model[where] = put, sqn, expiry
+
+    def one(self) -> None:
+        where = self.where()
+        bucket = self.store.head_bucket(where[0])
+        now, held = self.clock(), self.model.get(where)
+        current = 0 if held is None or (held[2] is not None and held[2] <= now) else held[1]
+        wanted = self.rng.choice([None, 0, current, 77]) if self.lookup else None
+        try:
+            if self.rng.random() < 0.3:
+                bucket.delete(where[1], sub_key=where[2], if_sqn=wanted)
+                self.model.pop(where, None)
+            else:
+                value = self.word(0, 4)
+                sqn = bucket.put(where[1], value, sub_key=where[2], if_sqn=wanted)
+                self.model[where] = value, sqn, None
+            assert wanted in (None, current)
+        except octavo.Conflict:
+            assert wanted not in (None, current)
+
+    def later(self) -> None:
+        self.clock.now += self.rng.choice([1000, 20_000])
+
+    def snapshot(self) -> None:
+        self.snapshots.append((self.store.snapshot(), dict(self.model), self.clock()))
+
+    def look_back(self, most: int = 1) -> None:
+        for _ in range(min(most, len(self.snapshots))):
+            snapshot, model, now = self.snapshots.pop(self.rng.randrange(len(self.snapshots)))
+            self.check(snapshot, model, now)
+            snapshot.close()
+
+    def trim(self) -> None:
+        self.store.trim()
+
+    def flush(self) -> None:
+        flush(self.store)
+
+    def roll(self) -> None:
+        self.store._inker.roll()
+
+    def end(self) -> None:
+        self.look_back(1 << 10)
+        if self.rng.random() < 0.5:
+            self.store.close()
+        else:
+            left = killed(self.store, self.home / "killed")
+            self.store.close()
+            shutil.rmtree(self.home / "s")
+            left.rename(self.home / "s")
+        self.store = self.opened("s")
+
+    def back_up(self) -> None:
+        self.store.backup(self.home / "b")
+        self.backup = dict(self.model)
+
+    def restore(self) -> None:
+        if self.backup is None:
+            return
+        shutil.rmtree(self.home / "r", ignore_errors=True)
+        octavo.restore(self.home / "b", self.home / "r")
+        for name in ("r", "b"):
+            with self.opened(name) as other:
+                self.check(other, self.backup, self.clock())
+                assert other.verify().ok
+
+    def beside(self) -> None:
+        """By the wall clock, to which all expiries here are over."""
+        self.store.sync()
+        with octavo.open(self.home / "s", read_only=True) as other:
+            lasting = {where: held for where, held in self.model.items() if held[2] is None}
+            self.check(other, lasting, 0)
+
+    def verify(self) -> None:
+        report = self.store.verify()
+        assert report.ok, report.problems
+
+    # ------------------------------------------------------------ what is there
+
+    def check(self, found: Any, model: dict[Where, Held], now: int) -> None:
+        live = {w: h for w, h in model.items() if h[2] is None or h[2] > now}
+        assert list(found.buckets()) == sorted({bucket for bucket, _, _ in live})
+        for name in BUCKETS:
+            bucket = found.head_bucket(name)
+            wanted = sorted((k, s, *held) for (b, k, s), held in live.items() if b == name)
+            assert rows_of(bucket.rows()) == wanted
+            assert (len(bucket), bool(bucket)) == (len(wanted), bool(wanted))
+            self.check_range(bucket, wanted)
+            key = self.rng.choice(self.keys)
+            of_key = [row for row in wanted if row[0] == key]
+            assert rows_of(bucket.sub_keys(key)) == of_key
+            assert rows_of(bucket.sub_keys(key, reverse=True)) == of_key[::-1]
+            if self.lookup:
+                for sub_key in self.sub_keys:
+                    values = [row[2] for row in of_key if row[1] == sub_key]
+                    assert bucket.get(key, sub_key) == (values[0] if values else None)
+
+    def check_range(self, bucket: Any, wanted: list[Row]) -> None:
+        chance = self.rng.random
+        start = self.word(0, 3) if chance() < 0.5 else None
+        end = self.word(0, 3) if chance() < 0.5 else None
+        prefix = self.word(0, 2) if chance() < 0.5 else None
+        reverse, limit = chance() < 0.5, self.rng.choice([None, 0, 1, 3])
+        inside = [
+            row
+            for row in wanted
+            if row[0] >= (start or b"")
+            and (end is None or row[0] < end)
+            and row[0].startswith(prefix or b"")
+        ]
+        given = bucket.rows(start, end, prefix=prefix, reverse=reverse, limit=limit)
+        assert rows_of(given) == (inside[::-1] if reverse else inside)[:limit]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_it_holds_what_a_dict_does(tmp_path: Path, number: int) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    machine = Machine(tmp_path, SEED + number)
+    steps: dict[Callable[[], None], int] = {
+        machine.batch: 45, machine.one: 15, machine.later: 5, machine.snapshot: 5,
+        machine.look_back: 4, machine.trim: 4, machine.flush: 3, machine.roll: 3, machine.end: 4,
+        machine.back_up: 3, machine.restore: 2, machine.beside: 3, machine.verify: 3,
+    }  # fmt: skip
+    for step in machine.rng.choices(list(steps), list(steps.values()), k=STEPS):
+        step()
+    machine.check(machine.store, machine.model, machine.clock())
+    machine.look_back(1 << 10)
+    machine.store.close()
