@@ -55,31 +55,25 @@ class Identity:
         return ledger_key.HEAD_ONLY if self.head_only else number
 
 
-def identify(path: str, options: Options, disk: Disk) -> Identity:
-    """Read what the directory ``path`` says it is, or make it a store.
+def identify(path: str, options: Options, disk: Disk) -> Identity | None:
+    """Read what the directory ``path`` says it is; None: it can be made a store, see ``locked_as``.
 
     Raises Misuse (also where the options say another mode than the store has), Corruption,
     UnsupportedFormat, or the OSError of a directory that cannot be used.
     """
     if not disk.exists(f"{path}/{IDENTITY}"):
-        if not options.create:
-            raise Misuse(f"path={path!r} holds no store, and create=False")
+        _new(path, options)
         if disk.exists(path):
             strangers = [name for name in listed(disk, path) if not _ours(name)]
-            if strangers:
+            # Another process may have made it a store just now.
+            if strangers and not disk.exists(f"{path}/{IDENTITY}"):
                 raise Misuse(
                     f"path={path!r} is a directory with other things in it "
                     f"({strangers[0]!r}, ...); name an empty or a new one"
                 )
-        mode = options.mode or "standard"
-        if options.lookup is not None and mode != HEAD_ONLY:
-            raise Misuse(f"lookup={options.lookup} is for a store with mode={HEAD_ONLY!r}")
-        found = Identity(f"{secrets.randbits(128):032x}", mode, options.lookup is not False)
-        _checked_tags(found, options)
         disk.mkdir(path)
         disk.check_supported(path)
-        write(disk, path, found)
-        return found
+        return None
     found = read(disk, path)
     if options.mode not in (None, found.mode):
         raise Misuse(
@@ -93,6 +87,28 @@ def identify(path: str, options: Options, disk: Disk) -> Identity:
             f"lookup={options.lookup}, but {path!r} was made "
             + (f"with lookup={found.lookup}" if found.head_only else "as a standard store")
         )
+    _checked_tags(found, options)
+    return found
+
+
+def locked_as(path: str, options: Options, disk: Disk) -> Identity:
+    """Once the store is locked, so that it is made by one process, and what another registered
+    before is known: what it says it is, or is made to be. Raises as ``identify``."""
+    found = identify(path, options, disk) if disk.exists(f"{path}/{IDENTITY}") else None
+    if found is None:
+        found = _new(path, options)
+        write(disk, path, found)
+    return found
+
+
+def _new(path: str, options: Options) -> Identity:
+    """What a store that is made with these options is to be. Raises Misuse."""
+    if not options.create:
+        raise Misuse(f"path={path!r} holds no store, and create=False")
+    mode = options.mode or "standard"
+    if options.lookup is not None and mode != HEAD_ONLY:
+        raise Misuse(f"lookup={options.lookup} is for a store with mode={HEAD_ONLY!r}")
+    found = Identity(f"{secrets.randbits(128):032x}", mode, options.lookup is not False)
     _checked_tags(found, options)
     return found
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.found_files import FoundFiles, found_files
-from octavo.actors.identity import Identity, identify, registered
+from octavo.actors.identity import Identity, identify, locked_as, registered
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.inker_clerk_start import started_clerk
@@ -91,14 +91,14 @@ def start(
     Raises StoreLocked, Misuse, UnsupportedFormat, Corruption, or the OSError of a directory that
     cannot be used.
     """
-    who = identify(path, options, disk)
+    identify(path, options, disk)  # no lock is made in what is no store
     lock = locked(disk, f"{path}/{LOCK}")
     disk = owned(disk, lock)
 
     def opened() -> Running:
         opening = _Opening(path, options, disk, lock, clock_ms, monotonic, briefly)
         try:
-            return opening.run(who)
+            return opening.run(locked_as(path, options, disk))
         except BaseException:
             opening.undo()
             raise

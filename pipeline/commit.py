@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 
 from octavo.files.disk import RealDisk
 from octavo.manifest import store_identity
+
+_LOOK_SECONDS = 0.02
 
 
 def made_store(path: str) -> str:
@@ -14,11 +17,16 @@ def made_store(path: str) -> str:
     Corruption."""
     import octavo
 
-    try:
-        with octavo.open(path) as store:
-            where = store.path
-    except octavo.StoreLocked:
-        where = os.path.abspath(path)
+    while True:
+        try:
+            with octavo.open(path) as store:
+                where = store.path
+        except octavo.StoreLocked:
+            where = os.path.abspath(path)
+            if not RealDisk().exists(f"{where}/{store_identity.IDENTITY}"):
+                time.sleep(_LOOK_SECONDS)  # it is just being made there
+                continue
+        break
     if store_identity.fields_of(RealDisk(), where)["mode"] == store_identity.HEAD_ONLY:
         raise octavo.Misuse("a head-only store takes in no files: it keeps values in its ledger")
     return where
