@@ -127,9 +127,10 @@ def _by_owner(
                     return do(store)
             except StoreLocked:
                 pass
-            request.ask()
-            # Then the store is worth another try to open it.
-            answer = _awaited(request, min(time.monotonic() + _OPEN_SECONDS, deadline))
+            with errors.storage_errors(f"a request to the owner of {where}"):
+                request.ask()
+                # Then the store is worth another try to open it.
+                answer = _awaited(request, min(time.monotonic() + _OPEN_SECONDS, deadline))
             if answer is not None:
                 return _understood(answer)
             if time.monotonic() >= deadline:

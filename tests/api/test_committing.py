@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -451,3 +452,24 @@ def test_a_request_of_a_release_that_knew_of_no_lock_is_done(tmp_path: Path) -> 
         inbox.write(RealDisk(), store.path, f"{0:012x}-{1:016x}{inbox.REQUEST}", asked)
         assert inbox_watch.serve(store._running, 0) == 1
         assert store.get(b"k") == b"v"
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(errno.ENOSPC, octavo.StorageFull), (errno.EIO, octavo.StorageFailed)]
+)
+def test_a_request_that_cannot_be_written_is_told_by_an_error_of_ours_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raised: type[Exception]
+) -> None:
+    path = tmp_path / "s"
+    with octavo.open(path):
+        staged(path, "j", b"v")
+
+        def refuse(disk: RealDisk, path: str) -> None:
+            raise OSError(number, os.strerror(number), path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RealDisk, "hold_file", refuse)
+            with pytest.raises(raised):
+                octavo.commit(path, "j", ["0-0"])
+        assert list((path / "inbox").iterdir()) == []
+        assert not octavo.commit(path, "j", ["0-0"]).repeated
