@@ -107,6 +107,8 @@ def ingest(
     answer = Ingested(done.first_sqn, done.last_sqn, again is not None or done.time_ms < 0)
     joining.came(running.inker_clerk.actor)
     _tidy(disk, path, job, attempts if stream and answer.repeated else None)
+    if not answer.repeated:
+        _sweep(disk, path, running.inker.actor.clock_ms())
     return answer
 
 
@@ -185,6 +187,15 @@ def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None) -> None:
             staging.drop(disk, path, job, only)
     except OSError as error:
         log.warning("left-overs of job %s stay in staging for now: %s", job, error)
+
+
+def _sweep(disk: Disk, path: str, now_ms: int) -> None:
+    """Remove what jobs left that were killed long ago: a store may be open for months."""
+    try:
+        for job in staging.sweep(disk, path, now_ms):
+            log.warning("%s: job %s was never committed; its files are removed", path, job)
+    except OSError as error:
+        log.warning("left-overs in %s/%s stay for now: %s", path, staging.STAGING, error)
 
 
 @contextmanager

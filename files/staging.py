@@ -176,13 +176,15 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
         where = f"{store}/{STAGING}/{job}"
         if disk.is_link(where):
             continue
-        ages = _begun(disk, store, job)
-        if ages and max(ages) + KEPT_MS < now_ms:
-            try:
+        try:
+            ages = _begun(disk, store, job)
+            if ages and max(ages) + KEPT_MS < now_ms:
                 empty(disk, store, job)
                 gone.append(job)
-            except OSError as error:  # another user's, say: no reason not to open the store
-                log.warning("%s is left over, and cannot be removed: %s", where, error)
+        except FileNotFoundError:
+            continue  # whose it is removes it
+        except OSError as error:  # another user's, say: no reason not to open the store
+            log.warning("%s is left over, and cannot be removed: %s", where, error)
     return gone
 
 

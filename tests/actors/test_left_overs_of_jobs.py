@@ -1,0 +1,59 @@
+"""What jobs leave that were killed goes once it is old, and stands in the way of nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import octavo
+from octavo.files import staging
+from octavo.files.disk import RealDisk
+from octavo.files.staged_writer import StagedWriter
+from octavo.files.wall_clock import wall_clock_ms
+
+
+def staged(store: Path, job: str, now_ms: int) -> None:
+    writer = StagedWriter(RealDisk(), str(store), job, "a", now_ms=now_ms)
+    writer.put_many(b"", [job.encode()], [b"v"])
+    writer.finish()
+
+
+def test_they_go_with_a_later_commit_while_the_store_stays_open(tmp_path: Path) -> None:
+    now = wall_clock_ms()
+    with octavo.open(tmp_path) as store:
+        staged(tmp_path, "killed", now - staging.KEPT_MS - 60_000)
+        staged(tmp_path, "younger", now - staging.KEPT_MS + 600_000)
+        staged(tmp_path, "job", now)
+        store.ingest("job", ["a"])
+        assert os.listdir(tmp_path / "staging") == ["younger"]
+        assert list(store) == [b"job"]
+
+
+def test_a_job_that_removes_its_own_meanwhile_keeps_no_store_from_being_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    octavo.open(tmp_path).close()
+    for job in ("aborted", "killed"):
+        staged(tmp_path, job, 1000)
+    real = RealDisk.is_link
+
+    def is_link(disk: RealDisk, path: str) -> bool:
+        found = real(disk, path)
+        if path.endswith("/aborted"):
+            monkeypatch.setattr(RealDisk, "is_link", real)
+            staging.empty(disk, str(tmp_path), "aborted")
+        return found
+
+    monkeypatch.setattr(RealDisk, "is_link", is_link)
+    octavo.open(tmp_path).close()
+    assert os.listdir(tmp_path / "staging") == []
+
+
+def test_a_file_that_is_no_job_keeps_no_store_from_being_opened(tmp_path: Path) -> None:
+    octavo.open(tmp_path).close()
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "staging" / "note").write_bytes(b"")
+    octavo.open(tmp_path).close()
+    assert os.listdir(tmp_path / "staging") == ["note"]
