@@ -28,7 +28,7 @@ from octavo.files.wall_clock import YEAR_10000_MS
 _STRINGS = ("binary", "string")
 _TIMES = ("timestamp", "bigint")
 _PARTS = ("array", "map", "struct", "variant")
-_WITHOUT_ORDER = (*_PARTS, "void")
+_WITHOUT_ORDER = (*_PARTS, "void", "interval year", "interval month")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "key": _STRINGS,
     "value": _STRINGS,

@@ -114,6 +114,9 @@ def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterat
     table = table.cast(pa.schema([field.with_type(_large(field.type)) for field in table.schema]))
     column = table[options.order_column].combine_chunks()
     order = pc.array_sort_indices(column, null_placement="at_start")  # stable
+    if pa.types.is_floating(column.type):  # Arrow has NaN beside null, Spark above all numbers
+        high = pc.fill_null(pc.is_nan(column), False).take(order)
+        order = pa.concat_arrays([order.filter(pc.invert(high)), order.filter(high)])
     yield from table.take(order).to_batches(max_chunksize=_ORDERED_ROWS)
 
 

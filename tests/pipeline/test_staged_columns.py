@@ -144,10 +144,21 @@ def test_a_load_without_nulls_loads_no_pandas(tmp_path: Path) -> None:
     assert done.stdout.split() == ["2", "False"]
 
 
-def test_a_column_that_has_no_order_orders_nothing() -> None:
-    fields = [("key", "binary"), ("value", "binary"), ("at", "array<int>")]
-    with pytest.raises(octavo.Misuse, match="orderColumn='at' is of type array<int>: not ordered"):
+@pytest.mark.parametrize("kind", ["array<int>", "interval year to month", "interval month"])
+def test_a_column_that_has_no_order_orders_nothing(kind: str) -> None:
+    fields = [("key", "binary"), ("value", "binary"), ("at", kind)]
+    with pytest.raises(octavo.Misuse, match=f"orderColumn='at' is of type {kind}: not ordered"):
         staged_columns.check_schema(fields, "at")
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_not_a_number_comes_last_as_spark_has_it(kind: pa.DataType) -> None:
+    at = pa.array([float("nan"), None, 2.0, float("inf"), float("nan")], kind)
+    keys = [b"nan", b"null", b"two", b"inf", b"nan again"]
+    given = pa.RecordBatch.from_pydict({"key": keys, "value": keys, "at": at})
+    made = writing.write_options({"path": "/s", "orderColumn": "at"})
+    (found,) = writing._ordered(iter([given]), made)
+    assert found["key"].to_pylist() == [b"null", b"two", b"inf", b"nan", b"nan again"]
 
 
 @pytest.mark.parametrize("options", [{"orderColumn": "at"}, {"duplicates": "first"}])
