@@ -114,9 +114,10 @@ def tag_number(options: FeedOptions) -> int:
 class Stretch(InputPartition):
     """What one task reads: parts of neighbouring files, in order; none, where nothing came."""
 
-    def __init__(self, parts: Sequence[JournalPart], horizon: int) -> None:
+    def __init__(self, parts: Sequence[JournalPart], horizon: int, store: str) -> None:
         self.parts = parts
         self.horizon = horizon
+        self.store = store
 
 
 def batches(
@@ -127,14 +128,25 @@ def batches(
         return
     arrow = to_arrow_schema(schema, timezone="UTC")
     tag = tag_number(options)
+    found = store_id(options.path)
+    if found != partition.store:
+        raise Misuse(
+            f"{options.path} was the store {partition.store} as this was planned, and is {found}"
+        )
     horizon = partition.horizon if options.fails else 1 << 63
     for part in partition.parts:
         for file in opened(RealDisk(), options.path, part, horizon):
             yield from change_arrays(file, tag, arrow)
 
 
-def stretches(look: JournalLook, since: int, upto: int, split_bytes: int) -> list[Stretch]:
+def store_id(path: str) -> str:
+    """Which store is there. Raises Corruption, FileNotFoundError."""
+    return str(store_identity.fields_of(RealDisk(), path)["id"])
+
+
+def stretches(look: JournalLook, since: int, upto: int, options: FeedOptions) -> list[Stretch]:
     """Partitions of the changes in (since, upto]; at least one, or Spark plans none."""
+    store, split_bytes = store_id(options.path), options.split_bytes
     groups: list[list[JournalPart]] = [[]]
     filled = 0
     for part in look.parts(since, upto, split_bytes):
@@ -144,7 +156,7 @@ def stretches(look: JournalLook, since: int, upto: int, split_bytes: int) -> lis
             filled = 0
         groups[-1].append(part)  # of small files many: a task costs what reading some MiB does
         filled += size
-    return [Stretch(group, look.horizon) for group in groups]
+    return [Stretch(group, look.horizon, store) for group in groups]
 
 
 def refuse_gap(options: FeedOptions, since: int, allowed: int, horizon: int) -> None:
@@ -204,7 +216,7 @@ class FeedReader(DataSourceReader):
         if options.upto is not None:
             upto = min(upto, options.upto)
         since = options.since or 0
-        found = stretches(look, since, upto, options.split_bytes)
+        found = stretches(look, since, upto, options)
         allowed = look.horizon if options.since is None else 0
         refuse_gap(options, since, allowed, look.horizon)  # as it was when they were found
         return found
@@ -230,7 +242,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where to go on. Raises Misuse for the offset of another store."""
         begun = json.loads(offset) if isinstance(offset, str) else dict(offset)
         path, other = self._options.path, begun.get("store")
-        found = other and store_identity.fields_of(RealDisk(), path)["id"]
+        found = other and store_id(path)
         if found != other:
             raise Misuse(
                 f"the checkpoint is of the store {other}, and at {path} is {found}: follow that "
@@ -246,8 +258,8 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         allowed = self._look.horizon if since is None else 0
         if self._options.consumer:
             commit.consumer_at(self._options.path, self._options.consumer, max(since or 0, allowed))
-        identity = store_identity.fields_of(RealDisk(), self._options.path)
-        return {"sqn": since or 0, "horizon": allowed, "store": identity["id"]}
+        store = store_id(self._options.path)
+        return {"sqn": since or 0, "horizon": allowed, "store": store}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """This query ends at the newest change now."""
@@ -278,11 +290,11 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._look.newest()
         since, upto = int(start["sqn"]), int(end["sqn"])
         if since >= upto:
-            return [Stretch([], 0)]
+            return [Stretch([], 0, "")]
         refuse_ahead(self._options, upto, newest, self._look.horizon)
         for offset in (start, end):
             refuse_other(self._options, offset, self._look, newest)
-        found = stretches(self._look, since, upto, self._options.split_bytes)
+        found = stretches(self._look, since, upto, self._options)
         refuse_gap(self._options, since, int(start["horizon"]), self._look.horizon)
         return found
 

@@ -20,7 +20,7 @@ from whole_store import killed, settle
 import octavo
 from octavo.files import arrow
 from octavo.pipeline import change_arrays
-from octavo.pipeline.feed import FeedStream, feed_options
+from octavo.pipeline.feed import FeedReader, FeedStream, feed_options
 from octavo.pipeline.source import DefaultSource
 
 KEYS = StructType([StructField("key", BinaryType())])
@@ -190,6 +190,19 @@ def test_a_checkpoint_goes_on_with_no_other_store(tmp_path: Path) -> None:
         other.partitions(begun, reached)
     del begun["store"], reached["store"], reached["at"]  # as earlier releases had them
     assert len(other.partitions(begun, reached)) > 0
+
+
+def test_a_task_reads_no_other_store_than_the_one_that_was_planned(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    lived(path, 5, 20)
+    given = {"path": str(path), "readChangeFeed": "true", "failOnDataLoss": "false"}
+    reader = FeedReader(feed_options(given), KEYS)
+    planned = reader.partitions()
+    octavo.destroy(path)
+    lived(path, 6, 20)
+    for part in planned:
+        with pytest.raises(octavo.Misuse, match="as this was planned"):
+            list(reader.read(part))
 
 
 def stream(path: Path, **options: Any) -> FeedStream:

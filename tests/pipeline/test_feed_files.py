@@ -7,7 +7,7 @@ import os
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from whole_store import flush, opened, settle
@@ -299,6 +299,39 @@ def test_a_part_whose_file_was_compacted_is_an_error_unless_allowed(tmp_path: Pa
             list(records(RealDisk(), store.path, parts[0], 0))
         left = [each for part in parts for each in records(RealDisk(), store.path, part, 1 << 63)]
         assert {each.key: each.value for each in left} == dict(store.items())
+
+
+def test_a_part_whose_file_is_compacted_twice_meanwhile_is_told_where_that_is_allowed(
+    tmp_path: Path,
+) -> None:
+    class Again(RealDisk):
+        """Where the file that took the first one's place goes behind the look at it."""
+
+        times = 0
+
+        def map(self, path: str) -> Any:
+            if os.path.exists(path):
+                self.times += 1
+                if self.times == 2:
+                    rewritten()
+            return super().map(path)
+
+    with opened(tmp_path / "s") as store:
+
+        def rewritten() -> None:
+            store.put_many((b"k%d" % n, b"new") for n in range(10))
+            flush(store)
+            store.compact()
+
+        store.put_many((b"k%d" % (n % 20), b"%d" % n) for n in range(100))
+        flush(store)
+        look = JournalLook(RealDisk(), store.path)
+        (part,) = look.parts(0, look.newest(), 1 << 30)
+        store.compact()
+        disk = Again()
+        left = [each.key for each in records(disk, store.path, part, 1 << 63)]
+        assert disk.times > 2
+        assert sorted(left) == sorted(b"k%d" % n for n in range(10, 20))
 
 
 class _SealedAMomentAgo(RealDisk):
