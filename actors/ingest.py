@@ -104,11 +104,12 @@ def ingest(
             if done is None:
                 raise
             # another thread took them in meanwhile, and away
+    else:
+        _tell_gap(path, running.inker.actor.manifest.commits, name, batch)
     answer = Ingested(done.first_sqn, done.last_sqn, again is not None or done.time_ms < 0)
     joining.came(running.inker_clerk.actor)
-    _tidy(disk, path, job, attempts if stream and answer.repeated else None)
-    if not answer.repeated:
-        _sweep(disk, path, running.inker.actor.clock_ms())
+    only = attempts if stream and answer.repeated else None
+    _tidy(disk, path, job, only, running.inker.actor.clock_ms())
     return answer
 
 
@@ -139,7 +140,7 @@ def _taken_in(
 
 def _tell_gap(path: str, made: Sequence[Commit], name: str, batch: int) -> None:
     """Warn where batches of a stream are missing here: those went elsewhere, or the store is an
-    earlier state of itself, out of a backup, than the stream's checkpoint knows."""
+    earlier state of itself, out of a backup, than the stream's checkpoint knows; or that is."""
     newest = max((commit.number for commit in made if commit.name == name), default=-1)
     if newest < 0 < batch:
         log.warning(
@@ -149,6 +150,11 @@ def _tell_gap(path: str, made: Sequence[Commit], name: str, batch: int) -> None:
         log.warning(
             "%s: %s goes on with batch %d behind %d: those between had no rows, or went elsewhere",
             path, name, batch, newest,
+        )  # fmt: skip
+    elif batch < newest:
+        log.warning(
+            "%s: %s is at batch %d: what batch %d brings now, as from an earlier checkpoint, is "
+            "dropped", path, name, newest, batch,
         )  # fmt: skip
 
 
@@ -177,25 +183,18 @@ def checked(job: object, attempts: object, stream: object, batch: object) -> tup
     return names, to_whole("batch", batch, most, 0, _LAST_BATCH)
 
 
-def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None) -> None:
-    """Remove what a job left in staging; or what some attempts did: those of a stream's next batch
-    may be there already when one is asked for again."""
+def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None, now_ms: int) -> None:
+    """Remove what a job left in staging, and what others did that were killed long ago, for a store
+    may be open for months; or what some attempts left: those of a stream's next batch may be there
+    already when one is asked for again."""
     try:
-        if only is None:
-            staging.empty(disk, path, job)
-        else:
-            staging.drop(disk, path, job, only)
+        if only is not None:
+            return staging.drop(disk, path, job, only)
+        staging.empty(disk, path, job)
+        for gone in staging.sweep(disk, path, now_ms):
+            log.warning("%s: job %s was never committed; its files are removed", path, gone)
     except OSError as error:
         log.warning("left-overs of job %s stay in staging for now: %s", job, error)
-
-
-def _sweep(disk: Disk, path: str, now_ms: int) -> None:
-    """Remove what jobs left that were killed long ago: a store may be open for months."""
-    try:
-        for job in staging.sweep(disk, path, now_ms):
-            log.warning("%s: job %s was never committed; its files are removed", path, job)
-    except OSError as error:
-        log.warning("left-overs in %s/%s stay for now: %s", path, staging.STAGING, error)
 
 
 @contextmanager

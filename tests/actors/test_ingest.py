@@ -505,3 +505,15 @@ def test_ledger_files_of_other_keys_than_was_told_are_refused(
     staging.write_attempt(RealDisk(), store.path, attempt)
     with pytest.raises(octavo.Corruption, match="another file"):
         ingest(store._running, "j", ["0-0"])
+
+
+def test_a_batch_from_an_earlier_checkpoint_is_warned_of(
+    store: octavo.Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    for batch in (0, 1, 2):
+        staged(store.path, "q", f"0-{batch}", [(b"k", b"v")])
+        ingest(store._running, "q", [f"0-{batch}"], stream="q", batch=batch)
+    assert ingest(store._running, "q", [], stream="q", batch=2).repeated  # as behind any restart
+    assert caplog.text == ""
+    assert ingest(store._running, "q", [], stream="q", batch=1).repeated
+    assert "stream q is at batch 2: what batch 1 brings now" in caplog.text
