@@ -182,7 +182,7 @@ def test_a_consumer_of_a_backup_is_told_what_an_update_brings_that_was_cut_short
 ) -> None:
     with_a_consumer_ahead(tmp_path)
 
-    def cut(*_: object) -> None:
+    def cut(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with opened(tmp_path / "s") as store:

@@ -43,7 +43,7 @@ def test_a_backup_whose_update_was_cut_short_behind_a_compaction_is_what_it_was(
         store.put_many((b"%04d" % n, b"new") for n in range(0, 600, 2))
         store.compact()
 
-        def cut(*_: object) -> None:
+        def cut(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(backups, "_begin", cut)
