@@ -73,11 +73,16 @@ def dead_rows(sst: Sst, low: int, high: int, now_ms: int) -> Sequence[int]:
     flags = bytes(sst.flags[low:high])
     if not any(flags):
         return ()
-    out = []
-    for at, flag in enumerate(flags):
-        if flag and (flag & TOMBSTONE or (flag & EXPIRES and sst.expiry(low + at) <= now_ms)):
-            out.append(at)
-    return out
+    if not sst.expiring:
+        return [at for at, flag in enumerate(flags) if flag]
+    moments = sst.expiries(low, high)
+    if not sst.tombstones and min(moments) > now_ms:
+        return ()
+    return [
+        at
+        for at, (flag, moment) in enumerate(zip(flags, moments, strict=True))
+        if flag and (flag & TOMBSTONE or moment <= now_ms)
+    ]
 
 
 class _MemoryChunk:

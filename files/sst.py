@@ -229,6 +229,13 @@ class Sst:
         moment: int = expiries[row]
         return moment
 
+    def expiries(self, low: int, high: int) -> list[int]:
+        """The same of rows [low, high)."""
+        if self._expiries is None:
+            return [0] * (high - low)
+        self._need(Section.EXPIRIES, low, high)
+        return self._expiries[low:high].tolist()
+
     def time(self, row: int) -> int:
         """Moment of the put or delete, ms UTC."""
         if self._windows is not None:
