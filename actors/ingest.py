@@ -343,6 +343,11 @@ class _Taking:
             active.enter()
             try:
                 entry = active.seal_now(inker.runner)
+            except OSError as error:  # the file stays as it is, and is tried again
+                raise storage_error(error, active.path) from error
+            except StorageFailed as failed:
+                inker.poison(failed)  # at once: an fsync that goes well now means nothing
+                raise
             finally:
                 active.leave()
             inker.sealed(active, entry)

@@ -12,8 +12,10 @@ from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
 
 import octavo
+from octavo.actors import compaction
 from octavo.actors.bookie import Bookie
-from octavo.actors.ingest import Ingested, ingest
+from octavo.actors.ingest import Ingested, _Taking, ingest
+from octavo.actors.inker_clerk import InkerClerk
 from octavo.files.staged_writer import StagedWriter
 from octavo.manifest import change_log
 from octavo.manifest.change_log import Limits
@@ -145,3 +147,67 @@ def test_a_job_comes_whole_and_once_whatever_call_of_its_commit_fails(
             assert report.ok, (where, report.problems)
             forget(store)
     raise AssertionError("more calls than there can be")
+
+
+def failed_seal(
+    monkeypatch: pytest.MonkeyPatch, operation: str, code: int
+) -> tuple[Exception, octavo.OctavoError | None, octavo.OctavoError | None]:
+    """What a commit raises where a writer was quicker, and that call fails as that writer's file is
+    sealed; what the journal refuses writes with as the commit has the turns still, and later."""
+    disk = staged_disk()
+    at_once: list[octavo.OctavoError | None] = []
+
+    def sealed_badly(taking: _Taking) -> None:
+        inker = taking.inker
+        active = inker.active
+        assert active is not None
+        active.commit.wait_durable(active.offsets[-1], 1.0)
+        disk.fail(operation, 1, code)
+        try:
+            seal_active(taking)
+        finally:
+            disk.heal()
+            at_once.append(inker.failed)
+
+    def settled(clerk: InkerClerk) -> None:
+        settle(clerk)
+        store.put_many(LATER.items())
+
+    seal_active, settle = _Taking._seal_active, compaction.settle
+    monkeypatch.setattr(_Taking, "_seal_active", sealed_badly)
+    monkeypatch.setattr(compaction, "settle", settled)
+    with one_thread("commit") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        with pytest.raises(Exception) as told:  # noqa: PT011 - which one is what is asked
+            commit(store)
+        pool.go_on()
+        later = store._inker.failed
+        forget(store)
+    return told.value, at_once[0], later
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "expected"),
+    [
+        ("pwrite", errno.EIO, octavo.StorageFailed),
+        ("pwrite", errno.ENOSPC, octavo.StorageFull),
+        ("reopen", errno.EMFILE, octavo.StorageFull),
+    ],
+)
+def test_a_commit_that_cannot_seal_says_so_in_an_error_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+    code: int,
+    expected: type[octavo.OctavoError],
+) -> None:
+    told, _, later = failed_seal(monkeypatch, operation, code)
+    assert type(told) is expected
+    assert later is None  # the file is as it was, and sealed later
+
+
+def test_a_commit_that_could_not_sync_a_sealed_name_lets_no_write_go_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, at_once, _ = failed_seal(monkeypatch, "sync_held", errno.EIO)
+    assert type(told) is octavo.StorageFailed
+    assert at_once is not None
