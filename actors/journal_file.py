@@ -6,6 +6,7 @@ import logging
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from errno import ENOENT
 from mmap import mmap
 from typing import TYPE_CHECKING, TypeVar
@@ -96,7 +97,8 @@ class JournalFile(TurnActor):
         except OSError as error:
             if self.file is not None:
                 self.file.close()
-                self.disk.unlink(self.path)
+                with suppress(OSError):  # an empty one the next start removes
+                    self.disk.unlink(self.path)
             raise storage_error(error, self.path) from error
         self._begin(array("I", (cdb.RECORDS_AT,)))
 

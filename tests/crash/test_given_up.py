@@ -4,6 +4,7 @@ one of which nobody knows leaves the files, for a crash may bring it to light.""
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -105,3 +106,25 @@ def test_of_a_change_in_doubt_the_files_stay_and_the_actors_stop(act: Act) -> No
             assert contents(again) == dict.fromkeys(KEYS, b"3")
             forget(again)
     assert stayed
+
+
+def test_a_put_is_told_nothing_of_a_journal_file_that_could_neither_be_begun_nor_removed() -> None:
+    disk = SimDisk()
+    with one_thread("full") as pool:
+        store = opened(disk, clock_ms=clock_ms, roll_size_bytes=1 << 20)
+        value = random.Random(7).randbytes(1 << 19)
+        store.put(b"a", value)
+        disk.fail("write", 1, errno.ENOSPC)
+        disk.fail("unlink", 1, errno.EIO)
+        store.put(b"b", value)  # which fills the file
+        left = [name for name in disk.listdir("/store/journal") if name.endswith(".log")]
+        assert len(left) == 2
+        disk.heal()
+        store.put(b"c", b"later")
+        pool.go_on()
+        forget(store)
+    with one_thread("again"):
+        store = opened(disk.after_kill(), clock_ms=clock_ms)
+        assert [store.get(key) for key in (b"a", b"b", b"c")] == [value, value, b"later"]
+        assert store.verify().ok
+        forget(store)
