@@ -72,13 +72,11 @@ class JournalFile(TurnActor):
         self.pread: Pread | None = None
         self.open_files = open_files
         self.growing = GrowingMap(self.map_now)
-        self._name_durable = False
-        self._expects = False
+        self._name_durable = self._expects = self.missing = False
         self._ahead = RoomAhead()
         self.full = cdb.MAX_FILE_BYTES  # at this size it is time to roll
         self.bound = 0  # a put that ends there, or behind, is a moment for ``widened``
         self.entry: JournalEntry | None = None  # once sealed in this life
-        self.missing = False
         self._unsealable: StorageFailed | None = None
         self._not_synced = StorageFailed(f"{name}: a sync failed; close the store and reopen it")
 
