@@ -95,12 +95,8 @@ def _of_the_journal(
     """The ledger, empty where this journal cannot be its own. Raises Corruption where it cannot
     be rebuilt."""
     journal = files.manifest
-    if head_only and ledger.persisted_sqn < journal.horizon:
-        raise Corruption(
-            directory, 0,
-            "the ledger of a head-only store is damaged or missing, and the journal no longer "
-            "has what was in it: restore a backup",
-        )  # fmt: skip
+    if head_only:
+        adoption.refuse_lost_ledger(directory, ledger.persisted_sqn, journal)
     if not files.doubtful and ledger.persisted_sqn >= journal.ceiling > 1:
         # Both manifests are whole, and one of them is of another store, or forged.
         notes.append(f"{directory}: has more than the journal ever had; rebuilt")

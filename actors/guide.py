@@ -25,6 +25,7 @@ from octavo.actors.pool import POOL
 from octavo.files.arrays import np, npt
 from octavo.files.head import Head
 from octavo.files.ledger_key import HEAD_ONLY, INDEX
+from octavo.files.rows import TOMBSTONE
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -75,7 +76,7 @@ class Guide:
         self.kept = KeptRows(ledger)
         self.way: Way = (b"\x00", 0, (_steps(ledger),))
         self.sqns: Direct = _UNKNOWN
-        """Sqns by the record's own key."""
+        """Sqns of puts by the record's own key."""
         self.rows: tuple[memoryview, int, tuple[Part, ...]] = _NO_ROWS
         """A part's number, and in the lower bits that of a row of its file. Of part 0 where nothing
         is said; 0 where there is no row of any kind."""
@@ -168,13 +169,14 @@ def _empty(rows: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], int]:
 
 
 def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct:
-    """Of deletes, too, which take the place of what they deleted. Index entries are not of the key
-    that their record has."""
+    """A row of a delete takes the place of older ones all the same, and spares who asks for it a
+    look into the journal. Index entries are not of the key that their record has."""
     files = list(_oldest_first(steps, places))
     highest = max(sst.max_sqn + base for sst, _, base in files)
     slots, shift = _empty(rows, np.uint32 if highest < 1 << 32 else np.uint64)
     for sst, _, base in files:
         found = sst.sqns_of(slice(None), base)
+        found[(np.asarray(sst.flags) & TOMBSTONE) != 0] = 0
         for tag in (HEAD_ONLY, INDEX):
             low, high = sst.lower_bound(bytes((tag,))), sst.lower_bound(bytes((tag + 1,)))
             found[low:high] = 0

@@ -212,20 +212,14 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
     if not disk.exists(f"{backup}/journal"):
         raise Corruption(f"{backup}/journal", 0, "the directory is missing; restore another backup")
     there = change_log.recover(disk, f"{backup}/ledger/manifest")
-    to_come = update_mark.ledger_to_come(disk, backup, found, there)
-    if to_come is None:
-        ledger = LedgerManifest.replayed(there.snapshot, there.changes)
-    else:
-        ledger = LedgerManifest.decode(to_come)
+    ledger = update_mark.ledger_of(disk, backup, found, there)
     names = set(disk.listdir(f"{backup}/ledger")) if disk.exists(f"{backup}/ledger") else set()
     if there.damaged or any(e.name not in names for level in ledger.levels for e in level):
         ledger = ledger.emptied()
-    if identity.head_only and ledger.persisted_sqn < journal.horizon:
-        raise Corruption(
-            f"{backup}/ledger", 0,
-            "the ledger of a head-only store is damaged or missing, and the journal no longer has "
-            "what was in it: restore another backup",
-        )  # fmt: skip
+    if identity.head_only:
+        adoption.refuse_lost_ledger(
+            f"{backup}/ledger", ledger.persisted_sqn, journal, "restore another backup"
+        )
     files, notes = _files(disk, backup, journal, found.state_epoch)
     return _Source(disk, backup, identity, journal, ledger, files, notes)
 

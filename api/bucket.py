@@ -399,7 +399,7 @@ class Bucket(Mutable[Out, Told]):
         found: Any = None
         if view.frozen or ledger_key in view.recent.rows:
             found = bookie.head(ledger_key, self._name + key, self._plain)
-        else:  # as in LiveReads.head: most heads cost no other call
+        else:  # as PlainHeads.head_in_ledger: most heads cost no other call
             guide = view.guide
             if (heads := guide.heads) and (found := heads.get(ledger_key)) is not None:
                 return found  # type: ignore[return-value]

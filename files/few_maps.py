@@ -7,6 +7,7 @@ files than that. What comes behind so many is mapped when it is read, and copied
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
@@ -18,7 +19,8 @@ _SHARE = 4
 
 def most_maps() -> int:
     """So many may be kept."""
-    return max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE, 1)
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft // _SHARE, 1)
 
 
 class FewMaps(Sequence[tuple[Sst, int]]):

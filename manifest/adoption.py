@@ -249,6 +249,19 @@ def outdated(persisted_sqn: int, manifest: JournalManifest) -> bool:
     return 0 < persisted_sqn < manifest.horizon
 
 
+def refuse_lost_ledger(
+    directory: str, persisted_sqn: int, manifest: JournalManifest, do: str = "restore a backup"
+) -> None:
+    """Of a head-only store, whose ledger cannot be made anew: raise Corruption where that lacks
+    what the journal has let go of. ``do``: what to do then."""
+    if persisted_sqn < manifest.horizon:
+        raise Corruption(
+            directory, 0,
+            "the ledger of a head-only store is damaged or missing, and the journal no longer has "
+            f"what was in it: {do}",
+        )  # fmt: skip
+
+
 def _chosen(
     disk: Disk,
     directory: str,

@@ -63,7 +63,8 @@ def pin(
     try:
         found, tails = _linked(disk, store, draft)
         if identity["mode"] == store_identity.HEAD_ONLY:
-            _refuse_lost_ledger(store, found)
+            persisted_sqn = found.ledger.persisted_sqn
+            adoption.refuse_lost_ledger(f"{store}/ledger", persisted_sqn, found.journal)
         return _finished(disk, draft, identity, found, tails, lease_ms, now_ms, before)
     except BaseException:
         draft.discard()
@@ -80,11 +81,7 @@ def read_manifests(disk: Disk, store: str) -> Manifests:
             "something was lost; open the store for writing to have it recovered",
         )  # fmt: skip
     made = JournalManifest.replayed(journal.snapshot, journal.changes)
-    to_come = update_mark.ledger_to_come(disk, store, journal, ledger)
-    if to_come is None:
-        kept = LedgerManifest.replayed(ledger.snapshot, ledger.changes)
-    else:
-        kept = LedgerManifest.decode(to_come)
+    kept = update_mark.ledger_of(disk, store, journal, ledger)
     mark = (ledger.epoch, kept.version, journal.epoch, made.version)
     return Manifests(kept, made, mark, journal.state_epoch)
 
@@ -130,16 +127,6 @@ def _refuse_earlier_ledger(store: str, found: Manifests) -> None:
             f"{store}/ledger/manifest", 0,
             "is older than the journal's last compaction; open the store for writing, which makes "
             "the ledger anew",
-        )  # fmt: skip
-
-
-def _refuse_lost_ledger(store: str, found: Manifests) -> None:
-    """Raises Corruption where a head-only store's lacks what the journal has let go of."""
-    if found.ledger.persisted_sqn < found.journal.horizon:
-        raise Corruption(
-            f"{store}/ledger", 0,
-            "the ledger of a head-only store is damaged or missing, and the journal no longer has "
-            "what was in it: restore a backup",
         )  # fmt: skip
 
 

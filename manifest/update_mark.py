@@ -27,6 +27,7 @@ from octavo.files.errors import Corruption
 from octavo.manifest import recovery
 from octavo.manifest.change_log import Recovered
 from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.store_identity import checksum
 
 UPDATING = "UPDATING"
@@ -93,6 +94,14 @@ def ledger_to_come(disk: Disk, store: str, journal: Recovered, ledger: Recovered
     except (ValueError, KeyError, TypeError):
         pass
     return None
+
+
+def ledger_of(disk: Disk, store: str, journal: Recovered, ledger: Recovered) -> LedgerManifest:
+    """The ledger's manifest as who changes nothing is to take it. Raises Corruption."""
+    to_come = ledger_to_come(disk, store, journal, ledger)
+    if to_come is not None:
+        return LedgerManifest.decode(to_come)
+    return LedgerManifest.replayed(ledger.snapshot, ledger.changes)
 
 
 def _names(disk: Disk, directory: str) -> frozenset[str] | None:

@@ -10,6 +10,8 @@ from octavo.files.disk import RealDisk
 from octavo.manifest import store_identity
 
 _LOOK_SECONDS = 0.02
+_MADE_SECONDS = 30.0
+"""Longer than another process takes to make a store."""
 
 
 def made_store(path: str) -> str:
@@ -17,16 +19,19 @@ def made_store(path: str) -> str:
     Corruption."""
     import octavo
 
+    where = os.path.abspath(path)
+    deadline = time.monotonic() + _MADE_SECONDS
     while True:
         try:
             with octavo.open(path) as store:
                 where = store.path
+            break
         except octavo.StoreLocked:
-            where = os.path.abspath(path)
-            if not RealDisk().exists(f"{where}/{store_identity.IDENTITY}"):
-                time.sleep(_LOOK_SECONDS)  # it is just being made there
-                continue
-        break
+            if RealDisk().exists(f"{where}/{store_identity.IDENTITY}"):
+                break
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_SECONDS)  # it is just being made there
     if store_identity.fields_of(RealDisk(), where)["mode"] == store_identity.HEAD_ONLY:
         raise octavo.Misuse("a head-only store takes in no files: it keeps values in its ledger")
     return where

@@ -165,6 +165,16 @@ def test_what_expires_is_found_at_once_until_it_has(
                 assert snap.head(key)
 
 
+def test_a_delete_is_known_without_a_look_into_the_journal(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        put = store.put(b"k", b"value")
+        deleted = store.delete(b"k")
+        flush(store)
+        slots, _ = made(store).sqns
+        assert not {put, deleted} & set(slots.tolist())
+        assert store.get(b"k") is None
+
+
 def test_heads_of_deleted_keys_are_told_by_their_rows(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         sqn = store.put(b"k", b"value", metadata=b"said")
