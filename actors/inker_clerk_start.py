@@ -14,7 +14,6 @@ from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner
 from octavo.files.disk import Disk
 from octavo.files.errors import OctavoError
-from octavo.files.file_lock import FileLock
 from octavo.manifest.consumers import Consumers
 
 NICENESS = 10
@@ -24,8 +23,8 @@ NICENESS = 10
 def started_clerk(
     inker: Ref[Inker],
     bookie: Ref[Bookie],
+    runner: JobRunner,
     disk: Disk,
-    lock: FileLock,
     path: str,
     options: Options,
     identity: Identity,
@@ -37,7 +36,7 @@ def started_clerk(
     ref = InkerClerk.start(
         inker,
         bookie,
-        JobRunner(disk, lock, in_process=not options.worker, niceness=NICENESS),
+        runner,
         clock_ms,
         monotonic,
         options=options,

@@ -15,11 +15,13 @@ from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.penciller import Penciller
 from octavo.files.errors import AskCycle, Closed
 from octavo.files.lifecycle import IllegalEvent
+from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
     from octavo.actors.open_files import OpenFiles
     from octavo.actors.ref import Ref
     from octavo.actors.startup import Running
+    from octavo.actors.worker import JobRunner
 
 _SAVE_FROM_ROWS = 1 << 14
 
@@ -51,15 +53,23 @@ def stop(running: Running) -> None:
             _end(running)
 
 
+@unbroken
 def abandon(running: Running) -> None:
     """After a ``stop`` that was interrupted, or never came to be: nobody writes any more, and
-    whoever opens the store next can. As after a kill, it finds what was acknowledged."""
+    whoever opens the store next can. As after a kill, it finds what was acknowledged. Another
+    Ctrl-C is heard at its end: jobs at hand are cut short, but for those of threads."""
     bookie, inker = running.bookie.actor, running.inker.actor
     bookie.closed = inker.closing = True
     bookie.active = inker.active = None
-    running.runner.close()
-    running.inker_clerk.actor.runner.close()
+    closed_at_once(running.runner, running.inker_clerk.actor.runner)
     _end(running)
+
+
+def closed_at_once(*runners: JobRunner) -> None:
+    """Cut the jobs at hand short, where worker processes do them, and close."""
+    for runner in runners:
+        runner.cut_off()
+        runner.close()
 
 
 def _end(running: Running) -> None:

@@ -21,7 +21,7 @@ from octavo.actors.found_files import FoundFiles, found_files
 from octavo.actors.identity import Identity, identify, locked_as, registered
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
-from octavo.actors.inker_clerk_start import started_clerk
+from octavo.actors.inker_clerk_start import NICENESS, started_clerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import resumes, started_file
 from octavo.actors.memory_table import MemoryTable
@@ -35,7 +35,7 @@ from octavo.actors.replay import replayed
 from octavo.actors.reserve import with_reserve
 from octavo.actors.resumption import resumed
 from octavo.actors.runtime import Ref
-from octavo.actors.shutdown import ended
+from octavo.actors.shutdown import closed_at_once, ended
 from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
@@ -43,7 +43,7 @@ from octavo.files import staging
 from octavo.files.disk import Disk, FileLock
 from octavo.files.file_lock import LOCK
 from octavo.files.own_disk import owned
-from octavo.files.unbroken import locked
+from octavo.files.unbroken import locked, unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published, recovery
 from octavo.manifest.change_log import ChangeLog
@@ -132,7 +132,10 @@ class _Opening:
         self.clock_ms = clock_ms
         self.open_files = OpenFiles(options.max_open_files)
         self.monotonic = monotonic
-        self.runner = JobRunner(disk, lock, in_process=not options.worker)
+        self.runner, self.inker_runner = (
+            JobRunner(disk, lock, in_process=not options.worker, niceness=niceness)
+            for niceness in (0, NICENESS)
+        )
         self.register = SnapshotRegister(monotonic)
         self.notes: list[str] = []
         self.refs: list[
@@ -143,9 +146,10 @@ class _Opening:
         self.recalculated: dict[int, NamedTag] = {}
         self.not_recalculated: list[str] = []
 
+    @unbroken
     def undo(self) -> None:
-        """Let go of everything that a failed opening holds."""
-        self.runner.close()
+        """Let go of everything that a failed opening holds. Another Ctrl-C is heard at its end."""
+        closed_at_once(self.runner, self.inker_runner)
         ended(self.refs, self.open_files)
         self.disk.let_go(self.journal)
 
@@ -165,8 +169,8 @@ class _Opening:
         self._sweep_orphans(penciller)  # before a merge makes files that no manifest names
         bookie, clerk = self._start_bookie(inker, penciller, found.tails)
         inker_clerk = started_clerk(
-            inker, bookie, self.disk, self.lock, self.path, self.options, identity, self.notes,
-            self.clock_ms, self.monotonic,
+            inker, bookie, self.inker_runner, self.disk, self.path, self.options, identity,
+            self.notes, self.clock_ms, self.monotonic,
         )  # fmt: skip
         self.refs.append(inker_clerk)
         return Running(

@@ -144,20 +144,22 @@ class JobRunner:
                     lead_nowhere(number)
 
     def _started(self) -> subprocess.Popen[bytes] | None:
-        if self._process is not None and self._process.poll() is None:
+        asked_anew = self._pipe is None or self._pipe.answered
+        if asked_anew and self._process is not None and self._process.poll() is None:
             return self._process
         self._drop()
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "octavo.files.worker", str(self._niceness)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,  # WorkerPipe's are the only reads and writes: see forked
-                cwd="/",
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": _import_path()},
-                pass_fds=() if self._lock_for_workers is None else (self._lock_for_workers,),
-                start_new_session=True,  # Ctrl-C is for the user's process; ours leaves by EOF
-            )
+            with unbroken:  # one that nobody knows of would never leave
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "octavo.files.worker", str(self._niceness)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    bufsize=0,  # WorkerPipe's are the only reads and writes: see forked
+                    cwd="/",
+                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": _import_path()},
+                    pass_fds=() if self._lock_for_workers is None else (self._lock_for_workers,),
+                    start_new_session=True,  # Ctrl-C is for the user's process; ours leaves by EOF
+                )
         except OSError as error:
             log.warning("no worker process can be started (%s): merging on a thread", error)
             self._in_process = True
@@ -231,9 +233,12 @@ class JobRunner:
         self._in_process = True
 
     def _drop(self) -> None:
-        process, self._process, self._pipe = self._process, None, None
+        with unbroken:  # forgotten with its input open it would never leave
+            process, self._process, self._pipe = self._process, None, None
+            if process is not None:
+                _close_pipes(process)
         if process is not None:
-            _end(process)
+            _wait_for(process)
 
 
 class _Unable(Exception):  # noqa: N818 - internal: the job is done on a thread
@@ -258,13 +263,16 @@ def _import_path() -> str:
     return os.pathsep.join([*first, *(each for each in found if each not in first)])
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             try:
                 pipe.close()
             except OSError as error:
                 log.debug("closing a pipe of the worker: %s", error)
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(timeout=5)
     except subprocess.TimeoutExpired:

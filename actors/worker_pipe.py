@@ -38,10 +38,14 @@ class WorkerPipe:
         self._readable.register(self._answers, select.POLLIN)
         self.begun = False
         """Whether it has said its first word."""
+        self.answered = True
+        """Whether it owes nothing: of one that was asked by a thread that was interrupted, and
+        interrupted again, the next answer is none to the next job."""
 
     def ask(self, job: str, blobs: tuple[bytes, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         """What the worker answers. Raises Disconnected, OSError, Silent; then it is of no more
         use."""
+        self.answered = False
         if not self.begun:
             worker.pass_by_what_was_printed(self)
             self.begun = True
@@ -49,6 +53,7 @@ class WorkerPipe:
         while True:
             answer, _ = worker.receive(self)
             if worker.ALIVE not in answer:
+                self.answered = True
                 return answer
 
     def write(self, part: bytes, /) -> None:

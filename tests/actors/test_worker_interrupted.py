@@ -1,0 +1,73 @@
+"""Ctrl-C as a worker is started or ended: none is left behind, which would keep the next owner of
+the store out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cutting_short import cut_short
+
+from octavo.actors.worker import JobRunner
+from octavo.files.disk import RealDisk
+from octavo.files.file_lock import FileLock
+
+LONGEST = 20.0
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the wait is what was cut short
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], JobRunner]:
+    """Makes runners whose workers do nothing but leave by the end of their input."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec cat\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    return lambda: JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+
+
+def wait_for_all_children() -> None:
+    """Raises AssertionError where one does not leave."""
+
+    def wait() -> None:
+        while True:
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(LONGEST)
+    assert not waiting.is_alive()
+
+
+def test_as_it_is_ended(runner: Callable[[], JobRunner]) -> None:
+    cut, at = True, 0
+    while cut:
+        at += 1
+        one = runner()
+        one._started()
+        cut, _ = cut_short(one.close, at)
+        one.close()  # as its owner does, behind an interrupt
+        wait_for_all_children()
+    assert at > 10
+
+
+def test_as_it_is_started(runner: Callable[[], JobRunner]) -> None:
+    cut, at = True, 0
+    while cut:
+        at += 1
+        one = runner()
+        cut, _ = cut_short(one._started, at)
+        one.close()
+        wait_for_all_children()
+    assert at > 10
