@@ -4,10 +4,13 @@ the store out."""
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cutting_short import cut_short
@@ -62,12 +65,17 @@ def test_as_it_is_ended(runner: Callable[[], JobRunner]) -> None:
     assert at > 10
 
 
-def test_as_it_is_started(runner: Callable[[], JobRunner]) -> None:
-    cut, at = True, 0
-    while cut:
-        at += 1
-        one = runner()
-        cut, _ = cut_short(one._started, at)
-        one.close()
-        wait_for_all_children()
-    assert at > 10
+def test_as_it_is_started(runner: Callable[[], JobRunner], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subprocess.Popen
+
+    def begun(*arguments: Any, **given: Any) -> subprocess.Popen[bytes]:
+        made = real(*arguments, **given)
+        signal.raise_signal(signal.SIGINT)  # before the caller has it
+        return made
+
+    monkeypatch.setattr(subprocess, "Popen", begun)
+    one = runner()
+    with pytest.raises(KeyboardInterrupt):
+        one._started()
+    one.close()
+    wait_for_all_children()
