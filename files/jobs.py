@@ -23,6 +23,7 @@ from octavo.files import (
     merge,
     record,
     record_columns,
+    sorted_files,
 )
 from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
@@ -39,7 +40,7 @@ def _names(stem: str) -> Callable[[], str]:
     return lambda: f"{stem}-{next(numbers):04x}.sst"
 
 
-def _summaries(found: Sequence[merge.Summary]) -> dict[str, Any]:
+def _summaries(found: Sequence[sorted_files.Summary]) -> dict[str, Any]:
     out = []
     for summary in found:
         row = asdict(summary)

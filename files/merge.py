@@ -6,55 +6,28 @@ their maps; outputs are written one at a time, each synced, and their names last
 
 from __future__ import annotations
 
-import contextlib
-import os.path
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from typing import NamedTuple
 
-from octavo.files import constant_columns, ledger_key, sst_layout
+from octavo.files import constant_columns, ledger_key
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Bytes, Ints, offsets_of, windows
 from octavo.files.disk import Disk
-from octavo.files.errors import Misuse
 from octavo.files.few_maps import most_maps
 from octavo.files.key_order import key_order
+from octavo.files.key_ranges import key_ranges
 from octavo.files.live_records import opened
 from octavo.files.rows import EXPIRES, TOMBSTONE, Rows, SqnColumn, Strings
 from octavo.files.scattered_strings import Scattered, no_strings
+from octavo.files.sorted_files import SortedFiles, Summary
 from octavo.files.sst import Sst
-from octavo.files.sst_layout import MAX_BLOB_BYTES, MAX_ROWS
-from octavo.files.sst_writer import Columns, Writer
+from octavo.files.sst_writer import Columns
 from octavo.files.stale_entries import without_stale
-
-_ROW_BYTES = 33
-"""Bytes of a file that a row takes beside its key, metadata and the name of a new bucket, or 4
-less: sqns are counted as 8."""
 
 _TOGETHER_BYTES = 128 << 20
 """Metadata up to which it is copied to one blob: so rows with little of it cost a quarter less."""
-
-_ROUNDING = 1e-9
-"""Sums of shares are taken for equal within this; a row's share is 6e-8 at the least."""
-
-_Key = bytes  # the class below has a field of that name
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a ledger's manifest wants to know of a new file; sqns are absolute."""
-
-    name: str
-    rows: int
-    bytes: int
-    tombstones: int
-    expiring: int
-    first_key: _Key
-    last_key: _Key
-    min_sqn: int
-    max_sqn: int
 
 
 class Merged(NamedTuple):
@@ -90,7 +63,9 @@ def write_rows(
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, groups)
     kept = newest(order, firsts, rows.sqns)
     columns = rows if isinstance(rows, Columns) else _without_prefixes(rows, kept)
-    return _write(disk, directory, next_name, columns, kept, max_rows, max_bytes)
+    with SortedFiles(disk, directory, next_name, max_rows=max_rows, max_bytes=max_bytes) as files:
+        files.add(columns, kept)
+    return files.made
 
 
 def merge(
@@ -114,55 +89,49 @@ def merge(
     its sqn. ``ledger``: all files of the ledger, a level each, level zero newest first; index
     entries of versions that it knows to be replaced are dropped. Only ledger keys in [low, high)
     are taken, where those are given. Sqns in the new files are
-    absolute. Files as ``write_rows`` makes them; none where nothing is left. Memory: some 150
-    bytes a row of the inputs, their keys, 128 MiB of metadata, and twice a file that is written;
-    more metadata stays in the maps until then, but for inputs beyond ``most_maps``.
+    absolute. Files as ``write_rows`` makes them, of each of the ``key_ranges``; none where nothing
+    is left. Memory: some 72 MiB for rows and their keys, 128 MiB of metadata, and twice a file that
+    is written; more metadata stays in the maps until then, but for inputs beyond ``most_maps``.
 
     Raises Corruption, UnsupportedFormat, OSError.
     """
+    files, *levels = opened(disk, directory, [inputs, *ledger])
+    expired_ms = 0
+    with SortedFiles(disk, directory, next_name, max_rows=max_rows, max_bytes=max_bytes) as made:
+        for begin, end in key_ranges(files, low, high):
+            columns = _columns(files, begin, end)
+            if columns is None:
+                continue
+            keys = columns.keys
+            order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
+            rows = newest(order, firsts, columns.sqns)
+            columns, rows, latest = _aged(columns, rows, basement, now_ms)
+            expired_ms = max(expired_ms, latest)
+            if levels:
+                rows = without_stale(columns, rows, levels)
+            made.add(columns, rows)
+    return Merged(made.made, expired_ms)
+
+
+def _columns(files: Sequence[tuple[Sst, int]], low: bytes, high: bytes | None) -> Columns | None:
+    """The rows of all files whose keys are in [low, high); None: there are none."""
     parts: list[Columns] = []
     kept = most_maps()
-    for name, sqn_base in inputs:
-        path = os.path.join(directory, name)
-        found = _within(Sst(disk.map(path), path), sqn_base, low, high)
-        parts += found if len(parts) < kept else map(copied, found)
-    if not parts:
-        return Merged([], 0)
-    columns = stacked(parts, in_place=True)
-    keys = columns.keys
-    order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
-    rows = newest(order, firsts, columns.sqns)
-    columns, rows, expired_ms = _aged(columns, rows, basement, now_ms)
-    if ledger:
-        rows = without_stale(columns, rows, opened(disk, directory, ledger))
-    files = _write(disk, directory, next_name, columns, rows, max_rows, max_bytes)
-    return Merged(files, expired_ms)
+    for number, (sst, sqn_base) in enumerate(files):
+        first = sst.lower_bound(low)
+        end = sst.rows if high is None else sst.lower_bound(high)
+        if first < end:
+            found = _apart(sst.columns(sqn_base, first, end), end - first == sst.rows)
+            parts.append(found if number < kept else copied(found))
+    return stacked(parts, in_place=True) if parts else None
 
 
-def _within(sst: Sst, sqn_base: int, low: bytes, high: bytes | None) -> list[Columns]:
-    """The rows of a file whose keys are in [low, high): one part, or none."""
-    first = sst.lower_bound(low)
-    end = sst.rows if high is None else sst.lower_bound(high)
-    if first >= end:
-        return []
-    columns = sst.columns(sqn_base)
-    if end - first == sst.rows:
-        return [columns]
-    here = slice(first, end)
-    return [
-        Columns(
-            keys=_cut(columns.keys, here),
-            prefixes=columns.prefixes,
-            groups=None if columns.groups is None else columns.groups[here],
-            hashes=columns.hashes[here],
-            sqns=columns.sqns[here],
-            flags=columns.flags[here],
-            sizes=columns.sizes[here],
-            times=columns.times[here],
-            expiries=None if columns.expiries is None else columns.expiries[here],
-            metas=None if columns.metas is None else _cut(columns.metas, here),
-        )
-    ]
+def _apart(columns: Columns, whole: bool) -> Columns:
+    """Some rows of a file without the strings of the others."""
+    if whole:
+        return columns
+    metas = columns.metas
+    return replace(columns, keys=_cut(columns.keys), metas=None if metas is None else _cut(metas))
 
 
 def copied(columns: Columns) -> Columns:
@@ -181,13 +150,13 @@ def copied(columns: Columns) -> Columns:
 
 
 def _own(strings: Strings) -> Strings:
-    found = _cut(strings, slice(None))
+    found = _cut(strings)
     return replace(found, blob=found.blob.copy())
 
 
-def _cut(strings: Strings, here: slice) -> Strings:
+def _cut(strings: Strings) -> Strings:
     """Some neighbouring strings of a file, where they follow one another, and their bytes."""
-    starts, lengths = strings.starts[here], strings.lengths[here]
+    starts, lengths = strings.starts, strings.lengths
     first, end = int(starts[0]), int(starts[-1] + lengths[-1])
     return Strings(strings.blob[first:end], starts - first, lengths)
 
@@ -347,95 +316,3 @@ def _prefixes(
         new[rows] = (here != before).any(axis=1)
     prefixes = [key(row, int(sizes[row])) for row in np.flatnonzero(new).tolist()]
     return sizes, prefixes, np.cumsum(new) - 1
-
-
-# ---------------------------------------------------------------- files
-
-
-def _write(
-    disk: Disk,
-    directory: str,
-    next_name: Callable[[], str],
-    columns: Columns,
-    kept: Ints,
-    max_rows: int,
-    max_bytes: int,
-) -> list[Summary]:
-    if max_rows < 1 or max_bytes < 1:
-        raise Misuse(f"max_rows and max_bytes: 1 or more, not {max_rows}, {max_bytes}")
-    writer = Writer(columns)
-    found = []
-    made: list[str] = []
-    synced: Callable[[], None] | None = None
-    try:
-        for low, high in _cuts(columns, kept, min(max_rows, MAX_ROWS), max_bytes):
-            image, layout = writer.image(kept[low:high])
-            name = next_name()
-            file = disk.create(os.path.join(directory, name))
-            made.append(os.path.join(directory, name))
-            try:
-                file.write_all(image)
-                if synced is not None:
-                    synced()
-                synced = file.begin_sync()  # while the next one is made
-            finally:
-                file.close()
-            found.append(_summary(name, layout))
-        if synced is not None:
-            synced()
-            disk.sync_dir(directory)
-    except OSError:
-        for path in made:  # or a full disk would stay full until somebody sweeps
-            with contextlib.suppress(OSError):
-                disk.unlink(path)
-        raise
-    return found
-
-
-def _cuts(columns: Columns, kept: Ints, max_rows: int, max_bytes: int) -> list[tuple[int, int]]:
-    """Ranges [low, high) of ``kept``, one for each file, about equally large."""
-    if not len(kept):
-        return []
-    limit = min(max_bytes, MAX_BLOB_BYTES)
-    count, lengths = len(kept), columns.keys.lengths
-    longest = 0 if columns.groups is None else max(map(len, columns.prefixes))
-    if columns.metas is None and (int(lengths.max()) + longest + _ROW_BYTES) * max_rows <= limit:
-        files = -(-count // max_rows)  # rows alone decide
-        edges = [-(-count * number // files) for number in range(files + 1)]
-        return list(pairwise(edges))
-    sizes = lengths[kept] + _ROW_BYTES
-    if columns.groups is not None:
-        groups = columns.groups[kept]
-        new = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
-        sizes[new] += np.array(list(map(len, columns.prefixes)), dtype=np.int64)[groups[new]]
-    if columns.metas is not None:
-        sizes = sizes + columns.metas.lengths[kept] + 4
-    # What share of a file each row may claim: of its rows or its bytes, whichever is more.
-    filled = np.cumsum(np.maximum(sizes / limit, 1 / max_rows))
-    cuts = []
-    low = 0
-    before = 0.0
-    while low < len(kept):
-        left = float(filled[-1]) - before
-        share = left / max(int(np.ceil(left - _ROUNDING)), 1)
-        reached = int(np.searchsorted(filled, before + share - _ROUNDING)) + 1
-        full = int(np.searchsorted(filled, before + 1 + _ROUNDING, side="right"))
-        high = min(max(min(reached, full), low + 1), low + max_rows, len(kept))
-        cuts.append((low, high))
-        before = float(filled[high - 1])
-        low = high
-    return cuts
-
-
-def _summary(name: str, layout: sst_layout.Layout) -> Summary:
-    return Summary(
-        name=name,
-        rows=layout.rows,
-        bytes=layout.file_bytes,
-        tombstones=layout.tombstones,
-        expiring=layout.expiring,
-        first_key=layout.first_key,
-        last_key=layout.last_key,
-        min_sqn=layout.min_sqn,
-        max_sqn=layout.max_sqn,
-    )

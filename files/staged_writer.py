@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 
-from octavo.files import cdb, cdb_seal, ledger_key, merge, staging
+from octavo.files import cdb, cdb_seal, ledger_key, merge, sorted_files, staging
 from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import lengths_of, of_one_length, offsets_of
 from octavo.files.constant_columns import Number, repeated
@@ -274,7 +274,7 @@ class _Names:
         return name
 
 
-def _told(found: merge.Summary) -> StagedLedger:
+def _told(found: sorted_files.Summary) -> StagedLedger:
     return StagedLedger(
         found.name,
         found.rows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 from ledger_rows import DIRECTORY, Row, columns, key, names, opened, read, write
 from simdisk import SimDisk
 
-from octavo.files import merge
+from octavo.files import key_ranges, merge
 from octavo.files.errors import Corruption, Misuse
-from octavo.files.merge import Summary
+from octavo.files.sorted_files import Summary
 
 exact = settings(derandomize=True, max_examples=150, deadline=None)
 NOW = 100
@@ -39,6 +40,16 @@ version = st.builds(
     st.integers(0, 2**32 - 1),
 )
 history = st.lists(st.lists(version, min_size=1, max_size=15), min_size=1, max_size=5)
+
+
+@pytest.fixture(scope="module", params=["at once", "in ranges"], autouse=True)
+def some_rows_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All rows of a merge together; or so few that most merges are made in ranges."""
+    with pytest.MonkeyPatch.context() as patched:
+        if request.param == "in ranges":
+            patched.setattr(key_ranges, "_RANGE_BYTES", 600)
+            patched.setattr(key_ranges, "_STEP", 1)
+        yield
 
 
 @pytest.fixture
@@ -171,9 +182,9 @@ def test_one_version_in_two_inputs_is_kept_once(disk: SimDisk) -> None:
 
 def test_sqns_become_absolute(disk: SimDisk) -> None:
     (file,) = write(disk, numbered(range(10)), names())
-    (found,) = merged(disk, [(file.name, 10**12)])
-    assert (found.min_sqn, found.max_sqn) == (10**12 + 1, 10**12 + 10)
-    assert rows_of(disk, [found]) == numbered(range(10), 10**12 + 1)
+    found = merged(disk, [(file.name, 10**12)])
+    assert (found[0].min_sqn, found[-1].max_sqn) == (10**12 + 1, 10**12 + 10)
+    assert rows_of(disk, found) == numbered(range(10), 10**12 + 1)
 
 
 def test_a_base_decides_which_version_is_newer(disk: SimDisk) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from ledger_rows import Row, columns, key, names
 
-from octavo.files import merge
+from octavo.files import merge, sorted_files
 from octavo.files.disk import RealDisk
 from octavo.files.journal_rows import column_of
 from octavo.files.rows import Strings
@@ -73,7 +73,7 @@ def test_a_merge_holds_the_metadata_of_one_file_at_a_time(
             disk, str(tmp_path), next_name, columns(rows), max_rows=1000, max_bytes=1 << 30
         )
         inputs += [(one.name, turn * 1000) for one in made]
-    out: list[merge.Summary] = []
+    out: list[sorted_files.Summary] = []
 
     def work() -> None:
         found = merge.merge(

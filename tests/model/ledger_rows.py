@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from octavo.files import ledger_key, merge
+from octavo.files import ledger_key, merge, sorted_files
 from octavo.files.disk import Disk
 from octavo.files.hashing import hash_column
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
@@ -110,7 +110,7 @@ def write(
     *,
     max_rows: int = 1 << 18,
     max_bytes: int = 64 << 20,
-) -> list[merge.Summary]:
+) -> list[sorted_files.Summary]:
     """Sorted, newest versions only, into files of DIRECTORY."""
     return merge.write_rows(
         disk, DIRECTORY, next_name, columns(rows), max_rows=max_rows, max_bytes=max_bytes
