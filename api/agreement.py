@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from octavo.actors.reader import Reader
 from octavo.actors.startup import Running
@@ -13,12 +13,12 @@ from octavo.files import index_terms, ledger_key, record, record_digests
 from octavo.files.arrays import np, npt
 from octavo.files.bounds import HEAD_ROWS, OBJECTS
 from octavo.files.errors import OctavoError
-from octavo.files.journal_rows import Headers
+from octavo.files.hashing import LOW_32
 from octavo.files.lifecycle import State
-from octavo.files.live_batches import Batch, buckets_of, heads_of, keys_of
+from octavo.files.live_batches import Batch, Segments, buckets_of, heads_of, keys_of
+from octavo.files.merkle import HASH_BITS
 from octavo.files.record_digests import Digests
-from octavo.files.rows import Rows
-from octavo.files.sealed_records import file_records
+from octavo.files.sealed_records import Stretch, file_records
 
 STEP = 1024
 Array: TypeAlias = "npt.NDArray[Any]"
@@ -56,31 +56,55 @@ def unequal(path: str, whose: str, told: Sequence[object], found: Sequence[objec
     return [f"{path}: {whose} says {told} of it; it is {found}"]
 
 
+class Noted(NamedTuple):
+    """Some records: arrays, an element for each; their digests first."""
+
+    keys: Array
+    sqns: Array
+    sizes: Array
+    times: Array
+    expiries: Array
+    metas: Array
+    kinds: Array
+    indexed: Array
+    """Whether it has index entries."""
+
+
 class Newest:
     """The newest record of each key whose hash falls into one of several equal parts: parts, so
     that memory stays bounded. Records are noted in the order of their sqns."""
 
-    def __init__(self, parts: int, upto: int) -> None:
-        """``upto``: the sqn (inclusive) behind which records are left out."""
-        self.parts = parts
+    def __init__(self, bits: int, upto: int) -> None:
+        """``bits``: two to the power of it is how many parts there are; ``upto``: the sqn
+        (inclusive) behind which records are left out."""
+        self.parts = 1 << bits
         self.upto = upto
         self.part = 0
-        self._noted: list[tuple[Digests, Array, Array]] = []
+        self._shift = HASH_BITS - bits
+        self._noted: list[Noted] = []
         self._singles: list[tuple[tuple[int, ...], int, bool]] = []
 
-    def mine(self, digests: Digests) -> Array:
-        """Which of them are of the current part."""
-        found: Array = digests.keys % np.uint64(self.parts) == np.uint64(self.part)
-        return found
+    @property
+    def mine(self) -> Segments | None:
+        """The current part; None: it is all keys."""
+        if self.parts == 1:
+            return None
+        return Segments(self._shift, np.arange(self.parts) == self.part)
 
-    def note_all(self, head: Headers, rows: Rows) -> None:
-        """The records of a sealed file, with the ledger rows of their keys."""
-        self._settle()
-        digests = record_digests.of_records(head, rows)
-        ours = self.mine(digests) & (digests.sqns <= np.uint64(self.upto))
+    def of_stretch(self, stretch: Stretch) -> Noted:
+        """What is to be noted of some records of a sealed file."""
+        head, rows, mine = stretch.head, stretch.rows, self.mine
+        ours = rows.sqns <= np.uint64(self.upto)
+        if mine is not None:
+            ours &= mine.of(rows.hashes)
         which = np.flatnonzero(ours & (head.kinds != record.KEY_DELTA))
-        apart = head.index_bytes > 0
-        self._noted.append((digests.taken(which), head.kinds[which], apart[which]))
+        digests = record_digests.of_records(rows, which)
+        return Noted(*digests, head.kinds[which], head.index_bytes[which] > 0)
+
+    def note_all(self, noted: Iterable[Noted]) -> None:
+        """What ``of_stretch`` told of the records of a file."""
+        self._settle()
+        self._noted += noted
 
     def note(self, sqn: int, change: record.Record | record.Header) -> None:
         """One record."""
@@ -88,7 +112,7 @@ class Newest:
             return
         key = ledger_key.prefix(change.tag, change.bucket) + change.key
         row = record_digests.of_one(key, sqn, change)
-        if row[0] % self.parts == self.part:
+        if (row[0] & LOW_32) >> self._shift == self.part:
             self._singles.append((row, change.kind, bool(change.index_changes)))
 
     def next_part(self) -> None:
@@ -103,21 +127,27 @@ class Newest:
         if not self._noted:
             none = np.empty(0, dtype=np.uint8)
             return record_digests.from_rows(()), none, none.astype(bool)
-        digests = record_digests.joined([each[0] for each in self._noted])
-        kinds, indexed = (np.concatenate([each[at] for each in self._noted]) for at in (1, 2))
+        columns = list(zip(*self._noted, strict=True))[::-1]
         self._noted = []
-        order = np.argsort(digests.keys, kind="stable")
-        keys = digests.keys[order]
-        last = order[np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), bool))]
-        return digests.taken(last), kinds[last], indexed[last]
+        keys = np.concatenate(columns.pop())
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        newest = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), np.bool_))
+        last = order[newest]
+        found = [keys[newest]]
+        del keys, order
+        while columns:  # one at a time, and then it is forgotten: they are large
+            found.append(np.concatenate(columns.pop())[last])
+        *digests, kinds, indexed = found
+        return Digests(*digests), kinds, indexed
 
     def _settle(self) -> None:
         if self._singles:
             rows, kinds, indexed = zip(*self._singles, strict=True)
             self._singles = []
             self._noted.append(
-                (
-                    record_digests.from_rows(rows),
+                Noted(
+                    *record_digests.from_rows(rows),
                     np.array(kinds, dtype=np.uint8),
                     np.array(indexed, dtype=bool),
                 )
@@ -140,8 +170,8 @@ def _noted(running: Running, reader: Reader, newest: Newest) -> Iterator[Report]
     for file in reader.view.journal.files:
         try:
             if file.state is State.SEALED:
-                _, _, head, rows = file_records(running.disk, file.path, file.seed, file.base)
-                newest.note_all(head, rows)
+                _, _, stretches = file_records(running.disk, file.path, file.seed, file.base)
+                newest.note_all(list(map(newest.of_stretch, stretches)))
                 yield Report()
                 continue
         except OctavoError:
@@ -165,9 +195,8 @@ def _ledger_against_journal(
     trimmed = bases[0] - 1 if running.identity.head_only and bases else 0
     told, kinds, indexed = newest.by_key()
     live = np.zeros(len(told.keys), dtype=bool)
-    for batch in reader.batches(bound, heads=True):
+    for batch in reader.batches(bound, newest.mine, heads=True):
         rows = record_digests.of_batch(batch)
-        mine = newest.mine(rows)
         at = np.searchsorted(told.keys, rows.keys)
         there = at < len(told.keys)
         at[~there] = 0
@@ -177,12 +206,12 @@ def _ledger_against_journal(
             live[at[there]] = True
         else:
             doubtful = ~there
-        doubtful &= mine & (rows.sqns > np.uint64(trimmed))
+        doubtful &= rows.sqns > np.uint64(trimmed)
         latest = np.where(there, told.sqns[at] if len(told.keys) else 0, rows.sqns)
         problems = _doubts(
             reader, batch, np.flatnonzero(doubtful).tolist(), latest.tolist(), recalculated
         )
-        yield Report(keys=int(mine.sum()), problems=problems)
+        yield Report(keys=len(batch.rows), problems=problems)
     yield from _left_over(reader, told, kinds, np.flatnonzero(~live))
 
 

@@ -8,7 +8,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.progress import Progress
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
-from octavo.agreement import Newest, Report, agreement, unequal
+from octavo.agreement import Newest, Noted, Report, agreement, unequal
 from octavo.files import cdb
 from octavo.files.errors import OUT_OF_MEANS, OctavoError
 from octavo.files.journal_windows import read_windows, verify_windows
@@ -21,7 +21,7 @@ from octavo.manifest.ledger_entry import LedgerEntry
 __all__ = ["Report", "verify"]
 
 STEP = 1024
-MOST_KEYS = 4 << 20
+MOST_KEYS = 2 << 20
 """Keys of which the newest record is kept in mind at once."""
 
 
@@ -31,7 +31,7 @@ def verify(running: Running, progress: Progress) -> Report:
     recalculated = frozenset(running.identity.tags.recalculated())
     reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
     try:
-        newest = Newest(_records(reader) // MOST_KEYS + 1, reader.sqn)
+        newest = Newest((_records(reader) // MOST_KEYS).bit_length(), reader.sqn)
         steps = [
             *_journal_steps(running, reader, newest),
             *_ledger_steps(reader),
@@ -141,12 +141,15 @@ def _journal_file(
 def _whole_file(running: Running, file: JournalFile, newest: Newest) -> int:
     """Check a sealed file by array kernels; how many records it has, or 0 where anything is
     wrong with any of them: what that is, reading them one by one tells."""
+    noted: list[Noted] = []
     try:
-        view, table, head, rows = file_records(running.disk, file.path, file.seed, file.base)
-        check_values(view, head, file.seed, file.path)
+        view, table, stretches = file_records(running.disk, file.path, file.seed, file.base)
+        for stretch in stretches:
+            check_values(view, stretch.head, file.seed, file.path)
+            noted.append(newest.of_stretch(stretch))
     except OctavoError:
         return 0
-    newest.note_all(head, rows)
+    newest.note_all(noted)
     return len(table.numbers)
 
 

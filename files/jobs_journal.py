@@ -10,7 +10,7 @@ import contextlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from octavo.files import cdb, key_deltas, live_records, record
 from octavo.files.arrays import np, npt
@@ -22,7 +22,7 @@ from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.key_deltas import is_newest
 from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
 from octavo.files.rows import Rows
-from octavo.files.sealed_records import records_of
+from octavo.files.sealed_records import Stretch, records_of
 
 _SEALING_BYTES = 64
 """More than a record takes beside header and value, its checksums and the tables of its file."""
@@ -146,32 +146,53 @@ class _Judge:
 
     def plan(self, file: dict[str, Any]) -> _Plan:
         """What is to become of a file's records. Raises _Damaged."""
+        highest = latest = expired = 0
+        unsure = False
+        all_become: list[_Becomes] = []
+        columns: list[tuple[npt.NDArray[Any], ...]] = []
+        batches: list[_Batched] = []
         try:
-            view, table, head, rows = records_of(self.disk, self.journal, file)
+            view, _, stretches = records_of(self.disk, self.journal, file)
         except (Corruption, FileNotFoundError) as wrong:
             raise _Damaged(file["name"], str(wrong)) from wrong
-        verdict, becomes = self._judged(head, rows)
-        stays = np.flatnonzero(becomes != DROP)
-        dropped = np.flatnonzero(becomes != KEEP)
-        gone = np.isin(verdict, (DROP, TO_DELETE))
-        over = gone & (head.expiries <= np.uint64(max(self.now_ms, 0)))
+        for stretch in _whole(stretches, file["name"]):
+            head, rows = stretch.head, stretch.rows
+            verdict, becomes = self._judged(head, rows)
+            stays = np.flatnonzero(becomes != DROP)
+            dropped = np.flatnonzero(becomes != KEEP)
+            gone = np.isin(verdict, (DROP, TO_DELETE))
+            over = gone & (head.expiries <= np.uint64(max(self.now_ms, 0)))
+            if len(dropped):
+                highest = int(rows.sqns[dropped[-1]])
+            latest = max(latest, int(head.times.max(initial=0)))
+            expired = max(expired, int(head.expiries[over].max(initial=0)))
+            unsure = unsure or bool((verdict == UNSURE).any())
+            all_become.append(becomes)
+            each = head.relative, head.start, head.head_end, head.stored, head.times, head.kinds
+            columns.append(tuple(column[stays] for column in each))
+            batches.append(_Batched.of(head, stretch.of.start))
+        become = np.concatenate(all_become)
+        stays = np.flatnonzero(become != DROP)
+        numbers, start, head_end, stored, times, kinds = map(
+            np.concatenate, zip(*columns, strict=True)
+        )
         return _Plan(
             file=file,
             path=f"{self.journal}/{file['name']}",
             view=view,
-            records=len(head),
-            highest_dropped=int(rows.sqns[dropped[-1]]) if len(dropped) else 0,
-            latest_ms=_latest(view, head, file["name"]),
-            expired_ms=int(head.expiries[over].max(initial=0)),
-            unsure=bool((verdict == UNSURE).any()),
-            sqns=table.numbers[stays] + file["base_sqn"],
-            start=head.start[stays],
-            head_end=head.head_end[stays],
-            stored=head.stored[stays],
-            times=head.times[stays],
-            becomes=becomes[stays],
-            kinds=head.kinds[stays],
-            batched=_batched(head, becomes)[stays],
+            records=len(become),
+            highest_dropped=highest,
+            latest_ms=max(latest, _last_ms(view, file["name"])),
+            expired_ms=expired,
+            unsure=unsure,
+            sqns=numbers + file["base_sqn"],
+            start=start,
+            head_end=head_end,
+            stored=stored,
+            times=times,
+            becomes=become[stays],
+            kinds=kinds,
+            batched=_batched(batches, become)[stays],
         )
 
     def _judged(self, head: Headers, rows: Rows) -> tuple[live_records.Verdicts, _Becomes]:
@@ -195,9 +216,16 @@ class _Judge:
         return verdict, becomes
 
 
-def _latest(view: memoryview, head: Headers, name: str) -> int:
-    trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), name)
-    return max(trailer.last_ms, int(head.times.max(initial=0)))
+def _whole(stretches: Iterator[Stretch], name: str) -> Iterator[Stretch]:
+    """The stretches of a file's records. Raises _Damaged."""
+    try:
+        yield from stretches
+    except Corruption as wrong:
+        raise _Damaged(name, str(wrong)) from wrong
+
+
+def _last_ms(view: memoryview, name: str) -> int:
+    return cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), name).last_ms
 
 
 def _becomes(head: Headers, verdict: live_records.Verdicts, strategies: Strategies) -> _Becomes:
@@ -213,25 +241,41 @@ def _becomes(head: Headers, verdict: live_records.Verdicts, strategies: Strategi
     return becomes
 
 
-def _batched(head: Headers, becomes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+class _Batched(NamedTuple):
+    """Records that are of batches: arrays, an element for each."""
+
+    which: npt.NDArray[np.int64]
+    """Which they are of the file's records."""
+    group: npt.NDArray[np.int64]
+    """The relative number of the first one of the same batch."""
+    position: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, head: Headers, first: int) -> _Batched:
+        """Those of neighbouring records, from number ``first`` of the file's on."""
+        of = np.flatnonzero(head.flags & record.BATCH)
+        flags = head.flags[of].astype(np.int64)
+        at = head.start[of] + record.FIXED_BYTES
+        for flag, width in ((record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4)):
+            at += width * ((flags & flag) > 0)
+        fields = np.ascontiguousarray(head.raw[at[:, None] + np.arange(8)]).view("<u4")
+        position, length = fields[:, 0].astype(np.int64), fields[:, 1].astype(np.int64)
+        return cls(first + of, head.relative[of] - position, position, length)
+
+
+def _batched(parts: Sequence[_Batched], becomes: _Becomes) -> npt.NDArray[np.uint8]:
     """For each record 0: it is in no batch; 1: in one that survives whole, and not its first;
     2: in one that does not; 3: the first of one that survives whole."""
-    out = np.zeros(len(head), dtype=np.uint8)
-    of = np.flatnonzero(head.flags & record.BATCH)
-    if not len(of):
+    out = np.zeros(len(becomes), dtype=np.uint8)
+    which, group, position, length = map(np.concatenate, zip(*parts, strict=True))
+    if not len(which):
         return out
-    flags = head.flags[of].astype(np.int64)
-    at = head.start[of] + record.FIXED_BYTES
-    for flag, width in ((record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4)):
-        at += width * ((flags & flag) > 0)
-    fields = np.ascontiguousarray(head.raw[at[:, None] + np.arange(8)]).view("<u4")
-    position, length = fields[:, 0].astype(np.int64), fields[:, 1].astype(np.int64)
-    group = head.relative[of] - position
-    there = (becomes[of] == KEEP) | (becomes[of] == TO_DELETE)
-    names, which = np.unique(group, return_inverse=True)
-    whole = np.bincount(which[there], minlength=len(names))[which] == length
-    out[of] = np.where(whole, 1, 2)
-    out[of[whole & (position == 0)]] = 3
+    there = (becomes[which] == KEEP) | (becomes[which] == TO_DELETE)
+    names, of = np.unique(group, return_inverse=True)
+    whole = np.bincount(of[there], minlength=len(names))[of] == length
+    out[which] = np.where(whole, 1, 2)
+    out[which[whole & (position == 0)]] = 3
     return out
 
 

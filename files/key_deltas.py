@@ -11,7 +11,7 @@ survey, which lives as long as one compaction:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from octavo.files import live_records, record
 from octavo.files.arrays import np, npt
 from octavo.files.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.files.sealed_records import records_of
+from octavo.files.sealed_records import Stretch, records_of
 
 Sqns: TypeAlias = "npt.NDArray[np.uint64]"
 Newest = tuple[Sqns, Sqns]
@@ -75,18 +75,21 @@ def survey(
     columns: list[tuple[Sqns, Sqns]] = []
     deltas: list[tuple[str, Sqns, Sqns, npt.NDArray[np.int64]]] = []
     for file in files:
-        try:
-            _, table, head, rows = records_of(disk, journal, file)
-        except (Corruption, FileNotFoundError):
-            continue  # compaction itself says so
-        newest = live_records.newest_of(known, rows.keys, rows.hashes)
-        replaced = np.flatnonzero(
-            (newest.sqns > rows.sqns) & np.isin(head.tags, tags) & (head.kinds != record.DELETE)
-        )
-        columns.append((newest.sqns[replaced], rows.sqns[replaced]))
-        delta = replaced[head.kinds[replaced] == record.KEY_DELTA]
-        sizes = (table.starts[1:] - table.starts[:-1])[delta]
-        deltas.append((file["name"], newest.sqns[delta], rows.sqns[delta], sizes))
+        before = len(columns)
+        for stretch in _readable(disk, journal, file):
+            if stretch is None:
+                del columns[before:], deltas[before:]
+                break
+            head, rows = stretch.head, stretch.rows
+            newest = live_records.newest_of(known, rows.keys, rows.hashes)
+            replaced = np.flatnonzero(
+                (newest.sqns > rows.sqns) & np.isin(head.tags, tags) & (head.kinds != record.DELETE)
+            )
+            columns.append((newest.sqns[replaced], rows.sqns[replaced]))
+            delta = replaced[head.kinds[replaced] == record.KEY_DELTA]
+            deltas.append(
+                (file["name"], newest.sqns[delta], rows.sqns[delta], stretch.sizes[delta])
+            )
     names = np.concatenate([each[0] for each in columns]) if columns else np.empty(0, np.uint64)
     sqns = np.concatenate([each[1] for each in columns]) if columns else np.empty(0, np.uint64)
     found = newest_of(names, sqns)
@@ -96,8 +99,19 @@ def survey(
         made.write_all(_FRONT.pack(_MAGIC, len(found[0]), xxh3(body)) + body)
     finally:
         made.close()
-    stale = {name: int(sizes[~is_newest(n, s, found)].sum()) for name, n, s, sizes in deltas}
+    stale: dict[str, int] = {}
+    for name, newest_sqns, sqns, sizes in deltas:
+        older = int(sizes[~is_newest(newest_sqns, sqns, found)].sum())
+        stale[name] = stale.get(name, 0) + older
     return {"stale": stale}
+
+
+def _readable(disk: Disk, journal: str, file: dict[str, Any]) -> Iterator[Stretch | None]:
+    """The records of a file; None at last where it cannot be read, which compaction itself says."""
+    try:
+        yield from records_of(disk, journal, file)[2]
+    except (Corruption, FileNotFoundError):
+        yield None
 
 
 def read(disk: Disk, path: str) -> Newest:

@@ -82,13 +82,14 @@ class Segments(NamedTuple):
 
     def rows(self, columns: Columns) -> Mask:
         """As of Chosen."""
-        return self._of(columns.hashes)
+        return self.of(columns.hashes)
 
     def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
         """As of Chosen."""
-        return self._of(hashes)
+        return self.of(hashes)
 
-    def _of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
+    def of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
+        """Which of these hashes are."""
         found: Mask = self.chosen[(hashes >> np.uint32(self.shift)).astype(np.int64)]
         return found
 

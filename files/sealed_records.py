@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from octavo.files import cdb, journal_rows
@@ -11,6 +12,9 @@ from octavo.files.errors import Corruption
 from octavo.files.journal_rows import Headers
 from octavo.files.rows import Rows
 from octavo.files.sparse_offsets import SparseOffsets, columns_of
+
+STRETCH = 1 << 17
+"""Records that are looked at together, which takes some 200 bytes of memory each."""
 
 
 class Table(NamedTuple):
@@ -39,9 +43,21 @@ def table_of(view: memoryview, path: str) -> Table:
     return Table(numbers, starts, trailer.count)
 
 
+class Stretch(NamedTuple):
+    """Neighbouring records of a file, an element for each, deletes and key deltas included."""
+
+    of: slice
+    """Which they are, in the table."""
+    head: Headers
+    rows: Rows
+    """The ledger rows of their keys."""
+    sizes: npt.NDArray[np.int64]
+    """Bytes that they take in the file."""
+
+
 def records_of(
     disk: Disk, journal: str, file: dict[str, Any]
-) -> tuple[memoryview, Table, Headers, Rows]:
+) -> tuple[memoryview, Table, Iterator[Stretch]]:
     """``file_records`` of a file as a job is told of it."""
     return file_records(
         disk, f"{journal}/{file['name']}", file["seed"], file["base_sqn"], file["last_sqn"]
@@ -50,16 +66,27 @@ def records_of(
 
 def file_records(
     disk: Disk, path: str, seed: int, base_sqn: int, last_sqn: int | None = None
-) -> tuple[memoryview, Table, Headers, Rows]:
-    """(bytes, table, headers, ledger rows of the keys) of a file, an element for each record,
-    deletes and key deltas included. ``last_sqn``: where given, what it must cover.
+) -> tuple[memoryview, Table, Iterator[Stretch]]:
+    """(bytes, table, all records in stretches, one at the least) of a file. ``last_sqn``: where
+    given, what it must cover.
 
-    Header checksums are verified, values are not read. Raises Corruption, FileNotFoundError.
+    Header checksums are verified as each stretch is given, values are not read. Raises Corruption,
+    FileNotFoundError; the stretches raise Corruption.
     """
     view = memoryview(disk.map(path))
     table = table_of(view, path)
     if last_sqn is not None and table.size != last_sqn - base_sqn + 1:
         raise Corruption(path, 0, "covers other sqns than the manifest says")
-    head = journal_rows.headers_of(view, table.starts.astype(np.uint32), 0, seed, path)
-    head.relative = table.numbers
-    return view, table, head, journal_rows.object_rows(head, base_sqn)
+    return view, table, _stretches(view, table, path, seed, base_sqn)
+
+
+def _stretches(
+    view: memoryview, table: Table, path: str, seed: int, base_sqn: int
+) -> Iterator[Stretch]:
+    for low in range(0, max(len(table.numbers), 1), STRETCH):
+        of = slice(low, low + STRETCH)
+        starts = table.starts[low : low + STRETCH + 1].astype(np.uint32)
+        head = journal_rows.headers_of(view, starts, 0, seed, path)
+        head.relative = table.numbers[of]
+        sizes = np.diff(table.starts[low : low + STRETCH + 1])
+        yield Stretch(of, head, journal_rows.object_rows(head, base_sqn), sizes)

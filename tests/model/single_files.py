@@ -144,12 +144,13 @@ def seed_of(at: Place) -> int:
 
 def sealed(at: Place) -> object:
     """By its table of offsets: heads as columns."""
-    view, table, _, rows = file_records(DISK, at.path, seed_of(at), 1)
+    view, table, stretches = file_records(DISK, at.path, seed_of(at), 1)
+    sqns = [sqn for stretch in stretches for sqn in stretch.rows.sqns.tolist()]
     trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), at.path)
     cdb.read_header(view[: cdb.RECORDS_AT], at.path)
     cdb.read_origin(view, trailer, at.path)
     cdb.verify_tables(view, trailer, at.path)
-    return table.numbers.tolist(), table.starts.tolist(), rows.sqns.tolist()
+    return table.numbers.tolist(), table.starts.tolist(), sqns
 
 
 def scanned(at: Place) -> object:

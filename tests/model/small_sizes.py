@@ -72,6 +72,9 @@ SIZES: dict[str, tuple[int, ...]] = {
     "files.xxh3_columns _SMALL_BYTES": (130, 4096),
     "files.cdb_seal _MANY": (1, 1 << 13),
     "files.jobs_journal _CHUNK": (50, 1 << 16),
+    "files.key_ranges _RANGE_BYTES": (600, 72 << 20),
+    "files.key_ranges _STEP": (1, 1 << 14),
+    "files.sealed_records STRETCH": (7, 1 << 17),
     "files.sst_lookup _FEW_GROUPS": (1, 64),
     "files.byte_strings _FEW": (1, 8),
     "files.byte_strings _BLOCK_BYTES": (64, 1 << 20),
@@ -80,7 +83,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "manifest.pinning _SIDE_ROWS": (5, 1 << 18),
     "agreement STEP": (3, 1024),
     "verify STEP": (5, 1024),
-    "verify MOST_KEYS": (300, 4 << 20),
+    "verify MOST_KEYS": (300, 2 << 20),
 }  # fmt: skip
 """By module and name: some to choose from, of which the last ones are as they are, or near it."""
 
