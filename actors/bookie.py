@@ -6,10 +6,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias
 
 from octavo.actors import waits
 from octavo.actors.empty_ranges import EmptyRanges
@@ -43,11 +44,9 @@ _FOR_SCANS = 3
 """What scans keep of the ledger may take an eighth of what the read cache may, beside it,"""
 _MOST_IN_ORDER = 32 << 20
 """all its rows in order a half, and so much at the most, and items that they gave a quarter."""
-
 _MOST_ENTRIES = 4096
 """In memory, of a range that is to be noted."""
 
-T = TypeVar("T")
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
 
@@ -409,7 +408,8 @@ class Bookie(LiveReads, TurnActor):
     def release(self, number: int) -> None:
         """A snapshot is over. Idempotent; nothing to do once the store is closed."""
         if not self.closed:
-            self.actor_ref.call(Bookie._release, number)
+            with suppress(Closed):  # it is being closed just now
+                self.actor_ref.call(Bookie._release, number)
 
     def _release_ended(self) -> None:
         while self.ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,26 @@ def test_a_backup_during_which_the_store_is_closed_says_so(
     monkeypatch.undo()
     with opened(tmp_path / "s") as store:
         assert store.backup(tmp_path / "b").sqn == 600
+
+
+def test_a_snapshot_that_is_closed_just_as_the_store_is_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path / "s")
+    store.put(b"k", b"v")
+    snap = store.snapshot()
+    bookie = store._running.bookie.actor
+    entering = bookie.turns
+
+    def closed_by_another() -> Iterator[bool]:
+        """Behind the look at whether the store is open, and before the turn."""
+        bookie.turns = entering
+        closer = threading.Thread(target=store.close)
+        closer.start()
+        closer.join()
+        yield from entering
+
+    monkeypatch.setattr(bookie, "turns", closed_by_another())
+    snap.close()
+    assert bookie.closed
+    assert snap.closed
