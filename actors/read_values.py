@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
-from operator import itemgetter
 from struct import error as StructError  # noqa: N812
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -23,6 +22,8 @@ _sum_at = record.unpack_sum
 _KEY_AT = record.FIXED_BYTES
 _MOST_FILES = 16
 """So many are kept in mind, and so their maps alive, however many are read from."""
+STRETCH_BYTES = 512 << 10
+"""Of values that are read together."""
 Opened = tuple[mmap | bytes, Sequence[int]]
 """A file's map and the offsets of its records."""
 _Way = tuple[int, int, mmap | bytes, Sequence[int], int]
@@ -48,15 +49,20 @@ def read_values(
     tag: int,
     opened: Callable[[JournalFile], Opened] | None = None,
 ) -> list[bytes]:
-    """The values of some rows of a bucket, as ``each_item`` gives them.
+    """The values of some rows of a bucket, as ``each_item`` gives them, and no more once they are
+    ``STRETCH_BYTES`` together.
 
     Where one cannot be read those before it come, fewer than were asked for; if that is the
     first, what is wrong is raised. Raises Corruption, SnapshotExpired, Closed.
     """
     out: list[bytes] = []
+    left = STRETCH_BYTES
     try:
-        items = each_item(reader, bucket, keys, sqns, tag, None, opened)
-        out.extend(map(itemgetter(1), items))
+        for _, value in each_item(reader, bucket, keys, sqns, tag, None, opened):
+            out.append(value)
+            left -= len(value)
+            if left <= 0:
+                break
     except OctavoError:
         if not out:
             raise

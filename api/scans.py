@@ -24,7 +24,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.actors.batch_values import BatchValues, OpenJournal
 from octavo.actors.batches import BatchWindow
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.read_values import Last, Opened, each_item, read_values
+from octavo.actors.read_values import STRETCH_BYTES, Last, Opened, each_item, read_values
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scan import Bounds, Window
 from octavo.actors.view import Head
@@ -47,9 +47,8 @@ _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
 _LOW_32 = 0xFFFFFFFF
 _SHORT = 128
-"""Rows that an item scan reads one by one; from then on up to STEP rows together, of so many
-bytes:"""
-_STRETCH_BYTES = 512 << 10
+"""Rows that an item scan reads one by one; from then on up to STEP rows together, of STRETCH_BYTES
+or one."""
 _AHEAD = 4
 """That is one for so many that were given, so that a scan that is broken off has read few more."""
 _LOCATED_ROWS, _LOCATED_BYTES = 1 << 13, 16 << 20
@@ -291,7 +290,7 @@ class Items:
         self._tag = tag
         self._text = text
         self._with_keys = with_keys
-        self._mean = _STRETCH_BYTES // _FIRST  # bytes of a value in the stretch before
+        self._mean = STRETCH_BYTES // _FIRST  # bytes of a value in the stretch before
         self._given = 0
         self._opened: Callable[[JournalFile], Opened] | None = None
         self._located: BatchValues | None = None
@@ -311,7 +310,7 @@ class Items:
             low = min(_SHORT - self._given, len(keys))
             yield self._one_by_one(reader, keys[:low], sqns[:low], place, window)
         while low < len(keys):
-            high = low + max(min(_STRETCH_BYTES // self._mean, STEP, self._given // _AHEAD), 1)
+            high = low + max(min(STRETCH_BYTES // self._mean, STEP, self._given // _AHEAD), 1)
             stretch = keys[low:high]
             if self._opened is None:
                 self._opened = OpenJournal().open
@@ -351,7 +350,7 @@ class Items:
             low, end = 0, len(located)
             while low < end:
                 before = filled[low - 1] if low else 0
-                high = bisect_right(filled, before + _STRETCH_BYTES, low, min(low + STEP, end))
+                high = bisect_right(filled, before + STRETCH_BYTES, low, min(low + STEP, end))
                 values = located.values(low, max(high, low + 1))
                 stretch = window.keys[first + low : first + low + len(values)]
                 low += len(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,3 +162,23 @@ def test_a_missing_journal_file_is_told_of_at_its_first_item(tmp_path: Path) -> 
         with pytest.raises(octavo.Corruption, match="missing"):
             given.extend(key for key, _ in store.items())
         assert given == keys[: file.base - 1]
+
+
+@pytest.mark.parametrize("kind", ["items", "values"])
+def test_large_values_behind_small_ones_are_not_in_memory_together(
+    tmp_path: Path, kind: str
+) -> None:
+    large, count = 256 << 10, 60
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"a%04d" % number, b"small") for number in range(600))
+        for number in range(count):
+            store.put(b"b%02d" % number, bytes(large))
+        list(store.keys())  # so that nothing is loaded or put in order meanwhile
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            assert sum(1 for _ in getattr(store, kind)()) == 600 + count
+            most = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+    assert most < 10 * large, f"{most} bytes for values of {large}"
