@@ -215,7 +215,7 @@ class Bookie(LiveReads, TurnActor):
 
     def check(self, ledger_key: bytes, key: bytes, expected: int) -> None:
         """In the turn: raise Conflict unless the key's live version has this sqn; 0 is absent."""
-        found = self.view.live(ledger_key, self.inker.last_sqn, self.clock_ms())
+        found = self._retried(lambda view: view.live(ledger_key, 1 << 63, self.clock_ms()))
         if found != expected:
             raise Conflict(
                 f"if_sqn={expected} does not hold for key {key[:80]!r}: "

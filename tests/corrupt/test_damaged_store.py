@@ -183,7 +183,7 @@ def test_a_flipped_bit_in_a_ledger_file(images: Images, tmp_path: Path) -> None:
         assert not found.older
 
 
-@pytest.mark.parametrize("how", ["get", "head", "items", "snapshot"])
+@pytest.mark.parametrize("how", ["get", "head", "items", "snapshot", "condition"])
 def test_a_damaged_ledger_file_that_was_read_is_rebuilt_at_the_next_start(
     images: Images, tmp_path: Path, how: str
 ) -> None:
@@ -198,6 +198,9 @@ def test_a_damaged_ledger_file_that_was_read_is_rebuilt_at_the_next_start(
                 try:
                     if how == "items":
                         list(target.items())
+                    elif how == "condition":
+                        with pytest.raises(octavo.Conflict):
+                            damaged.bucket(bucket).put(key, b"never", if_sqn=1 << 50)
                     else:
                         (target.head if how == "head" else target.get)(key)
                 except octavo.Corruption:
@@ -395,6 +398,11 @@ def test_files_that_go_missing_while_the_store_is_open_are_named(
                         errors.append(str(error))
             assert errors
             assert all("missing" in error for error in errors)
+            if kind.startswith("ledger"):
+                with pytest.raises(octavo.Corruption, match="missing"):
+                    for bucket, key in images.known.versions:
+                        with pytest.raises(octavo.Conflict):
+                            store.bucket(bucket).put(key, b"never", if_sqn=1 << 50)
             with pytest.raises(octavo.Corruption, match="missing"):
                 list(store.items())
             with pytest.raises(octavo.Corruption, match="missing"):
