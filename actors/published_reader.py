@@ -18,7 +18,7 @@ from octavo.actors.read_cache import ReadCache
 from octavo.actors.reader import NOTHING, Reader
 from octavo.actors.view import JournalView, View
 from octavo.files.disk import Disk
-from octavo.files.errors import Closed, storage_errors
+from octavo.files.errors import Closed, Corruption, storage_errors
 from octavo.files.lifecycle import after
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
@@ -33,13 +33,12 @@ _KEPT_BYTES = 4 << 20
 
 
 class _Nobody:
-    """Takes the place of a Bookie and a Penciller where there is no store."""
+    """Takes the place of a Bookie where there is no store."""
 
     closed = False
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.penciller = self
         self.kept_scans = KeptScans(_KEPT_BYTES)
         self.empty_ranges = EmptyRanges()
 
@@ -51,9 +50,6 @@ class _Nobody:
         """Nothing is noted, for there is no turn to do it in."""
 
     no_entries = stepped_over
-
-    def send(self, *_: object) -> None:
-        """Damage is told to the caller, and to nobody else."""
 
 
 class PublishedReader(Reader):
@@ -136,6 +132,17 @@ class PublishedReader(Reader):
             except OSError as error:  # as on a full disk: what is read is there for now
                 self._renews_ms = now_ms + self._lease_ms // 64
                 log.warning("the lease of %s is not renewed: %s", self._found.path, error)
+
+    def damaged(self, damage: Corruption) -> None:
+        """Told to the caller, and to nobody else. Raises SnapshotExpired where somebody released
+        it, or swept it by a clock that is ahead."""
+        self._found = published.read(self._disk, self._found.path)
+
+    def gone(self, missing: FileNotFoundError) -> Corruption:
+        """What to raise where a file is not there. Raises SnapshotExpired, Closed."""
+        found = super().gone(missing)
+        self.damaged(found)
+        return found
 
     def renew(self, lease_seconds: float | None = None) -> None:
         """The lease begins anew. Raises SnapshotExpired if it had ended, StorageFull,

@@ -210,9 +210,9 @@ class Reader(PlainReads, PlainHeads):
             try:
                 window = next(found, None)
             except FileNotFoundError as missing:
-                raise self._gone(missing) from missing
+                raise self.gone(missing) from missing
             except Corruption as damage:
-                self._bookie.penciller.send(Penciller.reported, damage)
+                self.damaged(damage)
                 raise
             self.step()  # what was read without a lease is not given
             if window is None:
@@ -321,12 +321,16 @@ class Reader(PlainReads, PlainHeads):
             yield
             self.check()  # another thread may have closed it, and memory let go of what it needs
         except FileNotFoundError as missing:
-            raise self._gone(missing) from missing
+            raise self.gone(missing) from missing
         except Corruption as damage:
-            self._bookie.penciller.send(Penciller.reported, damage)
+            self.damaged(damage)
             raise
 
-    def _gone(self, missing: FileNotFoundError) -> Corruption:
+    def damaged(self, damage: Corruption) -> None:
+        """Damage was met. Raises SnapshotExpired where it is none."""
+        self._bookie.penciller.send(Penciller.reported, damage)
+
+    def gone(self, missing: FileNotFoundError) -> Corruption:
         """What to raise where a file is not there. Raises SnapshotExpired, Closed."""
         # Only an expired lease lets a file go that this view names.
         self.check()

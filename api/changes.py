@@ -166,6 +166,8 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
                     yield _change(file.read(sqn), file.path, names)
                     continue
                 yield _plain_change(sqn, found, names)
-    except FileNotFoundError:
-        reader.check()  # which says that the lease ran out
+    except FileNotFoundError as missing:
+        raise reader.gone(missing) from missing
+    except Corruption as damage:
+        reader.damaged(damage)
         raise

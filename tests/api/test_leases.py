@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from lease_races import Race
 from whole_store import flush, opened
 
+import octavo
 from octavo.files.disk import RealDisk
 from octavo.manifest import published
 
@@ -73,3 +76,32 @@ def test_a_reader_in_another_process_whose_lease_ends(tmp_path: Path) -> None:
     assert reader.returncode == 0, wrong
     assert said.split()[0] == "4", said
     assert os.listdir(tmp_path / "s" / "snapshots") == []
+
+
+READS_OF_FILES = {
+    "get": lambda store: store.get("k0005"),
+    "head": lambda store: store.head("k0005"),
+    "get_many": lambda store: list(store.get_many(["k0005", "k0006"])),
+    "items": lambda store: list(store.items()),
+    "heads": lambda store: list(store.heads()),
+    "to_arrow": lambda store: list(store.to_arrow()),
+    "changes": lambda store: list(store.changes()),
+}
+
+
+@pytest.mark.parametrize("read", READS_OF_FILES.values(), ids=list(READS_OF_FILES))
+def test_what_another_process_releases_has_expired_to_who_reads_it(
+    tmp_path: Path, read: Callable[[octavo.Store], object]
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"k%04d" % n, b"old %d" % n) for n in range(400))
+        flush(store)
+        for begun in (False, True):
+            with octavo.open(store.path, read_only=True) as reader:
+                if begun:
+                    reader.head("k0001")  # its ledger file stays open
+                [pinned] = store.published()
+                pinned.release()
+                told = pytest.raises(octavo.SnapshotExpired, match=f"{pinned.id} is gone")
+                with contextlib.suppress(octavo.SnapshotExpired) if begun else told:
+                    read(reader)
