@@ -4,6 +4,7 @@
         manifest        what is in it; written last, so a directory without one is an orphan
         *.sst           ledger files: links, and side files with the rows that were in memory
         *.cdb           journal files: links
+        making          held by who fills the directory, while it does
         *.log           unsealed ones of a store that another process had open: links, too, with
         *.offsets       where their whole records begin: native u32, then xxh3-64 of those
 
@@ -43,8 +44,10 @@ SNAPSHOTS = "snapshots"
 MANIFEST = "manifest"
 GRACE_MS = 300_000
 """A snapshot is removed so long after its lease ended: clocks of hosts differ."""
+MAKING = "making"
+"""Of one in the making: a lock tells others that it is, however long that takes."""
 ORPHAN_MS = 3_600_000
-"""A directory without a manifest is removed when it is so old: one may be in the making."""
+"""A directory without a manifest is removed when it is so old, by its id, and nobody makes it."""
 MAX_NAME_BYTES = 255
 _ROUNDS = 8
 """Of a removal: who renews meanwhile may put the manifest back, once each."""
@@ -313,10 +316,13 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
     gone = []
     for path in directories(disk, store):
         id = path.rpartition("/")[2]
+        orphan = False
         try:
+            # Asked before it is read: who lets go of it has written its manifest.
+            orphan = _is_old(id, now_ms) and not disk.is_held(f"{path}/{MAKING}")
             over = read(disk, path).expires_at + GRACE_MS <= now_ms
         except (SnapshotExpired, Corruption):
-            over = (made_at(id) or 0) + ORPHAN_MS <= now_ms
+            over = orphan
         except (OctavoError, OSError) as wrong:  # a newer release sweeps it, say
             log.warning("%s is left alone: %s", path, wrong)
             continue
@@ -327,6 +333,10 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
             except OSError as error:
                 log.warning("%s cannot be removed: %s", path, error)
     return gone
+
+
+def _is_old(id: str, now_ms: int) -> bool:
+    return (made_at(id) or 0) + ORPHAN_MS <= now_ms
 
 
 def refuse_name(disk: Disk, store: str, name: str, now_ms: int) -> None:

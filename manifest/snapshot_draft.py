@@ -10,7 +10,7 @@ from octavo.files.disk import Disk
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.published import SNAPSHOTS, Counted, Published
+from octavo.manifest.published import MAKING, SNAPSHOTS, Counted, Published
 from octavo.manifest.recovery import LOG, SEALED
 
 SIDE = "side"
@@ -30,6 +30,12 @@ class Draft:
         self.path = f"{store}/{SNAPSHOTS}/{self.id}"
         self._there: set[str] = set()
         disk.mkdir(self.path)
+        try:
+            disk.create(f"{self.path}/{MAKING}").close()
+            self._lock = disk.hold_file(f"{self.path}/{MAKING}")
+        except BaseException:
+            published.remove(disk, self.path)
+            raise
 
     def link_ledger(self, name: str) -> None:
         """Have a ledger file here, too. Raises FileNotFoundError where it was merged away."""
@@ -76,6 +82,8 @@ class Draft:
         )
         self._disk.sync_dir(self.path)
         published.write(self._disk, made)
+        self._lock.release()
+        self._disk.unlink(f"{self.path}/{MAKING}")
         return made
 
     def discard(self) -> None:

@@ -15,7 +15,7 @@ from whole_store import WallClock, flush, killed, opened, settle
 
 import octavo
 from octavo.files.disk import AppendFile, RealDisk
-from octavo.manifest import published
+from octavo.manifest import pinning, published
 from octavo.manifest.snapshot_draft import Draft
 
 HOUR_MS = 3_600_000
@@ -158,11 +158,12 @@ def test_it_survives_the_death_of_its_owner(store: octavo.Store, tmp_path: Path)
     assert found.sqn == made.sqn
 
 
-def test_an_orphan_is_left_alone_while_it_may_be_in_the_making(
+def test_an_orphan_is_swept_an_hour_after_its_making_began(
     store: octavo.Store, clock: WallClock
 ) -> None:
     orphan = Draft(RealDisk(), store.path, clock())
     orphan.link_journal(store._running.inker.actor.active.name)  # type: ignore[union-attr]
+    orphan._lock.release()  # as where it is killed
     assert store.published() == []
     clock.now += published.ORPHAN_MS - 1
     published.sweep(RealDisk(), store.path, clock())
@@ -171,6 +172,21 @@ def test_an_orphan_is_left_alone_while_it_may_be_in_the_making(
     published.sweep(RealDisk(), store.path, clock())
     assert names(store) == []
     store.put(b"still", b"there")
+
+
+def test_what_is_in_the_making_is_not_swept_by_a_clock_that_is_hours_ahead(
+    store: octavo.Store,
+) -> None:
+    late = 1_800_000_000_000
+    for call in range(3, 40):  # its directory and its lock are made
+        disk = _BesideDisk(call, lambda: published.sweep(RealDisk(), store.path, late))
+        found = pinning.pin(disk, store.path, 3 * HOUR_MS, late - 2 * HOUR_MS)
+        named = itertools.chain(found.journal.entries, *found.ledger.levels)
+        assert {each.name for each in named} <= set(os.listdir(found.path))
+        published.remove(RealDisk(), found.path)
+        if disk.left > 0:
+            break
+    assert call > 8
 
 
 def test_nothing_is_left_of_one_that_could_not_be_made(store: octavo.Store) -> None:

@@ -448,6 +448,21 @@ class SimDisk(Faults, Disk):
             token = [node]
             return FileLock(path, partial(self._release, token))
 
+    def hold_file(self, path: str) -> FileLock:
+        with self._turn:
+            self._begin("hold_file", path)
+            node = self._file(path)
+            self._locked[id(node)] = node
+            return FileLock(path, partial(self._release, [node]))
+
+    def is_held(self, path: str) -> bool:
+        with self._turn:
+            self._begin("is_held", path)
+            try:
+                return id(self._file(path)) in self._locked
+            except FileNotFoundError:
+                return False
+
     def _release(self, token: list[File]) -> None:
         with self._turn:
             if token:
