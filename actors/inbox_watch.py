@@ -93,12 +93,13 @@ def acknowledge(running: Running, name: str, sqn: int) -> int:
     consumers = running.inker_clerk.actor.consumers
     newest = running.inker.actor.last_sqn
     sqn = to_whole("sqn", sqn, f"are sequence numbers up to the newest, {newest}", 0, newest)
-    found = consumers.position(checked_name(name))
-    if found is None:
-        inker = running.inker.actor
-        consumers.begin(name, sqn, lambda: inker.manifest.horizon)
-    elif found < sqn:
-        consumers.move(name, sqn)
+    with consumers.lock:  # the owner's own threads acknowledge, too
+        found = consumers.position(checked_name(name))
+        if found is None:
+            inker = running.inker.actor
+            consumers.begin(name, sqn, lambda: inker.manifest.horizon)
+        elif found < sqn:
+            consumers.move(name, sqn)
     return max(found or 0, sqn)
 
 

@@ -27,16 +27,21 @@ class Consumer(Handle):
         self._running = running
         self.name = checked_name(name)
         begin = None if since is None else to_sqn("since", since)
-        known = self._consumers.position(self.name)
-        if known is None:
-            inker = running.inker.actor
-            start = inker.last_sqn if begin is None else begin
-            if start > inker.last_sqn:
-                newest = f"the newest sequence number is {inker.last_sqn}"
-                raise Misuse(f"since={shown(start)}: {newest}")
-            self._consumers.begin(self.name, start, lambda: inker.manifest.horizon)
-        elif begin is not None and begin != known:
-            raise Misuse(f"consumer {name!r} is there already, at {known}; drop it to begin anew")
+        with self._consumers.lock:  # one of two that begin it at once does
+            known = self._consumers.position(self.name)
+            if known is None:
+                self._begin(begin)
+            elif begin is not None and begin != known:
+                told = f"consumer {name!r} is there already, at {known}"
+                raise Misuse(f"{told}; drop it to begin anew")
+
+    def _begin(self, since: int | None) -> None:
+        inker = self._running.inker.actor
+        start = inker.last_sqn if since is None else since
+        if start > inker.last_sqn:
+            newest = f"the newest sequence number is {inker.last_sqn}"
+            raise Misuse(f"since={shown(start)}: {newest}")
+        self._consumers.begin(self.name, start, lambda: inker.manifest.horizon)
 
     @property
     def _consumers(self) -> Consumers:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from compacted_store import SMALL_FILES, journal_bytes, overwritten
 from whole_store import SEED, Clock, killed, opened
 
 import octavo
+from octavo.actors import inbox_watch
 from octavo.manifest import consumers
 
 
@@ -240,6 +244,36 @@ def test_what_a_consumer_may_be(tmp_path: Path) -> None:
             store.consumer("late", since=0)
     with pytest.raises(octavo.Closed):
         fresh.acknowledge(1)
+
+
+def at_once(*calls: Callable[[], object]) -> list[object]:
+    """What calls of threads of their own gave or raised."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        done = [pool.submit(call) for call in calls]
+        return [each.exception() or each.result() for each in done]
+
+
+def test_of_two_that_begin_a_consumer_at_once_one_does(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("a", "1")
+        for number in range(20):
+            begins = [partial(store.consumer, f"c{number}", since=since) for since in (0, 1)]
+            kinds = {type(each) for each in at_once(*begins)}
+            assert kinds == {octavo.Consumer, octavo.Misuse}
+
+
+def test_who_acknowledges_from_elsewhere_what_another_is_beyond_is_told_no_misuse(
+    tmp_path: Path,
+) -> None:
+    def acknowledge(numbers: range) -> None:
+        for sqn in numbers:
+            inbox_watch.acknowledge(store._running, "mail", sqn)
+
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % n, b"") for n in range(100))
+        ways = [partial(acknowledge, range(first, 100, 2)) for first in (0, 1)]
+        assert at_once(*ways) == [None, None]
+        assert store.consumers() == {"mail": 99}
 
 
 def test_a_damaged_file_of_consumers_is_told(tmp_path: Path) -> None:
