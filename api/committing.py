@@ -21,6 +21,7 @@ from octavo.files.errors import AskTimeout, Misuse, OctavoError, StorageFailed, 
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
+from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.small_files import FEW_SMALL
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def acknowledge(
 
     Raises HistoryCompacted where a new one cannot begin there, Misuse, AskTimeout.
     """
-    sqn = to_whole("sqn", sqn, "are sequence numbers")
+    sqn = to_whole("sqn", sqn, "are sequence numbers", 0, MAX_SQN)
     answer = _by_owner(
         path,
         {"consumer": checked_name(consumer), "sqn": sqn},

@@ -203,7 +203,8 @@ def test_an_inbox_that_cannot_be_served_is_told_once_and_looked_at_ever_less(
 @pytest.mark.parametrize(
     ("name", "sqn"),
     [
-        ("mail", 1 << 70), ("mail", -1), ("m" * 201, 1), ("", 1),
+        ("mail", 1 << 70), pytest.param("mail", 1 << 20_000, id="long"),
+        ("mail", -1), ("m" * 201, 1), ("", 1),
         (5, 1), (None, 1), ("mail", "1"), ("mail", True), ("mail", 1.0), ("mail", object()),
     ],
 )  # fmt: skip
