@@ -225,8 +225,9 @@ class Store(Bucket[bytes, Head]):
         to the newest now. Only durable ones: the rest is synced first.
 
         Where compaction dropped any of them HistoryCompacted is raised, unless ``compacted``: then
-        what is left comes, which is at least the newest version of every live key. One journal
-        read a change. Raises Misuse, HistoryCompacted, StorageFailed, Corruption, Closed.
+        what is left comes, which is at least the newest version of every live key; of a head-only
+        store that was trimmed only what came since. One journal read a change. Raises Misuse,
+        HistoryCompacted, StorageFailed, Corruption, Closed.
         """
         self._refuse_if_closed()
         return feed.changes(

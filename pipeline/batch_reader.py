@@ -44,7 +44,7 @@ def tag_number(files: SnapshotFiles, name: str) -> int:
     if name == "standard" and ledger_key.HEAD_ONLY in files.found.counts:
         return ledger_key.HEAD_ONLY
     if name not in known:
-        raise Misuse(f"tag={name!r}: the store has {', '.join(known)}")
+        raise Misuse(f"tag={name!r:.80}: the store has {', '.join(known)}")
     return known[name]
 
 

@@ -33,6 +33,7 @@ _SPARKS = (
 """How options begin that Spark adds itself, of streams and of tables; others have a dot."""
 _ARTIFACTS, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
 """By what a worker of Spark knows whether it works in a directory of its session's."""
+_MOST_DIGITS = len(str((1 << 63) - 1))
 _MOST_LEASE_SECONDS = 100 * 366 * 86_400
 _SPELLED = re.compile(r"(bytearray\()?b(['\"]).*\2\)?", re.DOTALL)
 """What Spark makes of bytes that an option is given: Python's spelling of them."""
@@ -135,7 +136,7 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
     columns = tuple(name.strip() for name in given.get("columns", ",".join(usual)).split(","))
     for name in columns:
         if name not in there:
-            raise Misuse(f"columns names {name!r}: there are {', '.join(there)}")
+            raise Misuse(f"columns names {name!r:.80}: there are {', '.join(there)}")
     if len(set(columns)) != len(columns):
         raise Misuse(f"columns={given['columns']!r}: each once")
     return ReadOptions(
@@ -244,14 +245,19 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name.lower())
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit():
+    if not _is_number(text):
         raise Misuse(f"{name}={text!r:.80}: allowed are whole numbers")
     return int(text)
 
 
+def _is_number(text: str) -> bool:
+    """Whether these are digits of a number that there may be; Python reads no very long ones."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
 def _moment(given: Mapping[str, str]) -> int | None:
     text = given.get("timestampasof")
-    if text is None or (text.isascii() and text.isdigit() and len(text) > len("20261121")):
+    if text is None or (_is_number(text) and len(text) > len("20261121")):
         return None if text is None else int(text)
     try:
         found = datetime.fromisoformat(text)
@@ -271,7 +277,7 @@ def size_of(given: Mapping[str, str], name: str, default: int) -> int:
         return default
     unit = _UNITS.get(text[-1:].lower(), 0)
     digits = text[:-1] if unit else text
-    if not digits.isascii() or not digits.isdigit() or not int(digits):
+    if not _is_number(digits) or not int(digits):
         raise Misuse(f"{name}={text!r:.80}: allowed are numbers from 1 up, and 64k, 128m, 1g")
     return int(digits) * (unit or 1)
 

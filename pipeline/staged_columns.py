@@ -132,9 +132,9 @@ def _deletes(columns: dict[str, Any]) -> Mask | None:
         known = pc.fill_null(pc.is_in(kinds, pa.array(_KINDS, kinds.type)), False)
         if not pc.all(known).as_py():
             row = pc.index(known, False).as_py()
-            raise Misuse(
-                f"column '_change_type': row {row} is {kinds[row].as_py()!r}, not put or delete"
-            )
+            said = kinds.cast(_binary(kinds.type))[row].as_py()  # which may be any bytes
+            text = said if said is None else said.decode(errors="backslashreplace")
+            raise Misuse(f"column '_change_type': row {row} is {text!r:.80}, not put or delete")
         found = pc.equal(kinds, "delete")
     elif not columns["value"].null_count:
         return None  # without to_numpy, for which Arrow loads pandas: 0.2 s of each worker's
@@ -142,6 +142,10 @@ def _deletes(columns: dict[str, Any]) -> Mask | None:
         found = pc.is_null(columns["value"])
     mask: Mask = found.to_numpy(zero_copy_only=False)
     return mask if mask.any() else None
+
+
+def _binary(kind: Any) -> Any:
+    return pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()
 
 
 def _buckets(column: Any) -> tuple[list[bytes], Ints]:

@@ -54,7 +54,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     options = {name.lower(): value for name, value in given.items()}
     kept = options.get("duplicates", "last")
     if kept not in DUPLICATES:
-        raise Misuse(f"duplicates={kept!r}: allowed are {', '.join(DUPLICATES)}")
+        raise Misuse(f"duplicates={kept!r:.80}: allowed are {', '.join(DUPLICATES)}")
     order_column = options.get("ordercolumn", "")
     if order_column and kept != "last":
         raise Misuse(f"orderColumn says which is last: not with duplicates={kept!r}")

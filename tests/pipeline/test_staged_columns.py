@@ -20,6 +20,10 @@ KEYS, VALUES = [b"a", b"bb", b"ccc"], [b"1", b"", b"333"]
 PLAIN = [StagedRow(b"b", key, value) for key, value in zip(KEYS, VALUES, strict=True)]
 
 
+NO_TEXT = pa.array([b"put", b"\xffdelete", b"put"]).view(pa.string())
+"""What Spark calls a string may be any bytes."""
+
+
 def staged(columns: dict[str, Any], bucket: bytes = b"b") -> Operations:
     batch = pa.RecordBatch.from_pydict({"key": KEYS, "value": VALUES} | columns)
     return staged_columns.operations(batch, bucket)
@@ -101,6 +105,8 @@ def test_what_is_deleted_has_nothing_else() -> None:
         ({"bucket": [b"a", b"b", None]}, "column 'bucket': row 2 is null"),
         ({"_change_type": ["put", "delete", "merge"]}, "row 2 is 'merge', not put or delete"),
         ({"_change_type": ["put", None, "merge"]}, "row 1 is None, not put or delete"),
+        ({"_change_type": NO_TEXT}, r"row 1 is .*xffdelete', not put or delete"),
+        ({"_change_type": NO_TEXT.cast(pa.large_string())}, r"row 1 is .*xffdelete', not put"),
         ({"expires_at": [5, -3, 1]}, "column 'expires_at': row 1 is before 1970"),
         ({"expires_at": [5, 6, YEAR_10000_MS]}, "row 2 is beyond the year 9999: 253402300800000"),
         ({"expires_at": [5, 1_767_225_600, 1]}, "row 1 looks like seconds: 1767225600"),
