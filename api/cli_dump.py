@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
+from octavo.arguments import OF_HEADS
+from octavo.cli_heads import is_head_only
 from octavo.cli_notation import put_field, to_text
 from octavo.cli_options import (
     STDIN,
@@ -103,6 +105,8 @@ def dump(
     done = 0
     with ExitStack() as stack:
         store = stack.enter_context(open_for_reading(path))
+        if is_head_only(path):  # before a header is written
+            raise Misuse(OF_HEADS)
         snap = stack.enter_context(store.snapshot(_LEASE_SECONDS))
         if output == STDIN:
             out = stack.enter_context(Output())

@@ -94,3 +94,11 @@ def test_what_is_not_for_a_head_only_store_says_what_is(
     assert "`get`, `head`, `scan` and `changes` read it" in found.stderr
     assert "head_batch" not in found.stderr
     assert "trim is for those" in octavo("compact", heads, code=2).stderr
+
+
+def test_a_dump_of_a_head_only_store_is_refused_before_anything_is_printed(tmp_path: Path) -> None:
+    library.open(tmp_path / "h", mode="head_only", worker=False).close()
+    for kind in ("csv", "jsonl"):
+        found = octavo("dump", tmp_path / "h", "--format", kind, code=2)
+        assert "`get`, `head`, `scan` and `changes` read it" in found.stderr
+        assert not found.stdout
