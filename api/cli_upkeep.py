@@ -71,7 +71,14 @@ def destroy(ctx: click.Context, path: str, yes: bool) -> None:
     import octavo
 
     refuse_none(path)
-    if not yes and not click.confirm(f"Remove the store at {path}?", err=True):
+    if not yes and not _agrees(f"Remove the store at {path}?"):
         complain("nothing was removed")
         ctx.exit(1)
     octavo.destroy(path)
+
+
+def _agrees(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except UnicodeDecodeError:  # a line that is no text says nothing of the kind
+        return False

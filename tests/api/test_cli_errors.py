@@ -357,6 +357,13 @@ def test_where_there_is_no_store_nobody_is_asked_whether_to_remove_it(tmp_path: 
     assert "[y/N]" not in told.stderr
 
 
+def test_an_answer_that_is_no_text_removes_nothing(store: Path) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    found = process("destroy", store, stdin=b"\xff\xfe\n", env=env)
+    assert (found.returncode, found.stdout) == (1, b"")
+    assert found.stderr.endswith(b"octavo: nothing was removed\n")
+
+
 def test_an_output_that_takes_little_at_a_time_is_given_all() -> None:
     """As an unbuffered standard output is: no more than 2 GiB a call, less on a full disk."""
 
