@@ -95,9 +95,9 @@ def ended(refs: Iterable[Ref[Any]], open_files: OpenFiles) -> None:
     for left in ActorRegistry.get_all():
         file = getattr(left, "actor", None)  # None: of the program itself
         if isinstance(file, (JournalFile, LedgerFile)) and file.open_files is open_files:
+            left.stop()  # first: it may be about to be sealed
             with suppress(IllegalEvent):  # not begun yet: it has nothing open
                 file.close()
-            left.stop()
 
 
 def forked(running: Running) -> None:

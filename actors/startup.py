@@ -150,7 +150,7 @@ class _Opening:
     def undo(self) -> None:
         """Let go of everything that a failed opening holds. Another Ctrl-C is heard at its end."""
         closed_at_once(self.runner, self.inker_runner)
-        ended(self.refs, self.open_files)
+        ended(reversed(self.refs), self.open_files)  # who asks before who is asked
         self.disk.let_go(self.journal)
 
     def run(self, identity: Identity) -> Running:

@@ -90,6 +90,23 @@ def test_an_opening_that_failed_keeps_no_file_and_no_actor(kind: type[BaseExcept
     raise AssertionError("more calls than there can be")
 
 
+def test_an_opening_that_failed_tells_of_no_ended_actor_and_of_no_damage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    left = killed_disk()
+    for number in range(1, 300):
+        disk, fault = left.after_crash("all"), Fault(OSError, number)
+        with one_thread("opening"):
+            disk.at_call = fault
+            with suppress(octavo.OctavoError, OSError):
+                forget(opened(disk, clock_ms=clock_ms))
+        assert "failed to handle" not in caplog.text, number
+        assert "repair the store" not in caplog.text, number
+        if fault.left > 0:
+            return
+    raise AssertionError("more calls than there can be")
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_close_that_failed_keeps_no_file_and_no_actor(kind: type[BaseException]) -> None:
     for number in range(1, 100):
