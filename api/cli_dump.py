@@ -263,12 +263,10 @@ class _Parquet(_Writer):
     """Row groups of 65,536 rows or 64 MiB of values, compressed with zstd."""
 
     def __init__(self, out: Output, names: tuple[str, ...]) -> None:
-        from octavo.files.arrow import pyarrow, schema
+        from octavo.files.arrow import parquet, pyarrow, schema
 
         super().__init__(out, names)
         pa = self._pa = pyarrow()
-        import pyarrow.parquet as parquet
-
         self._stored = [name for name in names if name != "index"]
         known = schema(tuple(self._stored))
         fields = [
@@ -276,7 +274,7 @@ class _Parquet(_Writer):
         ]
         self._schema = pa.schema(fields)
         self._sink = _Sink(out)
-        self._writer = parquet.ParquetWriter(self._sink, self._schema, compression="zstd")
+        self._writer = parquet().ParquetWriter(self._sink, self._schema, compression="zstd")
 
     def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
         low, high, begins = bounds

@@ -34,14 +34,13 @@ class Parquet:
     skipped: dict[str, int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Entry | Rejected]:
-        from octavo.files.arrow import pyarrow
+        from octavo.files.arrow import parquet, pyarrow
 
         pa = pyarrow()
-        import pyarrow.parquet as parquet
 
         number = 0
         try:
-            file = parquet.ParquetFile(self.stream)
+            file = parquet().ParquetFile(self.stream)
             names = file.schema_arrow.names
             make = self._of_fields(names) if self.key_field is not None else self._of_dump(names)
             rows = file.metadata.num_rows

@@ -32,6 +32,17 @@ def pyarrow() -> Any:
     return pyarrow
 
 
+@cache
+def parquet() -> Any:
+    """The module pyarrow.parquet. Raises Misuse as ``pyarrow``."""
+    pa = pyarrow()
+    with unbroken:  # what a Ctrl-C breaks off there cannot be loaded again
+        import pyarrow.parquet as found
+
+        pa.array(())  # for which Arrow loads pandas
+    return found
+
+
 def numbers(kind: pa.DataType, column: Any) -> pa.Array:
     """A column of the numbers in a contiguous buffer of that kind. No copy."""
     pa = pyarrow()

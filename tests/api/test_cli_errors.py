@@ -9,6 +9,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -355,6 +356,34 @@ def test_where_there_is_no_store_nobody_is_asked_whether_to_remove_it(tmp_path: 
     told = octavo("destroy", tmp_path / "missing", code=2)
     assert "there is no store" in told.stderr
     assert "[y/N]" not in told.stderr
+
+
+INTERRUPTED_IN_PANDAS = """
+import os, signal, sys
+import octavo.cli
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas._libs.tslibs":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+octavo.cli.main()
+"""
+
+
+def test_a_dump_that_is_interrupted_as_arrow_loads_pandas_is_no_bug(
+    store: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("pandas")
+    command = [sys.executable, "-c", INTERRUPTED_IN_PANDAS, "dump", store]
+    found = subprocess.run(
+        [*command, "-o", tmp_path / "all.parquet"], capture_output=True, timeout=TIMEOUT_SECONDS
+    )
+    assert found.returncode == 130, found.stderr
+    assert found.stderr == b"octavo: interrupted; what was acknowledged is kept\n"
+    assert not list(tmp_path.glob("all.parquet*"))
 
 
 def test_an_answer_that_is_no_text_removes_nothing(store: Path) -> None:
