@@ -100,6 +100,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
                 draft.link_journal(entry.name)
                 names.add(entry.name)
             tails = [draft.link_journal(name) for name in _tails(disk, f"{store}/journal", before)]
+            again = _tails(disk, f"{store}/journal", before)
             after = read_manifests(disk, store)
         except (FileNotFoundError, Corruption) as moved:
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
@@ -113,11 +114,16 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             if isinstance(moved, Corruption) and attempt > 3:
                 raise
             continue
-        if before.mark == after.mark:
+        # A listing of hundreds of names can miss one that is just being sealed under both of its.
+        if before.mark == after.mark and _files(tails) == _files(again):
             _refuse_earlier_ledger(store, before)
             draft.drop_others(names | set(tails))
             return before, sorted(set(tails))
     raise Busy(f"{store} changed {ATTEMPTS} times while it was being pinned; try again")
+
+
+def _files(names: list[str]) -> set[tuple[int, int] | None]:
+    return set(map(recovery.identity, names))
 
 
 def _refuse_earlier_ledger(store: str, found: Manifests) -> None:

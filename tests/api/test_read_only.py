@@ -12,13 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from look import NOW_MS, clock_ms
+from one_thread import forget, one_thread
+from one_thread import opened as opened_on
 from simdisk import SimDisk
 from whole_store import SEED, WallClock, flush, opened
 
 import octavo
 from octavo import read_only
 from octavo.files.disk import Disk
-from octavo.manifest import change_log, pinning
+from octavo.manifest import change_log, pinning, recovery
 
 
 @pytest.fixture
@@ -196,6 +199,36 @@ def test_a_store_that_is_compacted_while_it_is_pinned_is_pinned_anew(
         with octavo.open(store.path, read_only=True) as reader:
             assert dict(reader.items()) == dict(store.items())
         assert len(looks) > 4
+
+
+def test_a_listing_that_misses_a_file_as_it_is_sealed_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a directory of hundreds of files a listing takes several calls, and what is renamed
+    between them, from where it did not look yet to where it did, it has under neither name."""
+    disk = SimDisk()
+    with one_thread("listing") as pool:
+        store = opened_on(disk, clock_ms=clock_ms)
+        store.put(b"a", b"1")
+        store._inker.roll()
+        store.put(b"b", b"2")
+        real, renamed = disk.listdir, threading.Event()
+
+        def listdir(path: str) -> list[str]:
+            names = real(path)
+            if path == "/store/journal" and not renamed.is_set():
+                renamed.set()
+                oldest = min(name for name in names if name.endswith(recovery.LOG))
+                names.remove(oldest)
+                while oldest in real(path):
+                    pool.go_on(1)
+            return names
+
+        monkeypatch.setattr(disk, "listdir", listdir)
+        found = pinning.pin(disk, "/store", 1000, NOW_MS)
+        assert renamed.is_set()
+        assert sum(level.rows for level in found.ledger.levels[0]) == 2
+        forget(store)
 
 
 def test_it_lists_what_its_owner_has_published_by_now(store: octavo.Store) -> None:
