@@ -114,8 +114,9 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             if isinstance(moved, Corruption) and attempt > 3:
                 raise
             continue
-        # A listing of hundreds of names can miss one that is just being sealed under both of its.
-        if before.mark == after.mark and _files(tails) == _files(again):
+        if _files(again) != _files(tails):
+            continue  # a listing of hundreds of names can miss one that is just being renamed
+        if before.mark == after.mark:
             _refuse_earlier_ledger(store, before)
             draft.drop_others(names | set(tails))
             return before, sorted(set(tails))
