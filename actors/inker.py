@@ -277,6 +277,9 @@ class Inker(TurnActor):
     @unbroken
     def _roll(self, base_sqn: int) -> None:
         old = self.active
+        if old is not None and old.failed is not None and self.failed is None:
+            self.poison(old.failed)  # what a write left there may be behind its last record
+            raise old.failed
         mapped = map_to_roll(self, old) if old is not None and len(old.offsets) > 1 else None
         fresh = self.new_file(base_sqn)
         refused = StorageFailed(f"{fresh.name} was not begun; close the store and reopen it")

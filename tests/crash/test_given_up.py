@@ -128,3 +128,25 @@ def test_a_put_is_told_nothing_of_a_journal_file_that_could_neither_be_begun_nor
         assert [store.get(key) for key in (b"a", b"b", b"c")] == [value, value, b"later"]
         assert store.verify().ok
         forget(store)
+
+
+def test_behind_a_write_that_could_not_be_taken_back_no_journal_file_is_begun() -> None:
+    """Whole records may stand there of which nobody could find out: their numbers would be given
+    again."""
+    disk = SimDisk()
+    with one_thread("not taken back"):
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"a", b"1")
+        disk.fail("pwrite", 1, errno.ENOSPC)
+        disk.fail("pread", 1, errno.EIO)
+        with pytest.raises(octavo.StorageFailed):
+            store.put(b"b", b"2")
+        for _ in range(2):
+            with suppress(octavo.StorageFailed):
+                store.backup("/backup")
+            with pytest.raises(octavo.StorageFailed, match="close the store"):
+                store.put(b"b", b"2")
+        forget(store)
+        store = opened(disk.after_kill(), clock_ms=clock_ms)
+        assert dict(store.items()) == {b"a": b"1"}
+        store.close()
