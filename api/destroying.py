@@ -8,7 +8,7 @@ from contextlib import suppress
 from octavo.actors.linking import remove_tree
 from octavo.actors.reserve import RESERVE
 from octavo.arguments import to_path
-from octavo.files.disk import Disk, RealDisk
+from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk, RealDisk
 from octavo.files.errors import Misuse, usable
 from octavo.files.file_lock import LOCK
 from octavo.files.unbroken import locked
@@ -16,6 +16,7 @@ from octavo.manifest.consumers import CONSUMERS
 from octavo.manifest.store_identity import IDENTITY
 
 _FOLDERS = ("ledger", "journal", "snapshots", "staging", "inbox", "waste", "damaged")
+_FILES = (CONSUMERS, RESERVE, IDENTITY + TEMPORARY_SUFFIX, CONSUMERS + TEMPORARY_SUFFIX)
 
 
 def destroy(path: str | os.PathLike[str]) -> None:
@@ -58,6 +59,6 @@ def _remove_files(disk: Disk, path: str) -> None:
     for folder in _FOLDERS:
         if disk.exists(f"{path}/{folder}"):
             remove_tree(disk, f"{path}/{folder}")
-    for file in (CONSUMERS, RESERVE):
-        if disk.exists(f"{path}/{file}"):
+    for file in disk.listdir(path):
+        if file in _FILES or file.startswith(PROBE_PREFIX):
             disk.unlink(f"{path}/{file}")

@@ -34,6 +34,19 @@ def test_what_is_not_the_store_s_stays(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "s").iterdir()] == ["mine.txt"]
 
 
+def test_what_openings_that_were_killed_left_goes_too(tmp_path: Path) -> None:
+    path = made(tmp_path / "s")
+    for name in (
+        "OCTAVO.tmp",
+        "CONSUMERS.tmp",
+        ".octavo-probe-7-f52c",
+        ".octavo-probe-7-f52c-link",
+    ):
+        (path / name).write_bytes(b"octavo")
+    octavo.destroy(path)
+    assert not path.exists()
+
+
 def test_links_out_of_a_store_are_not_followed(tmp_path: Path) -> None:
     made(tmp_path / "s")
     (tmp_path / "outside").mkdir()
