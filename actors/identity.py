@@ -94,6 +94,8 @@ def identify(path: str, options: Options, disk: Disk) -> Identity | None:
 def locked_as(path: str, options: Options, disk: Disk) -> Identity:
     """Once the store is locked, so that it is made by one process, and what another registered
     before is known: what it says it is, or is made to be. Raises as ``identify``."""
+    if disk.exists(f"{path}/{IDENTITY}{TEMPORARY_SUFFIX}"):
+        disk.unlink(f"{path}/{IDENTITY}{TEMPORARY_SUFFIX}")  # of a write that was cut short
     found = identify(path, options, disk) if disk.exists(f"{path}/{IDENTITY}") else None
     if found is None:
         found = _new(path, options)

@@ -40,7 +40,7 @@ from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import staging
-from octavo.files.disk import Disk, FileLock
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.file_lock import LOCK
 from octavo.files.own_disk import owned
 from octavo.files.unbroken import locked, unbroken
@@ -366,8 +366,9 @@ class _Opening:
             log.warning("%s", note)
 
     def _sweep_orphans(self, penciller: Ref[Penciller]) -> None:
-        """Ledger files that no manifest names: outputs of an interrupted merge, or replaced."""
+        """Ledger files that no manifest names: replaced, or of what was cut short."""
         named = {entry.name for level in penciller.actor.manifest.levels for entry in level}
         for name in self.disk.listdir(self.ledger):
-            if (name.endswith(".sst") and name not in named) or name == REBUILD:
+            ours = name.removesuffix(TEMPORARY_SUFFIX).endswith(".sst")
+            if (ours and name not in named) or name == REBUILD:
                 self.disk.unlink(f"{self.ledger}/{name}")

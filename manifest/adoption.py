@@ -107,10 +107,9 @@ def _adopted(
 ) -> Adopted:
     names = set(disk.listdir(directory))
     for name in sorted(names):
-        if name.endswith(TEMPORARY_SUFFIX) and recovery.identity(
-            name.removesuffix(TEMPORARY_SUFFIX)
-        ):
-            disk.unlink(f"{directory}/{name}")  # of a compaction that was cut short
+        stem = name.removesuffix(TEMPORARY_SUFFIX)
+        if stem != name and (stem == UPDATING or recovery.identity(stem)):
+            disk.unlink(f"{directory}/{name}")  # of a mark or a compaction that was cut short
     known = {entry.name for entry in manifest.entries}
     if not known <= names:
         _sealed_again(disk, directory, known - names, names)

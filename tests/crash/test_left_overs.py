@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from look import clock_ms
 from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
@@ -41,7 +42,8 @@ def test_a_journal_file_without_a_record_whose_numbers_another_one_has_is_remove
         store.close()
 
 
-def test_positions_of_consumers_that_were_being_written_are_removed() -> None:
+@pytest.mark.parametrize("name", ["CONSUMERS", "OCTAVO", "journal/UPDATING", "ledger/1.sst"])
+def test_what_was_being_written_is_removed(name: str) -> None:
     disk = SimDisk()
     with one_thread("left over") as pool:
         store = opened(disk, clock_ms=clock_ms)
@@ -50,8 +52,8 @@ def test_positions_of_consumers_that_were_being_written_are_removed() -> None:
         pool.go_on()
         forget(store)
         disk = disk.after_kill()
-        written(disk, "/store/CONSUMERS.tmp", b'{"form')
+        written(disk, f"/store/{name}.tmp", b'{"form')
         store = opened(disk, clock_ms=clock_ms)
-        assert store.consumers() == {"mail": 0}
-        assert not disk.exists("/store/CONSUMERS.tmp")
+        assert (store.consumers(), store.get(b"a")) == ({"mail": 0}, b"1")
+        assert not disk.exists(f"/store/{name}.tmp")
         store.close()
