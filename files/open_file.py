@@ -216,20 +216,38 @@ def pread_all(fd: int, length: int, offset: int) -> bytes:
 
 
 def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
-    """As Disk.map_growing."""
+    """As Disk.map_growing. Of what is written while it is read a later byte may be seen without an
+    earlier one. So all up to the last that was not zero, before which that was written, is read
+    once more."""
     length = os.fstat(fd).st_size
     if not length:
         return b""
     copy = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with memoryview(copy) as room, open(fd, "rb", buffering=0, closefd=False) as file:
-        file.seek(start)
         _read_into(file, room, start)
+        end = _zeros_from(copy, start)
+        reached = _read_into(file, room[:end], start)
+        room[reached:end] = bytes(end - reached)  # it was cut meanwhile
     return copy
 
 
-def _read_into(file: io.FileIO, room: memoryview, at: int) -> None:
+def _read_into(file: io.FileIO, room: memoryview, start: int) -> int:
+    """Where it ends."""
+    file.seek(at := start)
     while at < len(room) and (taken := file.readinto(room[at:])):
         at += taken
+    return at
+
+
+def _zeros_from(copy: mmap.mmap, start: int) -> int:
+    """Where the zeros at its end begin, not before ``start``."""
+    end = len(copy)
+    while end > start:
+        at = max(end - _PIECE, start)
+        if left := copy[at:end].rstrip(b"\0"):
+            return at + len(left)
+        end = at
+    return start
 
 
 def lead_nowhere(fd: int) -> None:

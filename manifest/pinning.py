@@ -239,13 +239,14 @@ def _tail(
     """(what a manifest says of a tail, where its records begin, native u32). An unsealed one is
     made durable, and its offsets are written beside it."""
     path = f"{draft.path}/{name}"
-    with unsynced.marking(disk, draft.journal):
-        disk.sync_file(path)
-    unsynced.refuse(disk, draft.journal)  # behind it: its owner may have failed before
     known = None
     if before is not None and name.endswith(LOG):
         known = _known(disk, before.path, draft.path, name)
     tail = recovery.whole_records(disk, path, name, known)
+    with unsynced.marking(disk, draft.journal):
+        disk.sync_file(path)  # not before it is read: more may have come since
+        disk.sync_dir(draft.journal)  # its owner may never have made its name durable
+    unsynced.refuse(disk, draft.journal)  # behind it: its owner may have failed before
     table = tail.offsets.tobytes()
     if not tail.sealed and len(tail.offsets) > 1:
         disk.write_atomically(path + OFFSETS, table + xxh3(table).to_bytes(8, "little"))

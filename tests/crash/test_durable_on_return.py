@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from pykka import ActorRegistry
@@ -272,6 +273,27 @@ def test_a_pinned_snapshot_is_durable() -> None:
     found = pinning.pin(disk, "/s", HOUR_MS, 1_800_000_000_000)
     for where, image in images(disk):
         assert reads(image, found.path, where) == wanted, where
+    store.close()
+
+
+def test_what_is_told_of_a_pinned_store_stays_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is written, and not synced, as its file is being pinned."""
+    disk = SimDisk()
+    store = opened(disk, sync="none")
+    wanted = filled(store, 20)
+    real = pinning.recovery.whole_records
+
+    def more(*which: Any) -> Any:
+        store.put(b"more", b"value")
+        return real(*which)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(pinning.recovery, "whole_records", more)
+        assert pinning.pin(disk, "/s", HOUR_MS, 1_800_000_000_000).sqn == 21
+    for where, image in images(disk):
+        found = opened(image)
+        assert dict(found.items()) == wanted | {b"more": b"value"}, where
+        found.close()
     store.close()
 
 
