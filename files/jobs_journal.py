@@ -10,7 +10,7 @@ import contextlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from octavo.files import cdb, key_deltas, live_records, record
 from octavo.files.arrays import np, npt
@@ -22,7 +22,7 @@ from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.key_deltas import is_newest
 from octavo.files.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
 from octavo.files.rows import Rows
-from octavo.files.sealed_records import Stretch, records_of
+from octavo.files.sealed_records import STRETCH, headers_of, records_of, table_of
 
 _SEALING_BYTES = 64
 """More than a record takes beside header and value, its checksums and the tables of its file."""
@@ -35,22 +35,57 @@ TO_DELTA = 5
 """A superseded put that is retained without its value."""
 Levels = Sequence[Sequence[Sequence[Any]]]
 Strategies = Mapping[str, str]
+T = TypeVar("T")
 _Becomes: TypeAlias = "npt.NDArray[np.uint8]"  # of each record: DROP, KEEP, TO_DELETE, TO_DELTA
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What is to become of a file's records: arrays, an element for each that stays."""
+    """What is to become of a file's records: two bytes for each."""
 
     file: dict[str, Any]
     path: str
     view: memoryview
-    records: int
     highest_dropped: int
     latest_ms: int
     """The latest write time of a record that it has, or that compaction dropped before."""
     expired_ms: int
     unsure: bool
+    becomes: _Becomes
+    batched: npt.NDArray[np.uint8]  # see _batched
+
+    def parts(self) -> Iterator[_Part]:
+        """What stays, some records at a time; no batch that survives is in two of them. Headers are
+        read, and verified, anew: kept for all files of a run they would take much memory. Raises
+        Corruption."""
+        table = table_of(self.view, self.path)
+        low = 0
+        while low < len(self.becomes):
+            high = low + STRETCH
+            if high < len(self.becomes):
+                begins = self.batched[high:] != 1
+                high += int(np.argmax(begins)) if begins.any() else len(begins)
+            of = slice(low, high)
+            low = high
+            becomes = self.becomes[of]
+            stays = np.flatnonzero(becomes != DROP)
+            if len(stays):
+                head = headers_of(self.view, table, of, self.file["seed"], self.path)
+                yield _Part(
+                    sqns=head.relative[stays] + self.file["base_sqn"],
+                    start=head.start[stays],
+                    head_end=head.head_end[stays],
+                    stored=head.stored[stays],
+                    times=head.times[stays],
+                    becomes=becomes[stays],
+                    kinds=head.kinds[stays],
+                    batched=self.batched[of][stays],
+                )
+
+
+class _Part(NamedTuple):
+    """Some of a file's records that stay: arrays, an element for each."""
+
     sqns: npt.NDArray[np.int64]
     start: npt.NDArray[np.int64]
     head_end: npt.NDArray[np.int64]
@@ -58,7 +93,7 @@ class _Plan:
     times: npt.NDArray[np.uint64]
     becomes: _Becomes
     kinds: npt.NDArray[np.uint8]
-    batched: npt.NDArray[np.uint8]  # see _batched
+    batched: npt.NDArray[np.uint8]
 
 
 class _Damaged(Exception):  # noqa: N818 - internal: the file stays as it is
@@ -108,12 +143,12 @@ def compact(
             newest = key_deltas.read(disk, f"{journal}/{deltas}")
         judge = _Judge(disk, journal, known, clean_below, now_ms, strategies, newest, drops)
         plans = [judge.plan(file) for file in run]
-        records = sum(plan.records for plan in plans)
-        kept = sum(len(plan.sqns) for plan in plans)
+        records = sum(len(plan.becomes) for plan in plans)
+        kept = sum(int(np.count_nonzero(plan.becomes != DROP)) for plan in plans)
         clean = not any(plan.unsure for plan in plans)
         highest = max(plan.highest_dropped for plan in plans)
         files: list[dict[str, Any]] = []
-        if always or kept < records or any((plan.becomes != KEEP).any() for plan in plans):
+        if always or any((plan.becomes != KEEP).any() for plan in plans):
             origin = cdb.Origin(
                 rank, run[0]["base_sqn"], last, persisted_sqn if clean else 0, max(horizon, highest)
             )
@@ -149,7 +184,6 @@ class _Judge:
         highest = latest = expired = 0
         unsure = False
         all_become: list[_Becomes] = []
-        columns: list[tuple[npt.NDArray[Any], ...]] = []
         batches: list[_Batched] = []
         try:
             view, _, stretches = records_of(self.disk, self.journal, file)
@@ -158,7 +192,6 @@ class _Judge:
         for stretch in _whole(stretches, file["name"]):
             head, rows = stretch.head, stretch.rows
             verdict, becomes = self._judged(head, rows)
-            stays = np.flatnonzero(becomes != DROP)
             dropped = np.flatnonzero(becomes != KEEP)
             gone = np.isin(verdict, (DROP, TO_DELETE))
             over = gone & (head.expiries <= np.uint64(max(self.now_ms, 0)))
@@ -168,31 +201,18 @@ class _Judge:
             expired = max(expired, int(head.expiries[over].max(initial=0)))
             unsure = unsure or bool((verdict == UNSURE).any())
             all_become.append(becomes)
-            each = head.relative, head.start, head.head_end, head.stored, head.times, head.kinds
-            columns.append(tuple(column[stays] for column in each))
             batches.append(_Batched.of(head, stretch.of.start))
         become = np.concatenate(all_become)
-        stays = np.flatnonzero(become != DROP)
-        numbers, start, head_end, stored, times, kinds = map(
-            np.concatenate, zip(*columns, strict=True)
-        )
         return _Plan(
             file=file,
             path=f"{self.journal}/{file['name']}",
             view=view,
-            records=len(become),
             highest_dropped=highest,
             latest_ms=max(latest, _last_ms(view, file["name"])),
             expired_ms=expired,
             unsure=unsure,
-            sqns=numbers + file["base_sqn"],
-            start=start,
-            head_end=head_end,
-            stored=stored,
-            times=times,
-            becomes=become[stays],
-            kinds=kinds,
-            batched=_batched(batches, become)[stays],
+            becomes=become,
+            batched=_batched(batches, become),
         )
 
     def _judged(self, head: Headers, rows: Rows) -> tuple[live_records.Verdicts, _Becomes]:
@@ -216,10 +236,10 @@ class _Judge:
         return verdict, becomes
 
 
-def _whole(stretches: Iterator[Stretch], name: str) -> Iterator[Stretch]:
-    """The stretches of a file's records. Raises _Damaged."""
+def _whole(records: Iterator[T], name: str) -> Iterator[T]:
+    """The records of a file, some at a time. Raises _Damaged."""
     try:
-        yield from stretches
+        yield from records
     except Corruption as wrong:
         raise _Damaged(name, str(wrong)) from wrong
 
@@ -279,6 +299,14 @@ def _batched(parts: Sequence[_Batched], becomes: _Becomes) -> npt.NDArray[np.uin
     return out
 
 
+def _together(part: _Part) -> npt.NDArray[np.int64]:
+    """Bytes of each record with those of its batch, where that survives: no file begins in one."""
+    sizes = part.head_end - part.start + part.stored + _SEALING_BYTES
+    of = np.cumsum(part.batched != 1)
+    together: npt.NDArray[np.int64] = np.bincount(of, sizes)[of].astype(np.int64)
+    return together
+
+
 class _Output:
     """The new files of a run."""
 
@@ -324,26 +352,25 @@ class _Output:
         try:
             for plan in plans:
                 mover = Mover(plan.view, plan.file["seed"], plan.path, compresses)
-                plain = (plan.becomes == KEEP) & (plan.batched == 0) & (plan.stored < _LARGE)
-                sizes = plan.head_end - plan.start + plan.stored + _SEALING_BYTES
-                of = np.cumsum(plan.batched != 1)  # no file begins within a batch
-                together = np.bincount(of, sizes)[of].astype(np.int64)
-                ends = np.append(np.flatnonzero(plain[1:] != plain[:-1]) + 1, len(plain)).tolist()
-                low = 0
-                for end in ends:
-                    while low < end:
-                        sqn, batched = int(plan.sqns[low]), int(plan.batched[low])
-                        if batched != 1 and self._full(writer, int(together[low])):
-                            yield writer.finish(sqn - 1, self._origin)
-                            writer = self._begin(sqn)
-                        try:
-                            if plain[low]:
-                                low = self._many(writer, mover, plan, low, end)
-                            else:
-                                self._one(writer, mover, plan, low)
-                                low += 1
-                        except Corruption as wrong:
-                            raise _Damaged(plan.file["name"], str(wrong)) from wrong
+                for part in _whole(plan.parts(), plan.file["name"]):
+                    plain = (part.becomes == KEEP) & (part.batched == 0) & (part.stored < _LARGE)
+                    together = _together(part)
+                    ends = np.append(np.flatnonzero(plain[1:] != plain[:-1]) + 1, len(plain))
+                    low = 0
+                    for end in ends.tolist():
+                        while low < end:
+                            sqn = int(part.sqns[low])
+                            if part.batched[low] != 1 and self._full(writer, int(together[low])):
+                                yield writer.finish(sqn - 1, self._origin)
+                                writer = self._begin(sqn)
+                            try:
+                                if plain[low]:
+                                    low = self._many(writer, mover, part, low, end)
+                                else:
+                                    self._one(writer, mover, part, low)
+                                    low += 1
+                            except Corruption as wrong:
+                                raise _Damaged(plan.file["name"], str(wrong)) from wrong
             latest_ms = max(plan.latest_ms for plan in plans)
             yield writer.finish(self._origin.run_last, self._origin, latest_ms)
         finally:
@@ -356,29 +383,29 @@ class _Output:
             writer.at >= self._roll_size or writer.at + max(together, _LARGE) > room
         )
 
-    def _many(self, writer: SealedWriter, mover: Mover, plan: _Plan, low: int, end: int) -> int:
+    def _many(self, writer: SealedWriter, mover: Mover, part: _Part, low: int, end: int) -> int:
         """Move records from ``low`` on, as many as the file surely has room for; where next."""
         end = min(end, low + _CHUNK)
-        sizes = np.cumsum((plan.head_end - plan.start + plan.stored)[low:end] + record.SUMS_BYTES)
+        sizes = np.cumsum((part.head_end - part.start + part.stored)[low:end] + record.SUMS_BYTES)
         room = min(self._roll_size - writer.at, _PIECE)
         end = min(end, low + int(np.searchsorted(sizes, room)) + 1)
-        columns = (plan.sqns, plan.start, plan.head_end, plan.stored)
+        columns = (part.sqns, part.start, part.head_end, part.stored)
         mover.many(writer, zip(*(column[low:end].tolist() for column in columns), strict=True))
-        writer.written_between(int(plan.times[low]), int(plan.times[end - 1]))
+        writer.written_between(int(part.times[low]), int(part.times[end - 1]))
         return end
 
-    def _one(self, writer: SealedWriter, mover: Mover, plan: _Plan, at: int) -> None:
+    def _one(self, writer: SealedWriter, mover: Mover, part: _Part, at: int) -> None:
         becomes, kind, batched = (
-            int(each[at]) for each in (plan.becomes, plan.kinds, plan.batched)
+            int(each[at]) for each in (part.becomes, part.kinds, part.batched)
         )
-        number = int(plan.sqns[at]) - writer.base_sqn
+        number = int(part.sqns[at]) - writer.base_sqn
         encoded = mover.changed(
-            int(plan.start[at]),
-            int(plan.head_end[at]),
-            int(plan.stored[at]),
+            int(part.start[at]),
+            int(part.head_end[at]),
+            int(part.stored[at]),
             number,
             writer.seed ^ writer.at,
             {TO_DELETE: record.DELETE, TO_DELTA: record.KEY_DELTA}.get(becomes, kind),
             batched in (1, 3),
         )
-        writer.add(number, encoded, int(plan.times[at]))
+        writer.add(number, encoded, int(part.times[at]))

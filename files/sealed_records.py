@@ -85,8 +85,14 @@ def _stretches(
 ) -> Iterator[Stretch]:
     for low in range(0, max(len(table.numbers), 1), STRETCH):
         of = slice(low, low + STRETCH)
-        starts = table.starts[low : low + STRETCH + 1].astype(np.uint32)
-        head = journal_rows.headers_of(view, starts, 0, seed, path)
-        head.relative = table.numbers[of]
+        head = headers_of(view, table, of, seed, path)
         sizes = np.diff(table.starts[low : low + STRETCH + 1])
         yield Stretch(of, head, journal_rows.object_rows(head, base_sqn), sizes)
+
+
+def headers_of(view: memoryview, table: Table, of: slice, seed: int, path: str) -> Headers:
+    """Headers of some neighbouring records. Raises Corruption."""
+    starts = table.starts[of.start : of.stop + 1].astype(np.uint32)
+    head = journal_rows.headers_of(view, starts, 0, seed, path)
+    head.relative = table.numbers[of]
+    return head
