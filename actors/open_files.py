@@ -14,7 +14,7 @@ from typing import Protocol
 
 from octavo.files.cold_pages import COLD
 from octavo.files.disk import Disk
-from octavo.files.errors import OUT_OF_DESCRIPTORS, Closed, room_for, storage_error
+from octavo.files.errors import OUT_OF_MEANS, Closed, room_for, storage_error
 from octavo.files.locks import new_lock
 
 
@@ -63,13 +63,10 @@ class OpenFiles:
         try:
             mapped = file.map_now()
         except OSError as error:
-            if error.errno not in OUT_OF_DESCRIPTORS:
+            if error.errno not in OUT_OF_MEANS:
                 raise
-            # The process has none left, whoever took them: do with half of ours.
-            self._close_called()
-            self._shrink(len(self._open) // 2)
             with room_for("map of a file"):
-                mapped = file.map_now()
+                mapped = self._with_fewer(file)
         with self._lock:
             self._open[file] = None
             self._open.move_to_end(file)
@@ -106,6 +103,20 @@ class OpenFiles:
         called, self._called = self._called, []
         for file in called:
             file.pread = None
+
+    def _with_fewer(self, file: Mappable) -> mmap | bytes:
+        """No descriptor is left, or no room for a map, whoever took them: do with half of ours,
+        and half of those, until ``file`` can be mapped or none is left to let go of."""
+        self._close_called()
+        left = len(self._open)
+        while True:
+            left //= 2
+            self._shrink(left)
+            try:
+                return file.map_now()
+            except OSError as error:
+                if error.errno not in OUT_OF_MEANS or not left:
+                    raise
 
     def settle(self, file: Mappable) -> None:
         """``file`` now keeps its map: not if it was let go of between opened() and here."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from octavo.files.disk import Disk
-from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFull
+from octavo.files.errors import OUT_OF_MEANS, StorageFull
 
 log = logging.getLogger("octavo.reserve")
 
@@ -59,8 +59,8 @@ def with_reserve(disk: Disk, path: str, call: Callable[[], T]) -> T:
         return call()
     except StorageFull as full:
         cause = full.__cause__
-        of_descriptors = isinstance(cause, OSError) and cause.errno in OUT_OF_DESCRIPTORS
-        if of_descriptors or not given_up(disk, path):
+        of_process = isinstance(cause, OSError) and cause.errno in OUT_OF_MEANS
+        if of_process or not given_up(disk, path):
             raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not given_up(disk, path):

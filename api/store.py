@@ -299,7 +299,7 @@ class Store(Bucket[bytes, Head]):
         """Read everything and check every checksum and invariant, journal against ledger.
 
         ``progress(what, done, total)`` is called as files are finished. O(bytes). Damage is in the
-        report, not raised. Raises Closed; OSError where descriptors or memory ran out.
+        report, not raised. Raises Closed; StorageFull where descriptors or memory ran out.
         """
         self._refuse_if_closed()
         return verify(self._running, progress or untold)

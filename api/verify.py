@@ -10,7 +10,7 @@ from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
 from octavo.agreement import Newest, Noted, Report, agreement, unequal
 from octavo.files import cdb
-from octavo.files.errors import OUT_OF_MEANS, OctavoError
+from octavo.files.errors import OctavoError, StorageFull, room_for
 from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.lifecycle import State
 from octavo.files.record_digests import check_values
@@ -40,17 +40,18 @@ def verify(running: Running, progress: Progress) -> Report:
         for done, (what, work) in enumerate(steps):
             progress(what, done, len(steps))
             try:
-                for found in work:
-                    report.bytes += found.bytes
-                    report.records += found.records
-                    report.keys += found.keys
-                    report.journal_files += found.journal_files
-                    report.ledger_files += found.ledger_files
-                    report.problems += found.problems
-                    reader.renew()
+                with room_for(f"reading of {what}"):
+                    for found in work:
+                        report.bytes += found.bytes
+                        report.records += found.records
+                        report.keys += found.keys
+                        report.journal_files += found.journal_files
+                        report.ledger_files += found.ledger_files
+                        report.problems += found.problems
+                        reader.renew()
+            except StorageFull:
+                raise  # it is this process that is short of something
             except (OctavoError, OSError) as wrong:
-                if isinstance(wrong, OSError) and wrong.errno in OUT_OF_MEANS:
-                    raise
                 report.problems.append(str(wrong))
         progress("done", len(steps), len(steps))
     finally:

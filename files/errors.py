@@ -116,6 +116,7 @@ _MAKES_ROOM = {
     errno.EDQUOT: "free some space",
     errno.EFBIG: "raise the limit of a file's size (ulimit -f)",
     **dict.fromkeys(OUT_OF_DESCRIPTORS, "close some files, or raise the limit"),
+    errno.ENOMEM: "allow this process more memory and maps (ulimit -v, vm.max_map_count)",
 }
 
 _ALLOWS = dict.fromkeys(
@@ -147,11 +148,11 @@ _UNUSABLE = {
 @contextmanager
 def usable(name: str, path: str) -> Iterator[None]:
     """Within it an OSError that says that a directory can not be used is Misuse, which names the
-    argument that gave it, and what to do; and one for want of descriptors StorageFull."""
+    argument that gave it, and what to do; and one for want of descriptors or memory StorageFull."""
     try:
         yield
     except OSError as error:
-        if error.errno in OUT_OF_DESCRIPTORS:
+        if error.errno in OUT_OF_MEANS:
             raise storage_error(error, f"{name}={path!r} cannot be opened") from error
         advice = _UNUSABLE.get(error.errno or 0)
         inside = str(error.filename).startswith(f"{path}/")

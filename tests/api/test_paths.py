@@ -116,6 +116,7 @@ def test_a_path_that_cannot_be_used_is_refused_with_what_to_do(
         (errno.EROFS, octavo.Misuse, "copy the store to where files can be made"),
         (errno.EACCES, octavo.Misuse, "must be allowed to read, write and search"),
         (errno.EMFILE, octavo.StorageFull, "raise the limit"),
+        (errno.ENOMEM, octavo.StorageFull, "allow this process more memory"),
         (errno.EIO, OSError, "Input/output error"),
     ],
 )

@@ -143,15 +143,18 @@ def test_a_manifest_that_says_other_things_of_a_ledger_file_is_told(
     assert any("the ledger's manifest says" in problem for problem in store.verify().problems)
 
 
-@pytest.mark.parametrize("what", [errno.ENOMEM, errno.EMFILE])
+@pytest.mark.parametrize(
+    "wrong",
+    [OSError(errno.ENOMEM, "short"), OSError(errno.EMFILE, "short"), octavo.StorageFull("short")],
+)
 def test_what_its_own_process_is_short_of_is_no_damage(
-    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, what: int
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, wrong: Exception
 ) -> None:
     def fail(*_: object) -> None:
-        raise OSError(what, "short")
+        raise wrong
 
     monkeypatch.setattr(JournalFile, "sqns", fail)
-    with pytest.raises(OSError, match="short"):
+    with pytest.raises(octavo.StorageFull, match="short"):
         store.verify()
 
 

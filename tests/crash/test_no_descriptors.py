@@ -1,5 +1,5 @@
-"""No file descriptor is left, as a server has none under load: what is written goes on to the file
-that is there, and nothing of it is lost or half known."""
+"""No file descriptor is left, as a server has none under load, or no room for a map: what is
+written goes on to the file that is there, and nothing of it is lost or half known."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from descriptors import descriptors
 
 import octavo
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.open_files import OpenFiles
 
 
+@pytest.mark.parametrize("reason", [errno.EMFILE, errno.ENOMEM])
 @pytest.mark.parametrize("how", ["put", "put_many", "batch"])
-def test_writes_go_on_without_a_descriptor_for_the_map_of_a_full_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+def test_writes_go_on_without_the_map_of_a_full_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, reason: int
 ) -> None:
     draw = random.Random(1).randbytes
     wanted: dict[bytes, bytes] = {}
@@ -46,7 +48,7 @@ def test_writes_go_on_without_a_descriptor_for_the_map_of_a_full_file(
         def none_left(file: JournalFile) -> object:
             if file is store._inker.active:
                 refused.append(file.name)
-                raise OSError(errno.EMFILE, "Too many open files", file.path)
+                raise OSError(reason, "none is left", file.path)
             return real(file)
 
         with monkeypatch.context() as patch:
@@ -62,6 +64,35 @@ def test_writes_go_on_without_a_descriptor_for_the_map_of_a_full_file(
     with octavo.open(tmp_path / "s") as store:
         assert dict(store.items()) == wanted
         assert store.stats()["notes"] == []
+
+
+@pytest.mark.parametrize("reason", [errno.EMFILE, errno.ENOMEM])
+def test_a_file_is_mapped_where_there_is_room_for_one_map_alone(reason: int) -> None:
+    mapped: list[int] = []
+    room = 8
+
+    class Numbered:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def map_now(self) -> bytes:
+            if len(mapped) >= room:
+                raise OSError(reason, "none is left")
+            mapped.append(self.number)
+            return b""
+
+        def forget_map(self) -> None:
+            mapped.remove(self.number)
+
+    files = OpenFiles(100)
+    for number in range(8):
+        files.opened(Numbered(number))
+    room = 1
+    files.opened(Numbered(8))
+    assert mapped == [8]
+    room = 0
+    with pytest.raises(octavo.StorageFull, match="none is left"):
+        files.opened(Numbered(9))
 
 
 @contextmanager

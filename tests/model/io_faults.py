@@ -46,10 +46,13 @@ KINDS: dict[str, tuple[int, Callable[[str], bool]]] = {
     "EIO": (errno.EIO, lambda name: name not in NEVER_FAIL),
     "ENOSPC": (errno.ENOSPC, lambda name: name in TAKING_ROOM),
     "EMFILE": (errno.EMFILE, lambda name: name in OPENING),
+    "ENOMEM": (errno.ENOMEM, lambda name: name == "map"),
     "EINTR": (errno.EINTR, lambda name: name in RETRIED),
     "short write": (SHORT, lambda name: name in ("write", "pwrite")),
 }
-PATIENT = ("ENOSPC", "EMFILE")
+OF_THE_PROCESS = ("EMFILE", "ENOMEM")
+"""It is short of descriptors, or of room for maps."""
+PATIENT = ("ENOSPC", *OF_THE_PROCESS)
 SHORT_BYTES = 7
 
 
@@ -110,8 +113,8 @@ def _told(machine: Machine, fault: Fault, error: Exception) -> str:
     """Whether this may come of that fault, and the store is now as the error says."""
     if fault.kind == "short write":
         return f"a short write is no error: {error!r}"
-    if fault.kind == "EMFILE" and isinstance(error, octavo.StorageFailed):
-        return f"{fault.operation} found no descriptor, and that is no failure: {error!r}"
+    if fault.kind in OF_THE_PROCESS and isinstance(error, octavo.StorageFailed):
+        return f"{fault.operation} met {fault.kind}, and that is no failure: {error!r}"
     store, history = machine.store, machine.history
     if store is None or store.closed:
         return ""
@@ -150,8 +153,8 @@ def _after(machine: Machine, fault: Fault) -> str:
         return ""
     failed = isinstance(machine.raised, octavo.StorageFailed)
     failed = failed or store._running.inker.actor.failed is not None
-    if failed and fault.kind == "EMFILE":
-        return f"poisoned for want of a descriptor in {fault.operation}"
+    if failed and fault.kind in OF_THE_PROCESS:
+        return f"poisoned by {fault.kind} in {fault.operation}"
     if not failed and not history.pending:
         # It was not in the way of writing, or there was no room: it all goes on.
         machine.pool.go_on()
