@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from octavo.cli_options import json_option, open_for_reading, open_store, path_argument
-from octavo.cli_output import Output, count, duration, flat, plural, progress, size
+from octavo.cli_output import Output, count, duration, flat, moment, plural, progress, size
 from octavo.files.errors import Misuse
 
 
@@ -41,6 +41,16 @@ def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
             names = list(levels[0])
             rows = [[count(level[name] or 0) for name in names] for level in levels]
             out.columns([names, *rows], right=range(len(names)))
+        consumers: list[Any] = list(figures["consumers"])
+        if consumers:
+            out.line("")
+            names = ["consumer", "position", "behind", "last moved", "holds"]
+            rows = [
+                [one["name"], count(one["position"]), count(one["behind"]),
+                 moment(one["moved_ms"]), size(one["holds_bytes"])]
+                for one in consumers
+            ]  # fmt: skip
+            out.columns([names, *rows], right=range(1, len(names)))
 
 
 @click.command()

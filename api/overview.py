@@ -43,6 +43,7 @@ def overview(found: Inspection, *, columns: int | None) -> str:
             _journal(found),
             _jobs(found),
             _snapshots(found),
+            *_consumers(found),
             _latencies(found),
             _work(found),
             *(Text(to_text(note.encode("utf-8", "replace"))) for note in found.stats["notes"][:20]),
@@ -169,6 +170,19 @@ def _snapshots(found: Inspection) -> Renderable:
         ("snapshot", "age", "lease left", "files held", "bytes held"),
         rows or [["none"]],
     )
+
+
+def _consumers(found: Inspection) -> list[Renderable]:
+    known = found.stats["consumers"]
+    rows = [
+        [to_text(c["name"].encode()), count(c["position"]), count(c["behind"]),
+         moment(c["moved_ms"]), size(c["holds_bytes"])]
+        for c in known[:_MOST]
+    ]  # fmt: skip
+    if len(known) > _MOST:
+        rows.append([f"and {count(len(known) - _MOST)} more", "", "", "", ""])
+    names = ("consumer", "position", "behind", "last moved", "bytes held")
+    return [_table("Consumers of the change feed", names, rows)] if rows else []
 
 
 def _latencies(found: Inspection) -> Renderable:

@@ -131,6 +131,20 @@ def _state(found: Stats) -> Iterator[_Family]:
         ("open_files", "Files that are mapped.", found["open_files"]),
     ):  # fmt: skip
         yield _Family(f"octavo_{name}", "gauge", text, [({}, value)])
+    consumers = found["consumers"]
+    for name, text, values in (
+        ("behind", "Sequence numbers that a consumer of the change feed has yet to acknowledge.",
+         [each["behind"] for each in consumers]),
+        ("holds_bytes", "Journal files that compaction leaves as they are for a consumer.",
+         [each["holds_bytes"] for each in consumers]),
+        ("moved_timestamp_seconds", "When a consumer acknowledged last.",
+         [each["moved_ms"] / 1000 for each in consumers]),
+    ):  # fmt: skip
+        yield _Family(
+            f"octavo_consumer_{name}", "gauge", text,
+            [({"consumer": each["name"]}, value)
+             for each, value in zip(consumers, values, strict=True)],
+        )  # fmt: skip
 
 
 def _work(found: Stats, measures: Measures) -> Iterator[_Family]:

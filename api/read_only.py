@@ -24,11 +24,13 @@ from octavo.files.disk import Disk
 from octavo.files.errors import Misuse, SnapshotExpired, usable
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
+from octavo.manifest.consumers import Progress, known_of
 from octavo.manifest.published import Published
+from octavo.manifest.recovery import LOG
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.published import PublishedSnapshot, published_of
 from octavo.snapshot import Snapshot, SnapshotBucket
-from octavo.stats import levels_of
+from octavo.stats import consumers_of, levels_of
 from octavo.type_parameters import Out, Told
 
 log = logging.getLogger("octavo.published")
@@ -37,7 +39,7 @@ LEASE_SECONDS = 3600.0
 _WRITES = frozenset(
     {
         "put", "put_many", "delete", "delete_many", "batch", "sync", "compact", "trim", "backup",
-        "head_batch", "verify", "stats_prometheus", "inspect_html", "consumer", "consumers",
+        "head_batch", "verify", "stats_prometheus", "inspect_html", "consumer",
         "ingest", "clear", "pop", "popitem", "setdefault", "update",
     }
 )  # fmt: skip
@@ -161,6 +163,16 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         names = {number: name for name, number in self._identity.tags.numbers.items()}
         return feed.changes_of(self._shared, since, names)
 
+    def consumers(self) -> dict[str, int]:
+        """The durable consumers as they are now by name, each with the newest sqn it has
+        acknowledged. Raises Corruption."""
+        return {name: progress.position for name, progress in self._consumers().items()}
+
+    def _consumers(self) -> dict[str, Progress]:
+        self._shared.check()
+        with usable("path", self._path):
+            return known_of(self._disk, self._path)
+
     def stats(self, *, score: bool = False) -> dict[str, Any]:
         """What its files say, as plain values: a part of what the owner's ``stats`` gives, for
         what is measured or in memory only the owner knows. O(files). Raises Misuse for ``score``,
@@ -170,6 +182,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
             _refuse("stats(score=True)")
         levels = levels_of(self._shared.view.ledger)
         entries = self._found.journal.entries
+        sealed = [entry for entry in entries if not entry.name.endswith(LOG)]
         return {
             "path": self._path,
             "id": self._identity.id,
@@ -188,6 +201,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
                 "bytes": sum(level["bytes"] for level in levels),
                 "levels": levels,
             },
+            "consumers": consumers_of(self._consumers(), self.sqn, sealed),
         }
 
     def publish(self, *_: object, **__: object) -> NoReturn:

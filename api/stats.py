@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import cast
@@ -18,10 +19,13 @@ from octavo.files import record
 from octavo.files.disk import Disk
 from octavo.files.errors import AskTimeout, Busy, Closed, Corruption, StorageFull
 from octavo.files.lifecycle import State
+from octavo.manifest.consumers import Progress
+from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import GROWTH, LEVEL_ONE_ROWS
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.stats_types import (
+    ConsumerStats,
     JobsStats,
     JobStats,
     JobTotalsStats,
@@ -94,6 +98,7 @@ def stats(running: Running) -> Stats:
         },
         "snapshots": len(running.register),
         "live_snapshots": _snapshots(running, pending),
+        "consumers": consumers_of(clerk.consumers.all(), inker.last_sqn, inker.manifest.entries),
         "writes": _writes(running),
         "latencies": _latencies(measures),
         "jobs": _jobs(measures),
@@ -225,6 +230,23 @@ def _snapshots(running: Running, pending: list[tuple[int, int]]) -> list[Snapsho
             }
         )
     return out
+
+
+def consumers_of(
+    known: Mapping[str, Progress], last_sqn: int, sealed: Sequence[JournalEntry]
+) -> list[ConsumerStats]:
+    """Where the consumers of the change feed are, and what they hold. O(consumers x files)."""
+    by_position = sorted(known.items(), key=lambda each: each[1].position)
+    return [
+        {
+            "name": name,
+            "position": at.position,
+            "behind": max(last_sqn - at.position, 0),
+            "moved_ms": at.moved_ms,
+            "holds_bytes": sum(entry.bytes for entry in sealed if entry.last_sqn > at.position),
+        }
+        for name, at in by_position
+    ]
 
 
 # ---------------------------------------------------------------- work done

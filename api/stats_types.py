@@ -131,6 +131,21 @@ class SnapshotStats(TypedDict):
     holds_bytes: int
 
 
+class ConsumerStats(TypedDict):
+    """A durable consumer of the change feed."""
+
+    name: str
+    position: int
+    """The newest sqn that it has acknowledged."""
+    behind: int
+    """Sqns that came behind that."""
+    moved_ms: int
+    """When it acknowledged last, ms UTC."""
+    holds_bytes: int
+    """Sealed journal files that have changes above its position: compaction leaves them as they
+    are; the same file may be held for several."""
+
+
 class WriteStats(TypedDict):
     """Bytes written since opening, and how many times what was put that is."""
 
@@ -231,6 +246,8 @@ class Stats(TypedDict):
     snapshots: int
     live_snapshots: list[SnapshotStats]
     """Oldest first."""
+    consumers: list[ConsumerStats]
+    """Those that are furthest behind first."""
     writes: WriteStats
     latencies: LatenciesStats
     jobs: JobsStats

@@ -199,6 +199,14 @@ class Consumers:
         self._notes.append(note)
 
 
+def known_of(disk: Disk, path: str) -> dict[str, Progress]:
+    """The consumers of a store that another process may have open. Raises Corruption, OSError."""
+    try:
+        return _decoded(disk.read(f"{path}/{CONSUMERS}", _MAX_BYTES), f"{path}/{CONSUMERS}")
+    except FileNotFoundError:
+        return {}
+
+
 def go_back(disk: Disk, path: str, sqn: int) -> None:
     """The consumers of a backup that is to become another state, the same as before only up to
     ``sqn``: what comes behind that is new to them. Durable. Raises OSError."""

@@ -73,7 +73,7 @@ def test_stats_are_json_as_they_are(store: octavo.Store) -> None:
 STABLE = {
     "": "path id format epoch opened_ms now_ms last_sqn persisted_sqn journal ledger memory "
     "read_cache merging compaction snapshots live_snapshots writes latencies jobs open_files "
-    "replayed_at_open notes",
+    "replayed_at_open notes consumers",
     "journal": "files sealed_files sealed_bytes unsealed_files active_file active_bytes records "
     "file_list",
     "ledger": "files bytes levels bytes_written rows_merged",

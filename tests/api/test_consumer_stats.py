@@ -1,0 +1,83 @@
+"""What figures tell of the durable consumers: how far behind each is, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_runs import output
+from compacted_store import SMALL_FILES
+from prometheus_client.parser import text_string_to_metric_families
+
+import octavo
+
+KEYS = 1200
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[octavo.Store]:
+    """Two sealed journal files of 512 puts, and some more; one consumer in the midst of the second
+    file, one at the end."""
+    with octavo.open(tmp_path / "s", worker=False, **SMALL_FILES) as made:
+        for number in range(KEYS):
+            made.put(b"%04d" % number, b"x" * 50)
+        made.consumer("search").acknowledge(KEYS)
+        made.consumer("mail", since=0).acknowledge(700)
+    with octavo.open(tmp_path / "s", worker=False, **SMALL_FILES) as again:
+        yield again
+
+
+def test_the_owner_tells_of_each_what_it_holds(store: octavo.Store) -> None:
+    mail, search = store.stats()["consumers"]
+    assert (mail["name"], mail["position"], mail["behind"]) == ("mail", 700, KEYS - 700)
+    assert (search["name"], search["position"], search["behind"]) == ("search", KEYS, 0)
+    files = store.stats()["journal"]["file_list"]
+    later = [file for file in files if file["state"] == "sealed" and file["last_sqn"] > 700]
+    assert mail["holds_bytes"] == sum(file["bytes"] for file in later) > 0
+    assert search["holds_bytes"] == 0
+
+
+def test_when_each_moved_last_is_told(store: octavo.Store) -> None:
+    before = store.stats()["now_ms"]
+    store.consumer("mail").acknowledge(701)
+    [mail] = [each for each in store.stats()["consumers"] if each["name"] == "mail"]
+    assert before <= mail["moved_ms"] <= store.stats()["now_ms"]
+
+
+def test_another_process_reads_the_same(store: octavo.Store) -> None:
+    store.sync()
+    with octavo.open(store.path, read_only=True) as reader:
+        assert reader.stats()["consumers"] == store.stats()["consumers"]
+        store.consumer("mail").acknowledge(900)
+        assert reader.consumers() == store.consumers() == {"mail": 900, "search": KEYS}
+
+
+def test_a_reader_is_told_of_a_damaged_file_of_consumers(store: octavo.Store) -> None:
+    with octavo.open(store.path, read_only=True) as reader:
+        Path(store.path, "CONSUMERS").write_bytes(b"{}")
+        with pytest.raises(octavo.Corruption, match="CONSUMERS"):
+            reader.consumers()
+
+
+def test_prometheus_has_a_sample_for_each(store: octavo.Store) -> None:
+    found = {
+        (sample.name, sample.labels["consumer"]): sample.value
+        for family in text_string_to_metric_families(store.stats_prometheus())
+        for sample in family.samples
+        if "consumer" in sample.labels
+    }
+    assert found["octavo_consumer_behind", "mail"] == KEYS - 700
+    assert found["octavo_consumer_holds_bytes", "search"] == 0
+    assert found["octavo_consumer_holds_bytes", "mail"] > 0
+    assert len(found) == 6
+
+
+def test_the_commands_print_them(store: octavo.Store) -> None:
+    for command in ("stats", "inspect"):
+        path = store.path
+        if command == "inspect":
+            store.close()
+        lines = output(command, path).decode().splitlines()
+        [mail] = [line for line in lines if line.strip().startswith("mail")]
+        assert mail.split()[1:3] == ["700", str(KEYS - 700)]
