@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,12 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], JobR
     return lambda: JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
 
 
-def wait_for_all_children() -> None:
-    """Raises AssertionError where one does not leave."""
+def wait_for(pid: int) -> None:
+    """Raises AssertionError where it does not leave."""
 
     def wait() -> None:
-        while True:
-            try:
-                os.waitpid(-1, 0)
-            except ChildProcessError:
-                return
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
@@ -58,18 +56,21 @@ def test_as_it_is_ended(runner: Callable[[], JobRunner]) -> None:
     while cut:
         at += 1
         one = runner()
-        one._started()
+        process = one._started()
+        assert process is not None
         cut, _ = cut_short(one.close, at)
         one.close()  # as its owner does, behind an interrupt
-        wait_for_all_children()
+        wait_for(process.pid)
     assert at > 10
 
 
 def test_as_it_is_started(runner: Callable[[], JobRunner], monkeypatch: pytest.MonkeyPatch) -> None:
     real = subprocess.Popen
+    pids = []
 
     def begun(*arguments: Any, **given: Any) -> subprocess.Popen[bytes]:
         made = real(*arguments, **given)
+        pids.append(made.pid)
         signal.raise_signal(signal.SIGINT)  # before the caller has it
         return made
 
@@ -78,4 +79,4 @@ def test_as_it_is_started(runner: Callable[[], JobRunner], monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         one._started()
     one.close()
-    wait_for_all_children()
+    wait_for(*pids)
