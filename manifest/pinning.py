@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import cdb, jobs, ledger_key
+from octavo.files import cdb, jobs, ledger_key, record
 from octavo.files.disk import Disk
 from octavo.files.errors import Busy, Corruption, Misuse
 from octavo.files.sparse_offsets import cut
@@ -101,6 +101,8 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
                 names.add(entry.name)
             tails = [draft.link_journal(name) for name in _tails(disk, f"{store}/journal", before)]
             again = _tails(disk, f"{store}/journal", before)
+            # Behind a commit that is not decided stands a file, which fills once that is.
+            begun = {name for name in tails if _is_begun(disk, f"{draft.path}/{name}")}
             after = read_manifests(disk, store)
         except (FileNotFoundError, Corruption) as moved:
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
@@ -118,9 +120,13 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             continue  # a listing of hundreds of names can miss one that is just being renamed
         if before.mark == after.mark:
             _refuse_earlier_ledger(store, before)
-            draft.drop_others(names | set(tails))
-            return before, sorted(set(tails))
+            draft.drop_others(names | begun)
+            return before, sorted(begun)
     raise Busy(f"{store} changed {ATTEMPTS} times while it was being pinned; try again")
+
+
+def _is_begun(disk: Disk, path: str) -> bool:
+    return any(disk.pread(path, record.FIXED_BYTES, cdb.RECORDS_AT))
 
 
 def _files(names: list[str]) -> set[tuple[int, int] | None]:

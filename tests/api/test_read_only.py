@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from look import NOW_MS, clock_ms
@@ -20,8 +21,10 @@ from whole_store import SEED, WallClock, flush, opened
 
 import octavo
 from octavo import read_only
-from octavo.files.disk import Disk
+from octavo.files.disk import Disk, RealDisk
+from octavo.files.staged_writer import StagedWriter
 from octavo.manifest import change_log, pinning, recovery
+from octavo.manifest.journal_manifest import JournalManifest
 
 
 @pytest.fixture
@@ -313,3 +316,39 @@ def test_reads_go_on_where_there_is_no_room_to_renew_the_lease(
         clock.now += 20 * 60_000  # more than was left of it
         assert reader["k"] == b"v"
         reader.close()
+
+
+def test_what_is_written_behind_a_commit_that_is_being_made_is_not_seen_without_it(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file for what comes behind a commit is there before that is decided, and a look may come
+    just then."""
+    sqn = store.put(b"before", b"1")
+    writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=NOW_MS)
+    writer.put_many(b"", [b"loaded"], [b"2"])
+    writer.finish()
+    inker, linked = store._inker, pinning._linked
+    real = inker.commit
+    committing, looked = threading.Event(), threading.Event()
+
+    def commit(manifest: JournalManifest) -> None:
+        if manifest.commits:
+            committing.set()
+            assert looked.wait(600)
+        real(manifest)
+
+    def seen_before(*which: Any) -> Any:
+        assert committing.wait(600)
+        found = linked(*which)
+        looked.set()
+        loading.join()
+        store.put(b"after", b"3")
+        return found
+
+    monkeypatch.setattr(inker, "commit", commit)
+    monkeypatch.setattr(pinning, "_linked", seen_before)
+    loading = threading.Thread(target=store.ingest, args=("j", ["0-0"]))
+    loading.start()
+    with octavo.open(store.path, read_only=True) as reader:
+        assert reader.sqn == sqn
+        assert {b"before", b"loaded", b"after"} & set(reader.keys()) == {b"before"}
