@@ -102,9 +102,16 @@ def take(disk: Disk, store: str, name: str) -> bool:
 
 
 def forget(disk: Disk, store: str, name: str) -> None:
-    """Remove a request that nobody waits for, with all that belongs to it."""
+    """Remove a request that nobody waits for, with all that belongs to it; but not from under who
+    is about to look whether it was taken, and removes it then."""
     stem = name.removesuffix(REQUEST)
-    remove(disk, store, name, stem + TAKEN, stem + ANSWER)
+    if not _lives(disk, store, stem):
+        remove(disk, store, name, stem + TAKEN, stem + ANSWER)
+
+
+def _lives(disk: Disk, store: str, stem: str) -> bool:
+    """Whether who asked has it locked still, under either of its names."""
+    return any(is_held(disk, store, stem + kind) for kind in (REQUEST, TAKEN))
 
 
 def write(disk: Disk, store: str, name: str, told: dict[str, Any]) -> None:
@@ -132,9 +139,8 @@ def read(disk: Disk, store: str, name: str) -> dict[str, Any] | None:
 def remove(disk: Disk, store: str, *names: str) -> None:
     """Take these away, as far as they are there."""
     for name in names:
-        path = f"{store}/{INBOX}/{name}"
-        if disk.exists(path):
-            disk.unlink(path)
+        with suppress(FileNotFoundError):  # both sides may
+            disk.unlink(f"{store}/{INBOX}/{name}")
 
 
 def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) -> list[str]:
@@ -165,7 +171,7 @@ def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) 
 def _waited_for(disk: Disk, store: str, stem: str) -> bool:
     """Whether who asked lives: the clock, its own or the owner's, may be days off."""
     with suppress(OctavoError, OSError):
-        return is_held(disk, store, stem + REQUEST)
+        return _lives(disk, store, stem)
     return False
 
 

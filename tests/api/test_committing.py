@@ -398,6 +398,43 @@ def test_who_gives_up_when_the_owner_has_begun_is_told_and_learns_it_by_asking_a
         assert store.ingest("j", ["0-0"]).repeated
 
 
+@pytest.mark.parametrize("asked_ms", [None, 0], ids=["", "of days ago by the owner's clock"])
+def test_who_gives_up_as_the_owner_ends_is_not_told_that_nothing_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_ms: int | None
+) -> None:
+    """The owner finds that nobody waits any more while who asked looks whether it had begun."""
+    take = inbox.take
+    begun, withdrawn = threading.Event(), threading.Event()
+
+    class Late(RealDisk):
+        def exists(self, path: str) -> bool:
+            if path.endswith(inbox.TAKEN):
+                withdrawn.set()
+                owner.join(600)
+                inbox.waiting(RealDisk(), store.path, wall_clock_ms())
+            return super().exists(path)
+
+    with unwatched(tmp_path / "s") as store:
+
+        def slow(*given: Any) -> bool:
+            taken = take(*given)
+            begun.set()
+            assert withdrawn.wait(600)
+            return taken
+
+        monkeypatch.setattr(inbox, "take", slow)
+        asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
+        at = wall_clock_ms() if asked_ms is None else asked_ms
+        request = inbox.Request(Late(), store.path, asked, at)
+        request.ask()
+        owner = threading.Thread(target=inbox_watch.serve, args=(store._running, at))
+        owner.start()
+        assert begun.wait(600)
+        assert request.withdraw()
+        assert store.get(b"k") == b"v"
+        assert os.listdir(tmp_path / "s" / "inbox") == []
+
+
 def test_a_request_that_an_owner_had_taken_as_it_was_killed_is_done_by_the_next(
     tmp_path: Path,
 ) -> None:
