@@ -1,4 +1,4 @@
-"""How much of a journal file is garbage, as a job: told from a sample of its records."""
+"""How much of a journal file is garbage, as a job: told from a sample of its bytes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def score(
     strategies: Mapping[str, str],
     compresses: bool,
 ) -> dict[str, Any]:
-    """The share of each journal file that compaction would keep, from a sample of its records.
+    """How many bytes of each journal file compaction would keep, from a sample of them.
 
     A file is ``name``, ``seed``, ``base_sqn`` and ``clean_below`` (see live_records.verdicts).
     The result's ``scores``: for each ``kept``, ``hiding`` (deletes that hide something older),
-    ``squeezed`` (by how much compression would make smaller what is kept), and ``total``, bytes in
-    the sample; or ``wrong``, why it cannot be told.
+    ``squeezed`` (by how much compression would make smaller what is kept), and ``total``, all
+    estimates of bytes but the last; or ``wrong``, why it cannot be told.
     """
     known = live_records.opened(disk, ledger, levels)
     retained = key_deltas.retained(strategies)
@@ -72,11 +72,12 @@ class _Sampler:
         path = f"{self.journal}/{file['name']}"
         view = memoryview(self.disk.map(path))
         numbers, starts, _ = table_of(view, path)
-        picked = self._picked(len(numbers), file["seed"])
-        found = [self._newest(view, starts, at, file["seed"], path) for at in picked]
-        if not found:
+        if not len(numbers):
             return {"name": file["name"], "kept": 0, "hiding": 0, "squeezed": 0, "total": 0}
-        kinds, expiries, known, deleted, at, tags, values = (
+        sizes = np.diff(starts) + cdb.TABLE_BYTES_PER_RECORD
+        at, stand_for = self._picked(sizes, file["seed"])
+        found = [self._newest(view, starts, row, file["seed"], path) for row in at.tolist()]
+        kinds, expiries, known, deleted, tags, values = (
             np.array(each) for each in zip(*found, strict=True)
         )
         verdict = live_records.verdicts(
@@ -87,36 +88,41 @@ class _Sampler:
             clean_below=file["clean_below"],
             now_ms=self.now_ms,
         )
-        sizes = starts[at + 1] - starts[at] + cdb.TABLE_BYTES_PER_RECORD
         put = kinds == record.PUT
         hides = ((verdict == KEEP) & ~put) | (verdict == TO_DELETE)
         kept = (verdict == KEEP) | (verdict == UNSURE) | hides
         delta = (verdict == SUPERSEDED) & (kinds != record.DELETE) & np.isin(tags, self.retained)
         stays = np.flatnonzero(put & (verdict == KEEP) & self.compresses)
         sampled = [(int(starts[at[i]]), int(starts[at[i] + 1]), int(values[i])) for i in stays]
-        return {
-            "name": file["name"],
-            "squeezed": squeezed(view, sampled),
-            "kept": int(sizes[kept].sum()) + int((sizes - values)[delta].sum()),
-            "hiding": int(sizes[hides].sum()),
-            "total": int(sizes.sum()),
+        share = stand_for / sizes[at]
+        parts = {
+            "squeezed": share[stays] * squeezed(view, sampled),
+            "kept": np.where(kept, stand_for, share * (sizes[at] - values))[kept | delta],
+            "hiding": stand_for[hides],
+            "total": stand_for,
         }
+        return {"name": file["name"], **{part: round(of.sum()) for part, of in parts.items()}}
 
-    def _picked(self, count: int, seed: int) -> list[int]:
-        """Which of so many records: a random one of each stretch, as the file's seed has it, so
-        reproducible and not in step with the keys."""
-        if not self.samples:
-            return []
+    def _picked(
+        self, sizes: npt.NDArray[np.int64], seed: int
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """(which of the records of these sizes, the bytes that each stands for): all where they
+        are few, else those that a random byte of each of so many like stretches falls in, so that
+        one that is most of the file counts as that. By the file's seed, so reproducible."""
+        if len(sizes) <= self.samples:
+            return np.arange(len(sizes)), sizes.astype(np.float64)
+        ends = np.cumsum(sizes)
         rng = random.Random(self.salt ^ seed)
-        step = max(count / self.samples, 1.0)
-        picked = {int((i + rng.random()) * step) for i in range(min(self.samples, count))}
-        return sorted(at for at in picked if at < count)
+        stretch = int(ends[-1]) / self.samples
+        places = [min((i + rng.random()) * stretch, ends[-1] - 1) for i in range(self.samples)]
+        at, hits = np.unique(np.searchsorted(ends, places, side="right"), return_counts=True)
+        return at, hits * stretch
 
     def _newest(
         self, view: memoryview, starts: npt.NDArray[np.int64], at: int, seed: int, path: str
-    ) -> tuple[int, int, int, bool, int, int, int]:
-        """(kind, expiry, sqn of the newest version of its key, whether that is a delete, ``at``,
-        tag, bytes of the value) of one record."""
+    ) -> tuple[int, int, int, bool, int, int]:
+        """(kind, expiry, sqn of the newest version of its key, whether that is a delete, tag,
+        bytes of the value) of one record."""
         start, end = int(starts[at]), int(starts[at + 1])
         try:
             head = record.parse_header(view[start:end], seed ^ start, end - start)
@@ -134,5 +140,5 @@ class _Sampler:
                 if row >= 0:
                     deleted = bool(sst.flags[row] & TOMBSTONE)
                     sqn = sst.sqns[row] + base
-                    return head.kind, head.expiry_ms, sqn, deleted, at, head.tag, head.value_bytes
-        return head.kind, head.expiry_ms, 0, False, at, head.tag, head.value_bytes
+                    return head.kind, head.expiry_ms, sqn, deleted, head.tag, head.value_bytes
+        return head.kind, head.expiry_ms, 0, False, head.tag, head.value_bytes

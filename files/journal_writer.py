@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from itertools import pairwise
 from struct import Struct
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -136,14 +137,16 @@ class Mover:
             raise Corruption(self._file, head_end + 8, "value checksum")
 
 
-def squeezed(buffer: memoryview, records: Iterable[tuple[int, int, int]]) -> int:
-    """By how many bytes a Mover would make these records' values smaller: (start, end, bytes of
-    the value as it stands) of each. 1 us a KiB."""
+def squeezed(buffer: memoryview, records: Iterable[tuple[int, int, int]]) -> list[int]:
+    """By how many bytes a Mover would make each of these records' values smaller: (start, end,
+    bytes of the value as it stands) of each. 1 us a KiB."""
     compressor = Compressor()
+    saved = [0]
     for start, end, stored in records:
         if COMPRESS_FROM_BYTES <= stored <= _MOST_TRIED and not buffer[start + _FLAGS_AT]:
             compressor.packed(buffer[end - stored : end])
-    return compressor.saved_bytes
+        saved.append(compressor.saved_bytes)
+    return [after - before for before, after in pairwise(saved)]
 
 
 class SealedWriter:
