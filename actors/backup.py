@@ -128,8 +128,7 @@ def _backed_up(
         shared = state.manifest.horizon if before is None else before.sqn
         identities.write(disk, target, replace(running.identity, backup=before or after))
         consumers.go_back(disk, target, shared)
-        marked = running.identity.head_only
-        _begin(disk, target, running.inker.actor.epoch, journal, levels, marked=marked)
+        _begin(disk, target, running.inker.actor.epoch, journal, levels)
         if before is not None:
             identities.write(disk, target, replace(running.identity, backup=after))
         removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
@@ -218,21 +217,14 @@ def _up_to(last: int | None, ledger: LedgerManifest) -> LedgerManifest:
 
 
 def _begin(
-    disk: Disk,
-    path: str,
-    owners: int,
-    journal: JournalManifest,
-    ledger: LedgerManifest,
-    *,
-    marked: bool,
+    disk: Disk, path: str, owners: int, journal: JournalManifest, ledger: LedgerManifest
 ) -> None:
-    """Write both manifests, the journal's first: from then on this is the backup's state. Their
-    epoch is above ``owners``, in which the youngest of the files was made. ``marked``: the mark
-    tells of the ledger's before."""
+    """Write both manifests, the journal's first: from then on this is the backup's state, of which
+    the mark tells the ledger's. Their epoch is above ``owners``, in which the youngest of the files
+    was made."""
     directories = [f"{path}/{folder}/manifest" for folder in ("journal", "ledger")]
     epoch = max(owners, *(_epoch(disk, directory) for directory in directories)) + 1
-    if marked:
-        update_mark.write(disk, f"{path}/journal", (), epoch, ledger.encode())
+    update_mark.write(disk, f"{path}/journal", (), epoch, ledger.encode())
     for directory, snapshot in zip(directories, (journal.encode(), ledger.encode()), strict=True):
         ChangeLog.begin(disk, directory, epoch, snapshot).close()
 

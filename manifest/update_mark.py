@@ -2,8 +2,8 @@
 
     {"format": 1, "names": [journal files of the state that is to come], "checksum": 16 digits}
 
-and, of a head-only store, before its manifests are written: "epoch", theirs, and "ledger", what the
-ledger's is to say, in base64.
+and, before its manifests are written: "epoch", theirs, and "ledger", what the ledger's is to say,
+in base64.
 
 Until the manifest of that state is durable, its files lie beside those of the state before, and
 nothing else tells the two apart: a compacted file bears old sqns, and a backup that was opened by
@@ -11,8 +11,8 @@ itself has files that its manifest does not name, too. The mark is there before 
 and goes after the last removal. An opening that finds it removes what is not of the state that it
 found, and then the mark.
 
-The journal's manifest comes first, and decides. Behind it the ledger's can be made anew from the
-journal, but for a head-only store's: there the mark tells what it is to be.
+The journal's manifest comes first, and decides. Until the ledger's is there, too, the mark tells
+what it is to be: that of before may name what the journal no longer has.
 """
 
 from __future__ import annotations
@@ -39,13 +39,11 @@ def write(
     disk: Disk, directory: str, names: Iterable[str], epoch: int = 0, ledger: bytes = b""
 ) -> None:
     """Mark the journal in ``directory``, durably, before any of these files is brought there. What
-    an earlier mark named stays named: it may have brought some of them. ``epoch``, ``ledger``: of
-    the manifests that are written next, where the ledger's is not made anew if that is cut short.
+    an earlier mark told stays told: it may have brought some of them, and the journal's manifest.
+    ``epoch``, ``ledger``: of the manifests that are written next.
     """
-    told: dict[str, object] = {
-        "format": _FORMAT,
-        "names": sorted({*names, *(_names(disk, directory) or ())}),
-    }
+    told = {"format": _FORMAT, **_told(disk, directory)}
+    told["names"] = sorted({*names, *(_names(disk, directory) or ())})
     if ledger:
         told |= {"epoch": epoch, "ledger": b64encode(ledger).decode()}
     text = json.dumps({**told, "checksum": checksum(told)})

@@ -4,16 +4,17 @@ and by whom that is opened afterwards."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from whole_store import opened
+from whole_store import flush, opened
 
 import octavo
 from octavo.actors import backup as backups
-from octavo.files.disk import RealDisk
+from octavo.files.disk import Disk, RealDisk
 from octavo.manifest import update_mark
 from octavo.manifest.update_mark import UPDATING
 from octavo.pipeline.feed_files import JournalLook
@@ -50,6 +51,30 @@ def cut_short(store: octavo.Store, path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             store.backup(path)
     assert (path / "journal" / UPDATING).exists()
+
+
+def between_the_manifests(
+    store: octavo.Store, path: Path, then: Callable[[], None], **options: Any
+) -> None:
+    """An update, and in its midst, behind the journal's manifest and before the ledger's, this."""
+    begin = backups.ChangeLog.begin
+
+    def begun(disk: Disk, directory: str, epoch: int, snapshot: bytes) -> Any:
+        if directory == f"{path}/ledger/manifest":
+            then()
+        return begin(disk, directory, epoch, snapshot)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(backups, "ChangeLog", SimpleNamespace(begin=begun))
+        store.backup(path, **options)
+
+
+def cut_between_the_manifests(store: octavo.Store, path: Path) -> None:
+    def cut() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        between_the_manifests(store, path, cut)
 
 
 def openings(path: Path) -> list[Content]:
@@ -155,3 +180,51 @@ def test_a_backup_whose_manifest_lost_something_is_not_restored_as_it_was_before
     opened(tmp_path / "b").close()
     octavo.restore(tmp_path / "b", tmp_path / "r")
     assert openings(tmp_path / "r") == [dict(store.items())] * 3
+
+
+def left_behind(store: octavo.Store, path: Path) -> None:
+    """The backup's ledger names what a compaction has dropped since, and is from before that."""
+    flush(store)
+    store.backup(path)
+    for value in (b"newer", b"new"):
+        renew(store, 2, value, compacts=value == b"new")
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_who_reads_it_in_the_midst_of_an_update_finds_what_was_brought(
+    store: octavo.Store, tmp_path: Path, ledger: bool
+) -> None:
+    left_behind(store, tmp_path / "b")
+    found: list[Content] = []
+
+    def read() -> None:
+        with octavo.open(tmp_path / "b", read_only=True) as reads:
+            found.append(dict(reads.items()))
+
+    between_the_manifests(store, tmp_path / "b", read, ledger=ledger)
+    assert found == [dict(store.items())]
+
+
+def test_an_opening_takes_the_ledger_that_was_to_come(store: octavo.Store, tmp_path: Path) -> None:
+    left_behind(store, tmp_path / "b")
+    cut_between_the_manifests(store, tmp_path / "b")
+    assert openings(tmp_path / "b") == [dict(store.items())] * 3
+
+
+def test_a_second_update_that_is_cut_short_leaves_the_ledger_that_was_to_come_of_the_first(
+    tmp_path: Path,
+) -> None:
+    def rows(path: Path) -> Content:
+        with opened(path) as backup:
+            return {row.key: row.value for row in backup.head_bucket(b"").rows()}
+
+    with opened(tmp_path / "s", mode="head_only") as store:
+        for value in (b"old", b"new"):
+            for n in range(100):
+                store.head_bucket(b"").put(b"%03d" % n, value)
+            store.trim()
+            if value == b"old":
+                store.backup(tmp_path / "b")
+        cut_between_the_manifests(store, tmp_path / "b")
+        cut_short(store, tmp_path / "b")
+        assert rows(tmp_path / "b") == {b"%03d" % n: b"new" for n in range(100)}
