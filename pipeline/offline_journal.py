@@ -45,6 +45,9 @@ class CompactReport:
     records_dropped: int
     skipped: tuple[str, ...]
     """Damage because of which a run was left as it is."""
+    notes: tuple[str, ...]
+    """What was not as it should be, as an opening notes it, lost consumers too: nothing was held
+    back for those."""
     tasks: int
     seconds: float
 
@@ -85,6 +88,7 @@ def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
             sum(entry.bytes for entry in after),
             sum(each["records"] - each["kept"] for each in found if each.get("files")),
             tuple(f"{each['damaged']}: {each['wrong']}" for each in found if "damaged" in each),
+            tuple(store.notes),
             len(runs),
             time.monotonic() - began,
         )

@@ -132,6 +132,16 @@ def test_a_consumer_holds_its_part_back(tmp_path: Path) -> None:
         assert [change.sqn for change in store.changes()] == sqns
 
 
+def test_whoever_compacts_is_told_that_the_consumers_are_lost(tmp_path: Path) -> None:
+    made(tmp_path / "s")
+    with octavo.open(tmp_path / "s", compact_every_seconds=None) as store:
+        store.consumer("reader", since=0)
+    (tmp_path / "s" / "CONSUMERS").write_bytes(b"damaged")
+    done = compact(tmp_path / "s")
+    assert done.records_dropped
+    assert any("the consumers of the change feed are lost" in note for note in done.notes)
+
+
 def test_an_open_store_is_left_alone(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s"), pytest.raises(octavo.StoreLocked):
         compact(tmp_path / "s")
