@@ -16,7 +16,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, jobs, ledger_key, record
 from octavo.files.disk import Disk
-from octavo.files.errors import Busy, Corruption, Misuse
+from octavo.files.errors import Busy, Corruption, Misuse, OctavoError
 from octavo.files.sparse_offsets import cut
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -108,10 +108,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
             if attempt == ATTEMPTS - 1:
                 if isinstance(moved, FileNotFoundError):
-                    raise Corruption(
-                        str(moved.filename), 0,
-                        "is missing; open the store for writing, which recovers what can be",
-                    ) from moved  # fmt: skip
+                    raise _missing(disk, store, moved) from moved
                 raise
             if isinstance(moved, Corruption) and attempt > 3:
                 raise
@@ -127,6 +124,18 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
 
 def _is_begun(disk: Disk, path: str) -> bool:
     return any(disk.pread(path, record.FIXED_BYTES, cdb.RECORDS_AT))
+
+
+def _missing(disk: Disk, store: str, what: FileNotFoundError) -> OctavoError:
+    """What to raise where something is not there for good."""
+    if not any(disk.exists(f"{store}/{folder}") for folder in ("journal", "ledger")):
+        return Misuse(
+            f"{store} holds no store yet, but the beginning of one, without journal and ledger: its "
+            "making was cut short, or they were removed; open it for writing, which makes it"
+        )
+    return Corruption(
+        str(what.filename), 0, "is missing; open the store for writing, which recovers what can be"
+    )
 
 
 def _files(names: list[str]) -> set[tuple[int, int] | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -131,6 +132,20 @@ def test_options_that_say_how_to_write_are_refused(store: octavo.Store, tmp_path
 def test_an_empty_store(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store, octavo.open(store.path, read_only=True) as found:
         assert everything(found) == {}
+        assert found.last_sqn == 0
+
+
+def test_what_was_left_of_a_making_that_was_cut_short_is_no_store_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pinning, "ATTEMPTS", 2)
+    octavo.open(tmp_path / "whole").close()
+    (tmp_path / "s").mkdir()
+    shutil.copy(tmp_path / "whole" / "OCTAVO", tmp_path / "s")  # which comes first
+    with pytest.raises(octavo.Misuse, match="open it for writing, which makes it"):
+        octavo.open(tmp_path / "s", read_only=True)
+    octavo.open(tmp_path / "s").close()
+    with octavo.open(tmp_path / "s", read_only=True) as found:
         assert found.last_sqn == 0
 
 
