@@ -45,6 +45,10 @@ def publish(
             try:
                 made = _filled(draft, bookie, identity, reader, files, counted=counted)
                 return draft.finish(name=name, expires_at=bookie.clock_ms() + lease_ms, **made)
+            except Corruption as damage:
+                draft.discard()
+                reader.damaged(found := draft.original(damage))
+                raise found from None
             except BaseException:
                 draft.discard()
                 raise
@@ -92,18 +96,16 @@ def _filled(
 ) -> dict[str, Any]:
     """Link and write all that belongs to the snapshot; what its manifest is to say."""
     view, sqn = reader.view, reader.sqn
-    for level in view.ledger.levels:
-        for entry in level:
-            draft.link_ledger(entry.name)
-    known = {entry.name: entry for entry in bookie.inker.manifest.entries}
-    entries = []
-    for file in files:
-        try:
+    try:
+        for level in view.ledger.levels:
+            for entry in level:
+                draft.link_ledger(entry.name)
+        for file in files:
             draft.link_journal(file.name)
-        except FileNotFoundError as missing:
-            reader.check()
-            raise Corruption(file.path, 0, "the journal file is missing") from missing
-        entries.append(known.get(file.name) or _entry(file))
+    except FileNotFoundError as missing:
+        raise reader.gone(missing) from missing
+    known = {entry.name: entry for entry in bookie.inker.manifest.entries}
+    entries = [known.get(file.name) or _entry(file) for file in files]
     ledger = _with_side_files(draft, bookie, view, files, sqn)
     return {
         "store_id": identity.id,
@@ -147,7 +149,7 @@ def _with_side_files(
             max_bytes=MAX_FILE_BYTES,
         )
         if result["damaged"]:
-            raise Corruption(draft.path, 0, result["damaged"][0])
+            raise Corruption(draft.journal, 0, result["damaged"][0])
         added = [LedgerEntry.of_job(row) for row in result["files"]]
     return view.ledger.edit(added, persisted_sqn=sqn)
 

@@ -66,6 +66,9 @@ def pin(
             persisted_sqn = found.ledger.persisted_sqn
             adoption.refuse_lost_ledger(f"{store}/ledger", persisted_sqn, found.journal)
         return _finished(disk, draft, identity, found, tails, lease_ms, now_ms, before)
+    except Corruption as damage:
+        draft.discard()
+        raise draft.original(damage) from None
     except BaseException:
         draft.discard()
         raise
@@ -130,8 +133,8 @@ def _missing(disk: Disk, store: str, what: FileNotFoundError) -> OctavoError:
     """What to raise where something is not there for good."""
     if not any(disk.exists(f"{store}/{folder}") for folder in ("journal", "ledger")):
         return Misuse(
-            f"{store} holds no store yet, but the beginning of one, without journal and ledger: its "
-            "making was cut short, or they were removed; open it for writing, which makes it"
+            f"{store} holds no store yet, but the beginning of one, without journal and ledger: "
+            "its making was cut short, or they were removed; open it for writing, which makes it"
         )
     return Corruption(
         str(what.filename), 0, "is missing; open the store for writing, which recovers what can be"
@@ -289,7 +292,7 @@ def _side_files(
         max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
     )  # fmt: skip
     if result["damaged"]:
-        raise Corruption(draft.path, 0, result["damaged"][0])
+        raise Corruption(draft.journal, 0, result["damaged"][0])
     return [LedgerEntry.of_job(row) for row in result["files"]]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from octavo.files.disk import Disk
+from octavo.files.errors import Corruption
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -28,7 +29,7 @@ class Draft:
         """Where journal files are linked from."""
         self.id = published.new_id(now_ms)
         self.path = f"{store}/{SNAPSHOTS}/{self.id}"
-        self._there: set[str] = set()
+        self._there: dict[str, str] = {}  # name: what it is a link of
         disk.mkdir(self.path)
         try:
             disk.create(f"{self.path}/{MAKING}").close()
@@ -56,13 +57,18 @@ class Draft:
     def _link(self, source: str, name: str) -> None:
         if name not in self._there:
             self._disk.link(source, f"{self.path}/{name}")
-            self._there.add(name)
+            self._there[name] = source
 
     def drop_others(self, names: set[str]) -> None:
         """Unlink what is not among ``names``."""
-        for name in self._there - names:
+        for name in self._there.keys() - names:
             self._disk.unlink(f"{self.path}/{name}")
-        self._there &= names
+            del self._there[name]
+
+    def original(self, damage: Corruption) -> Corruption:
+        """Damage that was met in a link, of the store's own file: the links go."""
+        source = self._there.get(damage.file.removeprefix(f"{self.path}/"))
+        return damage if source is None else Corruption(source, damage.offset, damage.what)
 
     def finish(
         self,

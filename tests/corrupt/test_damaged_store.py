@@ -218,6 +218,45 @@ def test_a_damaged_ledger_file_that_was_read_is_rebuilt_at_the_next_start(
         assert found.problems == [] or not errors
 
 
+def test_a_damaged_ledger_file_that_a_publication_read_is_named_and_rebuilt_at_the_next_start(
+    images: Images, tmp_path: Path
+) -> None:
+    length = ledger_file(images.home / "closed").stat().st_size
+    store = images.copy("closed", tmp_path / "s")
+    flipped(ledger_file(store), length // 2)
+    with opened(store) as damaged, pytest.raises(octavo.Corruption) as told:
+        damaged.snapshot().publish()
+    assert told.value.file == str(ledger_file(store))
+    with opened(store) as again:
+        assert any("it is rebuilt from the journal" in note for note in again.stats()["notes"])
+        again.snapshot().publish()
+
+
+def test_a_ledger_file_that_a_publication_misses_is_named(images: Images, tmp_path: Path) -> None:
+    store = images.copy("closed", tmp_path / "s")
+    gone = ledger_file(store)
+    with opened(store) as damaged:
+        gone.unlink()
+        with pytest.raises(octavo.Corruption) as told:
+            damaged.snapshot().publish()
+    assert told.value.file == str(gone)
+
+
+@pytest.mark.parametrize("part", ["records", "trailer"])
+def test_who_reads_a_damaged_journal_file_beside_its_owner_is_told_the_owners_file(
+    images: Images, tmp_path: Path, part: str
+) -> None:
+    store = images.copy("closed", tmp_path / "s")
+    shutil.rmtree(store / "ledger")
+    (store / "ledger" / "manifest").mkdir(parents=True)
+    low, high = sections(sealed_file(store))[part]
+    flipped(sealed_file(store), low + 10 if part == "records" else high - 1)
+    with pytest.raises(octavo.Corruption) as told:
+        octavo.open(store, read_only=True)
+    assert told.value.file.startswith(f"{store}/journal")
+    assert sealed_file(store).name in str(told.value)
+
+
 @pytest.mark.parametrize("kind", ["journal", "ledger"])
 @pytest.mark.parametrize("image", ["closed", "killed"])
 def test_a_flipped_bit_in_the_newest_manifest_loses_nothing(
