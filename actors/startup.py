@@ -40,6 +40,7 @@ from octavo.actors.tags import NamedTag
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.files import staging
+from octavo.files.copying import set_apart
 from octavo.files.disk import TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.file_lock import LOCK
 from octavo.files.own_disk import owned
@@ -241,6 +242,8 @@ class _Opening:
             if len(tail.offsets) == 1:
                 self.disk.unlink(f"{directory}/{tail.name}")
                 continue
+            if tail.name.endswith(recovery.SEALED):  # damaged: backups and snapshots may share it
+                set_apart(self.disk, f"{directory}/{tail.name}")
             file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
             if goes_on:
                 file.resume(tail.offsets, tail.length)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from octavo.files.disk import Disk
+import contextlib
+
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 
 _PIECE_BYTES = 8 << 20
 
@@ -18,3 +20,13 @@ def copied(disk: Disk, source: str, target: str) -> None:
         file.sync()
     finally:
         file.close()
+
+
+def set_apart(disk: Disk, path: str) -> None:
+    """Have a journal file in pages of its own under its name, whatever else has a link or a map of
+    it. As ``copied``; what is left where that is cut short, an opening removes."""
+    beside = path + TEMPORARY_SUFFIX
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(beside)
+    copied(disk, path, beside)
+    disk.rename(beside, path)

@@ -18,8 +18,8 @@ import errno
 import logging
 from collections.abc import Container, Iterator
 
-from octavo.files.copying import copied
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.copying import set_apart
+from octavo.files.disk import Disk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFailed, storage_error
 from octavo.manifest import recovery
 
@@ -78,11 +78,7 @@ def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]
     ]
     try:
         for name in names:
-            beside = f"{directory}/{name}{TEMPORARY_SUFFIX}"  # which an opening removes
-            with contextlib.suppress(FileNotFoundError):
-                disk.unlink(beside)
-            copied(disk, f"{directory}/{name}", beside)
-            disk.rename(beside, f"{directory}/{name}")
+            set_apart(disk, f"{directory}/{name}")
         disk.sync_dir(directory)
         disk.unlink(f"{directory}/{UNSYNCED}")
     except OSError as error:
