@@ -28,7 +28,8 @@ MOST_KEYS = 2 << 20
 def verify(running: Running, progress: Progress) -> Report:
     """Every checksum and invariant of every file, then the journal against the ledger."""
     report = Report()
-    recalculated = frozenset(running.identity.tags.recalculated())
+    strategies = running.identity.tags.strategy_numbers()  # whoever has the types' functions
+    recalculated = frozenset(number for number, how in strategies.items() if how == "recalc")
     reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
     try:
         newest = Newest((_records(reader) // MOST_KEYS).bit_length(), reader.sqn)

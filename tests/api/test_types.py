@@ -354,6 +354,19 @@ def test_a_rebuild_without_the_types_functions_is_told(tmp_path: Path) -> None:
         assert store.stats()["notes"] == []
 
 
+def test_who_has_not_the_functions_verifies_what_they_made_in_a_rebuild(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with opened(path, tags={"note": NOTE}, **RECALC) as store:
+        fill(store)
+    shutil.rmtree(path / "ledger")
+    later = Tag(metadata=lambda key, value: b"other", index=lambda key, value: {"x": len(value)})
+    with opened(path, tags={"note": later}) as store:
+        assert store.verify().ok
+    with opened(path) as store:
+        report = store.verify()
+        assert report.ok, report.problems[:3]
+
+
 def test_a_damaged_value_does_not_keep_its_key_out_of_a_rebuild(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with opened(path, tags={"note": NOTE}, **RECALC) as store:
