@@ -73,7 +73,9 @@ def _ledger_manifest(
         return LedgerManifest.empty()
     names = set(disk.listdir(directory))
     if REBUILD in names:
-        notes.append(f"{directory}: was found damaged; it is rebuilt from the journal")
+        notes.append(
+            f"{directory}: was found damaged, or not whole; it is rebuilt from the journal"
+        )
         return manifest.emptied()
     missing = [e.name for level in manifest.levels for e in level if e.name not in names]
     if missing or found.damaged:

@@ -342,12 +342,14 @@ class _Opening:
         """Sealed journal files above the persisted sqn become ledger files directly."""
         upto = oldest - 1 if oldest else inker.last_sqn
         since = persisted = recent.since
-        recalculates = bool(self.recalculated) and not persisted
+        recalculates = bool(self.recalculated) and not persisted and inker.last_sqn > 0
         if recalculates:
             # What stands in memory is as the records say: it goes to the ledger as well.
             upto = inker.last_sqn
             recent.rows.clear()
             clerk.actor.recalculated = self.recalculated
+            # Cut short, it is begun again: a part would be taken for a ledger as records say.
+            self.disk.write_atomically(f"{self.ledger}/{REBUILD}", b"not all is worked out anew")
         while since < upto:
             stop = stretch_end(inker.view, since, upto, MAX_FILE_ROWS)
             if stop is None:
@@ -357,6 +359,8 @@ class _Opening:
             since = stop
         if not persisted and since:
             self._tell_what_was_not_recalculated()
+        if recalculates and not clerk.actor.penciller.actor.condemned:
+            self.disk.unlink(f"{self.ledger}/{REBUILD}")
         clerk.actor.recalculated = {}
 
     def _tell_what_was_not_recalculated(self) -> None:

@@ -10,7 +10,8 @@ MAX_FILE_BYTES = 64 << 20
 MOST_SEARCHED = 4096
 """Files of a ledger in which a merge looks for the objects of its index entries."""
 REBUILD = "REBUILD"
-"""A file of this name in the ledger: it was found damaged, and the next start makes it anew."""
+"""A file of this name in the ledger: it was found damaged, or is not all worked out anew from the
+values, and the next start makes it anew."""
 
 
 def level_for(rows: int) -> int:

@@ -13,6 +13,7 @@ from whole_store import WallClock, flush, killed, opened
 
 import octavo
 from octavo import Tag
+from octavo.actors import startup
 
 
 def first_word(key: bytes, value: bytes) -> bytes:
@@ -365,6 +366,35 @@ def test_who_has_not_the_functions_verifies_what_they_made_in_a_rebuild(tmp_path
     with opened(path) as store:
         report = store.verify()
         assert report.ok, report.problems[:3]
+
+
+def test_a_rebuild_that_is_cut_short_works_out_the_rest_at_the_next_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    with opened(path, tags={"note": NOTE}, **RECALC) as store:
+        fill(store)
+    shutil.rmtree(path / "ledger")
+    calls = 0
+
+    def interrupted(key: bytes, value: bytes) -> bytes:
+        nonlocal calls
+        calls += 1
+        if calls == 60:
+            raise KeyboardInterrupt
+        return b"later"
+
+    later = Tag(metadata=interrupted, index=lambda key, value: {"x": len(value)})
+    monkeypatch.setattr(startup, "MAX_FILE_ROWS", 40)
+    with pytest.raises(KeyboardInterrupt):
+        opened(path, tags={"note": later})
+    with opened(path, tags={"note": later}) as store:
+        notes = store.bucket("b", tag="note")
+        assert {head.metadata for _, head in notes.heads()} == {b"later"}
+        assert len(indexed(notes, "x")) == len(notes) == 91
+        assert any("not whole" in note for note in store.stats()["notes"])
+    with opened(path, tags={"note": later}) as store:
+        assert store.stats()["notes"] == []
 
 
 def test_a_damaged_value_does_not_keep_its_key_out_of_a_rebuild(tmp_path: Path) -> None:
