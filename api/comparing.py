@@ -62,24 +62,24 @@ def compare(
     written since, ``"head"`` or ``"value"`` for others. Without it ``"sqn"`` for a store and its
     own snapshots; also for its backups, but ``"value"`` where the last record of the one that ends
     first is another one in the other, for both were written since, or was compacted away in one;
-    ``"value"`` for others. ``bucket``: only
-    the standard objects of this one; ``b""`` is the default bucket. A store is read as it is now,
-    through a snapshot that ends with the iteration.
+    ``"value"`` for others. ``bucket``: only the standard objects of this one, in head-only stores
+    its entries; ``b""`` is the default bucket. A store is read as it is now, through a snapshot
+    that ends with the iteration.
 
     Makes a merkle tree of each, then reads the keys of the segments in which they differ, and
     nothing of the others but their hashes: for d differences among n keys in s segments about
     0.1 us x n + 1 us x d x n / s a store. Memory does not grow with n. Raises Misuse,
     SnapshotExpired, Corruption.
     """
-    for name, one in (("a", a), ("b", b)):
+    for which, one in (("a", a), ("b", b)):
         if not isinstance(one, Store | Snapshot):
             raise Misuse(
-                f"{name} is of type {type(one).__name__}: allowed are a Store and a Snapshot"
+                f"{which} is of type {type(one).__name__}: allowed are a Store and a Snapshot"
             )
     bits_of(segments)
     if by is not None:
         to_by(by)
-    prefix = None if bucket is None else ledger_key.prefix(TAG, to_bucket(bucket))
+    name = None if bucket is None else to_bucket(bucket)
     stack = ExitStack()
     try:
         x, y = (
@@ -88,8 +88,11 @@ def compare(
         bound = x._everything()
         if bound != y._everything():
             raise Misuse("a head-only store is compared with one that is not")
-        names = _types(x._identity.tags.numbers, y._identity.tags.numbers)
-        if prefix is not None:
+        if name is None:
+            names = _types(x._identity.tags.numbers, y._identity.tags.numbers)
+        else:
+            names = {TAG: STANDARD}
+            prefix = ledger_key.prefix(x._identity.tag_of(STANDARD), name)
             bound = bounds(prefix, None, None, None, False)
         x._shared.check()
         y._shared.check()

@@ -362,6 +362,30 @@ def test_types_that_were_numbered_differently_are_refused(tmp_path: Path) -> Non
         octavo.compare(a, b)
 
 
+def test_a_bucket_is_compared_however_the_types_are_numbered(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path / "a", tags={"person": octavo.Tag()}) as a,
+        opened(tmp_path / "b", tags={"place": octavo.Tag()}) as b,
+    ):
+        for number, store in enumerate((a, b)):
+            store.bucket("x").put(b"k", b"%d" % number)
+            store.bucket("other").put(b"k", b"%d" % number)
+        (found,) = octavo.compare(a, b, bucket="x")
+        assert (found.bucket, found.key, found.tag) == (b"x", b"k", "standard")
+
+
+def test_a_bucket_of_head_only_stores_is_compared_alone(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path / "a", mode="head_only") as a,
+        opened(tmp_path / "b", mode="head_only") as b,
+    ):
+        for number, store in enumerate((a, b)):
+            store.head_bucket("x").put(b"k", b"%d" % number, sub_key=b"s")
+            store.head_bucket("other").put(b"k", b"%d" % number)
+        (found,) = octavo.compare(a, b, bucket="x")
+        assert (found.bucket, found.key, found.sub_key) == (b"x", b"k", b"s")
+
+
 def test_entries_of_head_only_stores_are_compared_by_key_and_sub_key(tmp_path: Path) -> None:
     with (
         opened(tmp_path / "a", mode="head_only") as a,
