@@ -49,6 +49,8 @@ class Parquet:
                     number += 1
                     where = f"{self.name}, row {number}"
                     try:
+                        if isinstance(row, str):
+                            raise Misuse(row)
                         yield make(where, row)
                     except Misuse as wrong:
                         yield Rejected(where, str(wrong))
@@ -81,8 +83,23 @@ class Parquet:
         return make
 
 
-def _documents(pa: Any, batch: Any) -> list[dict[str, Any]]:
-    """The rows of a batch; moments stay as Arrow gives them."""
+def _documents(pa: Any, batch: Any) -> Iterator[dict[str, Any] | str]:
+    """The rows of a batch, or why one cannot be had: text may not be UTF-8, and Arrow holds moments
+    of which Python has none."""
+    try:
+        rows = _converted(pa, batch)
+    except (ValueError, OverflowError) as wrong:
+        if batch.num_rows == 1:
+            yield f"cannot be read: {wrong}"
+            return
+        for at in range(batch.num_rows):
+            yield from _documents(pa, batch.slice(at, 1))
+    else:
+        yield from rows
+
+
+def _converted(pa: Any, batch: Any) -> list[dict[str, Any]]:
+    """Moments stay as Arrow gives them, but for the expiry: that is ms, as in a dump."""
     rows: list[dict[str, Any]] = batch.to_pylist()
     if "expires_at" in batch.schema.names:
         column = batch.column("expires_at")

@@ -106,10 +106,12 @@ def entries_of_json(found: object) -> Entries | None:
     return out
 
 
-def entries_of_text(text: str | bytes | None) -> Entries | None:
+def entries_of_text(text: object) -> Entries | None:
     """Index entries out of the JSON in a cell. Raises Misuse."""
     if not text:
         return None
+    if not isinstance(text, str | bytes):
+        raise Misuse(f"'index' is {text!r:.60}: allowed is JSON")
     try:
         return entries_of_json(json.loads(text))
     except (ValueError, RecursionError) as wrong:

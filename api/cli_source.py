@@ -370,7 +370,7 @@ def text_source(
 def _of_dumped_row(where: str, row: list[str]) -> Entry:
     """An entry of a row as ``octavo dump`` writes it: the columns of FIELDS."""
     bucket, key, value, metadata = (from_text(cell.encode()) for cell in row[:4])
-    if row[4] and not (row[4].isascii() and row[4].isdigit()):
+    if row[4] and not (row[4].isascii() and row[4].isdigit() and len(row[4]) < 20):
         raise Misuse(f"'expires_at' is {row[4]!r:.60}: allowed are ms since 1970 UTC")
     expires_at = int(row[4]) if row[4] else None
     return Entry(where, key, value, bucket, metadata, expires_at, entries_of_text(row[5]))

@@ -191,6 +191,27 @@ def test_bad_rows_of_a_parquet_file_are_told_by_number(store: Path, tmp_path: Pa
     assert json.loads(found.stdout)["loaded"] == 2
 
 
+def test_rows_of_a_parquet_file_that_python_has_no_values_for_are_told_by_number(
+    store: Path, tmp_path: Path
+) -> None:
+    words = [pa.py_buffer(raw) for raw in (b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0", b"a\xffc")]
+    value = pa.Array.from_buffers(pa.string(), 3, [None, *words])
+    moments = pa.array([None, None, 1 << 60], pa.timestamp("ms"))
+    table = pa.table({"key": [b"x", b"y", b"z"], "value": value, "expires_at": moments})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    found = octavo("load", store, tmp_path / "t.parquet", "--skip-bad", "--json", code=1)
+    assert json.loads(found.stdout)["loaded"] == 1
+    assert "t.parquet, row 2: cannot be read: 'utf-8'" in found.stderr
+    assert "t.parquet, row 3: cannot be read: " in found.stderr
+    assert output("get", store, "x") == b"a"
+
+
+def test_an_expiry_of_too_many_digits_is_told_by_line(store: Path) -> None:
+    row = b"bucket,key,value,metadata,expires_at,index,sqn,written_at\n,k,v,," + b"9" * 5000
+    found = octavo("load", store, "-", "--format", "csv", stdin=row + b",,,\n", code=2)
+    assert "line 2: 'expires_at' is" in found.stderr
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -201,6 +222,7 @@ def test_bad_rows_of_a_parquet_file_are_told_by_number(store: Path, tmp_path: Pa
         ({"key": [b"a"], "value": [b""], "index": ["{"]}, "row 1: 'index' is not JSON"),
         ({"key": [b"a"], "value": [b""], "index": ["[7]"]}, "row 1: 'index' holds 7"),
         ({"key": [b"a"], "value": [b""], "index": ['{"f": 1}']}, "row 1: 'index' is"),
+        ({"key": [b"a"], "value": [b""], "index": [7]}, "row 1: 'index' is 7"),
     ],
 )
 def test_a_parquet_file_of_another_kind_is_refused(
