@@ -26,6 +26,7 @@ from typing import NamedTuple, NoReturn
 from octavo.files.disk import AppendFile, Disk
 from octavo.files.errors import (
     Closed,
+    Corruption,
     Fenced,
     Misuse,
     OctavoError,
@@ -50,6 +51,8 @@ log = logging.getLogger("octavo.change_log")
 
 SNAPSHOT_ATTEMPTS = 3
 """How often a snapshot is tried, each time under the next name."""
+READERS_ATTEMPTS = 4
+"""How often who has no lock reads a log before something is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,19 @@ def recover(disk: Disk, directory: str) -> Recovered:
         found.notes,
         found.epoch,
         found.damaged,
+    )
+
+
+def recover_whole(disk: Disk, directory: str) -> Recovered:
+    """As ``recover``, for who has no lock: again where files went between the listing and the
+    reading, as where a store is opened anew meanwhile. Raises Corruption where something is lost.
+    """
+    for _ in range(READERS_ATTEMPTS):
+        found = recover(disk, directory)
+        if not found.damaged:
+            return found
+    raise Corruption(
+        directory, 0, "something was lost; open the store for writing to have it recovered"
     )
 
 

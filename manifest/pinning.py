@@ -76,13 +76,8 @@ def pin(
 
 def read_manifests(disk: Disk, store: str) -> Manifests:
     """Both manifests of a store, open or not, as of now. Raises Corruption."""
-    ledger = change_log.recover(disk, f"{store}/ledger/manifest")
-    journal = change_log.recover(disk, f"{store}/journal/manifest")
-    if ledger.damaged or journal.damaged:
-        raise Corruption(
-            f"{store}/{'ledger' if ledger.damaged else 'journal'}/manifest", 0,
-            "something was lost; open the store for writing to have it recovered",
-        )  # fmt: skip
+    ledger = change_log.recover_whole(disk, f"{store}/ledger/manifest")
+    journal = change_log.recover_whole(disk, f"{store}/journal/manifest")
     made = JournalManifest.replayed(journal.snapshot, journal.changes)
     kept = update_mark.ledger_of(disk, store, journal, ledger)
     mark = (ledger.epoch, kept.version, journal.epoch, made.version)

@@ -252,12 +252,21 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins."""
-        self._look.look()
-        tag_number(self._options)
-        since = self._options.since
-        allowed = self._look.horizon if since is None else 0
-        if self._options.consumer:
-            commit.consumer_at(self._options.path, self._options.consumer, max(since or 0, allowed))
+        since, allowed, before = self._options.since, 0, -1
+        while True:
+            self._look.look()
+            tag_number(self._options)
+            if since is None:
+                allowed = self._look.horizon
+            try:
+                if self._options.consumer:
+                    begin = max(since or 0, allowed)
+                    commit.consumer_at(self._options.path, self._options.consumer, begin)
+                break
+            except HistoryCompacted:
+                if allowed == before:
+                    raise
+                before = allowed  # compaction may have gone on since the look
         store = store_id(self._options.path)
         return {"sqn": since or 0, "horizon": allowed, "store": store}
 

@@ -79,7 +79,7 @@ class JournalLook:
             names = frozenset(self._disk.listdir(self._folder))
             if names == self._names and self._settled:
                 return
-            found = change_log.recover(self._disk, f"{self._folder}/manifest")
+            found = change_log.recover_whole(self._disk, f"{self._folder}/manifest")
             manifest = JournalManifest.replayed(found.snapshot, found.changes)
             unlisted = update_mark.unlisted(self._disk, self._folder, names, manifest)
             try:

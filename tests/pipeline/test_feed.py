@@ -19,7 +19,7 @@ from whole_store import killed, settle
 
 import octavo
 from octavo.files import arrow
-from octavo.pipeline import change_arrays
+from octavo.pipeline import change_arrays, commit
 from octavo.pipeline.feed import FeedReader, FeedStream, feed_options
 from octavo.pipeline.source import DefaultSource
 
@@ -208,6 +208,36 @@ def test_a_task_reads_no_other_store_than_the_one_that_was_planned(tmp_path: Pat
 def stream(path: Path, **options: Any) -> FeedStream:
     given = {"path": str(path), "readChangeFeed": "true", **options}
     return FeedStream(feed_options(given), KEYS)
+
+
+def test_a_consumer_begins_behind_what_is_compacted_as_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    real, asked = commit.consumer_at, []
+
+    def late(*given: Any) -> None:
+        if not asked:
+            store.compact()
+        asked.append(given[2])
+        real(*given)
+
+    with octavo.open(path) as store:
+        for n in range(300):
+            store.put(f"k{n % 5}", f"{n}")
+        monkeypatch.setattr(commit, "consumer_at", late)
+        begun = stream(path, consumerId="c").initialOffset()
+        assert asked == [0, begun["horizon"]]
+        assert store.consumer("c").position == begun["horizon"] > 0
+
+
+def test_a_consumer_cannot_begin_where_it_was_told_to_if_that_is_gone(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        for n in range(300):
+            store.put(f"k{n % 5}", f"{n}")
+        store.compact()
+        with pytest.raises(octavo.HistoryCompacted, match="cannot begin at sqn 1:"):
+            stream(tmp_path / "s", consumerId="c", startingSqn="2").initialOffset()
 
 
 def read_before_a_backup_took_its_place(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

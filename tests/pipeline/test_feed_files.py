@@ -83,6 +83,32 @@ def test_a_file_that_is_sealed_between_two_looks_at_it_is_told(tmp_path: Path) -
         assert disk.sealed == 1
 
 
+def test_a_manifest_whose_files_are_replaced_as_they_are_read_is_read_again(tmp_path: Path) -> None:
+    """Between the listing of its log and the reading the store is opened anew, twice."""
+
+    class Meanwhile(RealDisk):
+        again = 0
+
+        def read(self, path: str, limit_bytes: int) -> bytes:
+            while "/journal/manifest/" in path and self.again < 2:
+                self.again += 1
+                with opened(tmp_path / "s"):
+                    pass
+                assert os.path.exists(path) == (self.again < 2)
+            return super().read(path, limit_bytes)
+
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"v")
+        writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=0)
+        writer.put_many(b"", [b"loaded"], [b"v"])
+        writer.finish()
+        store.ingest("j", ["0-0"])
+        store.put(b"b", b"v")
+    disk = Meanwhile()
+    assert JournalLook(disk, store.path).newest() == 3
+    assert disk.again == 2
+
+
 @pytest.mark.parametrize("call", ["size", "map_growing", "sync_file", "listdir"])
 def test_a_file_that_cannot_be_read_is_told_by_its_name(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
