@@ -215,7 +215,7 @@ class InkerClerk(TurnActor):
             for entry in eligible
             if entry.name not in self.scores
         ]
-        with self._held() as view:
+        with self.held() as view:
             result = self._job(
                 "score",
                 view,
@@ -243,7 +243,7 @@ class InkerClerk(TurnActor):
         inker = self.inker.actor
         scratch = f"{0:016x}-{secrets.randbits(64):016x}.cdb{TEMPORARY_SUFFIX}"
         try:
-            with self._held() as view:
+            with self.held() as view:
                 found = self._job(
                     "survey_deltas",
                     view,
@@ -274,7 +274,7 @@ class InkerClerk(TurnActor):
         inker = self.inker.actor
         squeezed = any(e.name in self.scores and self.scores[e.name].squeezed for e in run)
         small = sum(entry.bytes < inker.roll_size // SMALL for entry in run)
-        with self._held() as view:
+        with self.held() as view:
             persisted = view.ledger.persisted_sqn
             result = self._job(
                 "compact",
@@ -349,7 +349,7 @@ class InkerClerk(TurnActor):
             log.error("left as it is by compaction: %s", why)
 
     @contextmanager
-    def _held(self) -> Iterator[View]:
+    def held(self) -> Iterator[View]:
         """The newest view, whose files stay meanwhile. Raises Closed, Corruption."""
         bookie = self.bookie.actor
         if self.closing or bookie.closed:

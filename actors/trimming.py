@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 from octavo.actors import journal_install
 from octavo.actors.messages import interruptible
+from octavo.actors.penciller import Penciller
 from octavo.files.errors import Closed, Corruption, OctavoError
 
 if TYPE_CHECKING:
     from octavo.actors.inker_clerk import InkerClerk
     from octavo.actors.journal_file import JournalFile
+    from octavo.actors.runtime import Ref
     from octavo.manifest.journal_manifest import JournalEntry
+    from octavo.manifest.ledger_manifest import LedgerManifest
 
 log = logging.getLogger("octavo.compaction")
 
@@ -33,7 +36,9 @@ def trim(clerk: InkerClerk) -> None:
             bookie.penciller.actor.directory, 0,
             "a ledger file is damaged: nothing is trimmed, so that no more is lost",
         )  # fmt: skip
-    persisted = bookie.view.ledger.persisted_sqn
+    with clerk.held() as view:
+        _refuse_missing(bookie.penciller, view.ledger)
+    persisted = view.ledger.persisted_sqn
     with clerk.consumers.lock:
         upto = min(persisted, clerk.consumers.lowest(persisted, clerk.sealed()))
         done, old = _not_needed(clerk, upto)
@@ -43,6 +48,18 @@ def trim(clerk: InkerClerk) -> None:
         clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
     clerk.retire(old)
     clerk.trimmed += sum(entry.bytes for entry in done)
+
+
+def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
+    """Raise Corruption where the ledger lacks a file: what is in it, only the journal may still
+    have. One listing: whether files are whole, reads of them tell, and ``verify``."""
+    disk, directory = penciller.actor.disk, penciller.actor.directory
+    there = set(disk.listdir(directory))
+    for name in (entry.name for level in ledger.levels for entry in level):
+        if name not in there:
+            damage = Corruption(f"{directory}/{name}", 0, "the file is missing: nothing is trimmed")
+            penciller.send(Penciller.reported, damage)
+            raise damage
 
 
 def _not_needed(clerk: InkerClerk, upto: int) -> tuple[list[JournalEntry], list[JournalFile]]:

@@ -104,3 +104,19 @@ def test_a_backup_is_not_brought_up_to_date_with_a_ledger_that_is_known_to_be_da
                 store.backup(path)
     with opened(tmp_path / "b") as backup:
         assert held(backup) == wanted
+
+
+def test_where_a_ledger_file_is_missing_nothing_is_trimmed(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", mode="head_only", push_rows=1 << 16) as store:
+        late = store.consumer("late", since=0)  # holds the journal for now
+        for key, value in ALL.items():
+            store.head_bucket("b").put(key, value)
+        store.trim()
+        [file] = (tmp_path / "s" / "ledger").glob("*.sst")
+        file.unlink()
+        late.drop()
+        with pytest.raises(octavo.Corruption, match="nothing is trimmed") as told:
+            store.trim()
+        assert told.value.file == str(file)
+    with opened(tmp_path / "s") as store:
+        assert held(store) == ALL
