@@ -157,7 +157,8 @@ def _taken(bookie: Bookie, number: int, head_only: bool) -> _State:
     if bookie.closed:
         raise bookie.stopped_error()
     inker = bookie.inker
-    if head_only and bookie.penciller.actor.condemned:
+    condemned = bookie.penciller.actor.condemned
+    if head_only and condemned:
         raise Corruption(
             bookie.penciller.actor.directory, 0,
             "a ledger file is damaged: no backup is brought up to date, for one that is whole may "
@@ -169,7 +170,8 @@ def _taken(bookie: Bookie, number: int, head_only: bool) -> _State:
     sqn = inker.last_sqn
     view = journal_install.leased(bookie, number)
     manifest, files = inker.actor_ref.call(_journal_now)
-    return _State(sqn, view.ledger, manifest, files)
+    ledger = view.ledger.emptied() if condemned else view.ledger  # made anew at the opening
+    return _State(sqn, ledger, manifest, files)
 
 
 def _journal_now(inker: Inker) -> tuple[JournalManifest, tuple[JournalFile, ...]]:

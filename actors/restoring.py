@@ -22,6 +22,7 @@ from octavo.manifest import adoption, change_log, recovery, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import REBUILD
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,8 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
     there = change_log.recover(disk, f"{backup}/ledger/manifest")
     ledger = update_mark.ledger_of(disk, backup, found, there)
     names = set(disk.listdir(f"{backup}/ledger")) if disk.exists(f"{backup}/ledger") else set()
-    if there.damaged or any(e.name not in names for level in ledger.levels for e in level):
+    missing = any(e.name not in names for level in ledger.levels for e in level)
+    if there.damaged or missing or REBUILD in names:
         ledger = ledger.emptied()
     if identity.head_only:
         adoption.refuse_lost_ledger(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -255,6 +256,24 @@ def test_who_reads_a_damaged_journal_file_beside_its_owner_is_told_the_owners_fi
         octavo.open(store, read_only=True)
     assert told.value.file.startswith(f"{store}/journal")
     assert sealed_file(store).name in str(told.value)
+
+
+@pytest.mark.parametrize("how", ["backup", "restore"])
+def test_a_ledger_that_is_known_to_be_damaged_goes_into_no_backup_and_no_restored_store(
+    images: Images, tmp_path: Path, how: str
+) -> None:
+    store = images.copy("closed", tmp_path / "s")
+    flipped(ledger_file(store), 8)
+    with no_hang(), opened(store) as damaged:
+        for bucket, key in images.known.versions:
+            with suppress(octavo.Corruption):
+                damaged.bucket(bucket).head(key)
+        assert damaged._running.penciller.actor.condemned
+        if how == "backup":
+            damaged.backup(tmp_path / "made")
+    if how == "restore":
+        octavo.restore(store, tmp_path / "made")
+    assert look(tmp_path / "made", images.known, how).whole
 
 
 @pytest.mark.parametrize("kind", ["journal", "ledger"])
