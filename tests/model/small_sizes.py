@@ -72,8 +72,6 @@ SIZES: dict[str, tuple[int, ...]] = {
     "files.xxh3_columns _SMALL_BYTES": (130, 4096),
     "files.cdb_seal _MANY": (1, 1 << 13),
     "files.jobs_journal _CHUNK": (50, 1 << 16),
-    "files.key_ranges _RANGE_BYTES": (600, 72 << 20),
-    "files.key_ranges _STEP": (1, 1 << 14),
     "files.sealed_records STRETCH": (7, 1 << 17),
     "files.sst_lookup _FEW_GROUPS": (1, 64),
     "files.byte_strings _FEW": (1, 8),
