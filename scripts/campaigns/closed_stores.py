@@ -17,7 +17,7 @@ from typing import Any
 from pykka import ActorRegistry
 from simdisk import MODES, SimCrash, SimDisk
 from simfaults import CRASH_POINTS
-from whole_store import NEVER_MS, flush, opened
+from whole_store import NEVER_MS, flush, opened, rolled
 
 import octavo
 from octavo import Tag
@@ -84,11 +84,11 @@ class Specimen:
                 if rng.random() < 0.01:
                     flush(store)
                 if rng.random() < 0.005:
-                    store._inker.roll()
+                    rolled(store)
             if rng.random() < 0.3:
                 store.consumer("c", since=store.last_sqn * 2 // 3)
             if rng.random() < 0.7:
-                store._inker.roll()
+                rolled(store)
                 flush(store)
         self.disk = copy_of(made)
         with opened(PATH, made, **self.options) as store:

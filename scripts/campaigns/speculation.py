@@ -29,6 +29,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from whole_store import rolled
+
 import octavo
 import octavo.pipeline
 from octavo.files.disk import RealDisk
@@ -243,7 +245,7 @@ class Jobs:
             for number in range(1000):
                 store.put(b"i%d" % (number % 300), b"x", index={"f": number % 7})
             flush(store)
-            store._inker.roll()
+            rolled(store)
             flush(store)
         self._want = self._state(self._kept)
         rows = [(b"k%d" % (n % (ROWS - 999)), b"v%d" % n) for n in range(ROWS)]

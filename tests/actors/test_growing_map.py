@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 from beside import until
-from whole_store import opened
+from whole_store import opened, rolled
 
 import octavo
 from octavo.actors import journal_file
@@ -88,7 +88,7 @@ def test_a_file_that_was_rolled_keeps_no_map_of_its_growing(tmp_path: Path) -> N
         assert {key: store.get(key) for key in expected} == expected
         active = being_written(store)
         assert len(active.growing.mapped)
-        store._inker.roll()
+        rolled(store)
         assert active.growing.mapped == b""
         assert {key: store.get(key) for key in expected} == expected
 
@@ -115,7 +115,7 @@ def test_what_is_being_read_as_its_file_is_sealed_is_read(
         active = being_written(store)
 
         def sealed() -> None:
-            store._inker.roll()
+            rolled(store)
             until(lambda: active.file is None, "the file is sealed")
 
         as_a_read_begins(monkeypatch, sealed)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from at_once import AtOnce
-from whole_store import flush, opened, settle
+from whole_store import flush, opened, rolled, settle
 
 import octavo
 from octavo.actors import guide, plain_reads
@@ -249,7 +249,7 @@ def test_damage_of_a_record_found_at_once_is_told(
         store.put(b"k", b"the value of it")
         store.put(b"other", b"value")
         flush(store)
-        store._inker.roll()
+        rolled(store)
         settle(store)
     (sealed,) = (tmp_path / "s/journal").glob("*.cdb")
     data = sealed.read_bytes()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from simdisk import SimDisk
-from whole_store import active_file, ahead, killed, no_hang, opened, settle
+from whole_store import active_file, ahead, killed, no_hang, opened, rolled, settle
 
 import octavo
 from octavo.actors.pace import LOOK_EVERY
@@ -115,7 +115,7 @@ def test_no_file_gets_shorter_for_others_may_have_a_map_of_it(tmp_path: Path, ho
             store.close()
             store = opened(path.parent.parent, **LARGE)
             assert (ahead(store) > 0) == (how == "closed")
-        store._inker.roll()
+        rolled(store)
         settle(store)
         sealed = path.with_suffix(".cdb")
         assert sealed.stat().st_size >= len(mapped)
@@ -134,7 +134,7 @@ def test_a_file_of_few_records_is_filled_up_as_it_is_sealed(tmp_path: Path) -> N
         assert ahead(store) > SYNCED_AHEAD_BYTES - 1000
         length = active_file(store).stat().st_size
         sealed = active_file(store).with_suffix(".cdb")
-        store._inker.roll()
+        rolled(store)
         settle(store)
         assert sealed.stat().st_size == length
         assert [store.get(b"%d" % n) for n in range(20)] == [b"value"] * 20
@@ -209,7 +209,7 @@ def test_a_reader_of_another_process_sees_the_records_and_no_more(tmp_path: Path
         octavo.open(store.path, read_only=True) as reader,
     ):
         assert list(reader.items()) == list(store.items())
-        store._inker.roll()
+        rolled(store)
         settle(store)
         assert reader.get(b"0") == b"value"
         assert list(reader.items()) == list(store.items())

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import pytest
 from descriptors import descriptors
+from whole_store import rolled
 
 import octavo
 from octavo.files.disk import RealDisk
@@ -25,7 +26,7 @@ def test_a_store_of_a_thousand_files_needs_few_threads_and_descriptors(tmp_path:
     with octavo.open(tmp_path / "s", worker=False, max_open_files=OPEN_FILES) as store:
         for i in range(FILES):
             store.put(b"k%d" % i, b"v%d" % i)
-            store._inker.roll()
+            rolled(store)
     with octavo.open(tmp_path / "s", max_open_files=OPEN_FILES) as store:
         assert store.stats()["journal"]["files"] >= FILES
         assert store.get_many(b"k%d" % i for i in range(FILES)) == [
@@ -47,7 +48,7 @@ def test_its_ledger_is_made_anew_with_few_descriptors(tmp_path: Path, rebuilding
     with octavo.open(tmp_path / "s", worker=False) as store:
         for i in range(300):
             store.put(b"k%d" % i, b"v", metadata=b"m%d" % i)
-            store._inker.roll()
+            rolled(store)
     shutil.rmtree(tmp_path / "s" / "ledger")
     code = (
         "import octavo, resource\n"

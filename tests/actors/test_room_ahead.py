@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from whole_store import killed, no_hang, opened, settle
+from whole_store import killed, no_hang, opened, rolled, settle
 
 from octavo.files.disk import RealDisk
 from octavo.files.file_system import finds_room_late
@@ -58,7 +58,7 @@ def test_a_sealed_file_keeps_no_more_room_than_it_needs(tmp_path: Path) -> None:
     with no_hang(), opened(tmp_path / "s", **LARGE) as store:
         store.put_many((b"%d" % i, bytes(1000)) for i in range(6000))
         assert all(store.get(b"%d" % i) == bytes(1000) for i in range(0, 6000, 97))
-        store._inker.roll()
+        rolled(store)
         settle(store)
     os.sync()  # else the file system may not yet know what it takes
     assert allocated(tmp_path / "s") < length(tmp_path / "s") + MIB

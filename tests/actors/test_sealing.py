@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from whole_store import no_hang, opened, settle
+from whole_store import no_hang, opened, rolled, settle
 
 import octavo
 from octavo.actors import journal_file
@@ -23,7 +23,7 @@ def renamed_but_not_told(store: octavo.Store) -> Iterator[None]:
     assert file is not None
     file.enter()  # so the sealing waits
     try:
-        store._inker.roll()
+        rolled(store)
         path = Path(file.path)
         path.rename(path.with_suffix(".cdb"))
         file.forget_map()
@@ -73,7 +73,7 @@ def test_a_sealing_that_ctrl_c_cuts_short_at_its_end_is_done_again(
 
         file.enter()  # so that nobody else seals it
         try:
-            store._inker.roll()
+            rolled(store)
             with monkeypatch.context() as patched:
                 patched.setattr(journal_file, "JournalEntry", interrupted)
                 with pytest.raises(KeyboardInterrupt):
@@ -91,7 +91,7 @@ def test_a_sealing_that_is_told_twice_brings_no_compacted_file_back(tmp_path: Pa
             store.put_many({b"%03d" % i: b"value %d" % i for i in range(200)})
         file = store._inker.active
         assert file is not None
-        store._inker.roll()
+        rolled(store)
         settle(store)
         entry = file.entry
         assert entry is not None
@@ -118,13 +118,13 @@ def test_a_sealing_that_fails_as_nobody_foresaw_is_tried_again(
         runner.run = failing  # type: ignore[method-assign]
         file = store._inker.active
         assert file is not None
-        store._inker.roll()
+        rolled(store)
         for actor in (store._inker, file, store._inker):
             actor.answer(None)
         assert not failures
         assert "a module in C" in caplog.text
         store.put(b"b", b"2")
-        store._inker.roll()
+        rolled(store)
         settle(store)
         assert store.stats()["journal"]["sealed_files"] == 2
 
@@ -138,7 +138,7 @@ def test_a_number_below_a_files_first_is_never_counted_from_its_end(
         file = store._inker.active
         assert file is not None
         if sealed:
-            store._inker.roll()
+            rolled(store)
             settle(store)
         for number in (-1, -5):
             with pytest.raises(octavo.Corruption, match="no record of sqn"):

@@ -10,6 +10,7 @@ import pytest
 from look import clock_ms
 from one_thread import HeldPool, forget, one_thread, opened
 from simdisk import SimDisk
+from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -97,7 +98,7 @@ def test_a_roll_that_is_broken_off_takes_no_more_writes(monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             patch.setattr(Inker, "_activate", no_memory)
             with pytest.raises(MemoryError):
-                store._inker.roll()
+                rolled(store)
         pool.go_on()  # the file that was full is sealed
         with pytest.raises(octavo.StorageFailed, match="was not begun"):
             store.put(b"later", b"2")
@@ -121,10 +122,10 @@ def test_a_sealing_without_memory_is_tried_again(monkeypatch: pytest.MonkeyPatch
         put_all(store, b"1")
         with monkeypatch.context() as patch:
             patch.setattr(runner, "run", no_memory)
-            store._inker.roll()
+            rolled(store)
             pool.go_on()
         put_all(store, b"2")
-        store._inker.roll()
+        rolled(store)
         pool.go_on()
         assert store.stats()["journal"]["sealed_files"] == 2
         assert dict(store.items()) == dict.fromkeys(KEYS, b"2")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from whole_store import active_file, ahead, killed, no_hang, opened, settle, taken
+from whole_store import active_file, ahead, killed, no_hang, opened, rolled, settle, taken
 
 import octavo
 from octavo.actors.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES
@@ -144,7 +144,7 @@ def test_a_file_is_sealed_over_its_room(tmp_path: Path) -> None:
         store, count = widened(tmp_path / "s")
         path, end = active_file(store), taken(store)
         length = path.stat().st_size
-        store._inker.roll()
+        rolled(store)
         settle(store)
         sealed = path.with_suffix(".cdb")
         assert sealed.stat().st_size >= length

@@ -8,7 +8,7 @@ from mmap import mmap
 from pathlib import Path
 
 import pytest
-from whole_store import flush, opened
+from whole_store import flush, opened, rolled
 
 import octavo
 from octavo.actors import read_values
@@ -154,7 +154,7 @@ def test_a_scan_over_many_files_keeps_few_of_them_mapped(tmp_path: Path) -> None
     with opened(tmp_path / "s", max_open_files=8) as store:
         for key in keys:
             store.put(key, key)
-            store._inker.roll()
+            rolled(store)
         reader = store._reader()
         maps: weakref.WeakSet[mmap] = weakref.WeakSet()
         alive = 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from descriptors import descriptors
-from whole_store import settle
+from whole_store import rolled, settle
 
 import octavo
 from octavo.actors.journal_file import JournalFile
@@ -48,13 +48,13 @@ def filled(path: Path) -> tuple[octavo.Store, dict[bytes, bytes]]:
         expected.pop(b"010-%d" % (file % 3))
         store.put(b"expires-%d" % file, b"later", ttl=3600)
         expected[b"expires-%d" % file] = b"later"
-        store._inker.roll()
+        rolled(store)
     return saved(store), expected
 
 
 def saved(store: octavo.Store) -> octavo.Store:
     """The store, opened again, so that all of it is in sealed files and in the ledger."""
-    store._inker.roll()
+    rolled(store)
     settle(store)
     store.close()
     again = octavo.open(store.path, max_open_files=16, read_cache_bytes=0)

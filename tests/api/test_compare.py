@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import NEVER_MS, SEED, flush, killed, opened
+from whole_store import NEVER_MS, SEED, flush, killed, opened, rolled
 
 import octavo
 
@@ -317,7 +317,7 @@ def test_a_snapshot_and_its_store_are_compared_by_sequence_numbers_whatever_was_
         with store.snapshot() as then:
             store.put(b"k", b"1")  # the same value, another version
             store.put(b"last", b"2")
-            store._inker.roll()
+            rolled(store)
             store.compact()
             assert next(store.changes(1, compacted=True)).sqn == 3
             assert [one.key for one in octavo.compare(then, store)] == [b"k", b"last"]

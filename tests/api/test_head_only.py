@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import SEED, WallClock, flush, killed, opened
+from whole_store import SEED, WallClock, flush, killed, opened, rolled
 
 import octavo
 from octavo.actors import compaction, trimming
@@ -314,7 +314,7 @@ def test_a_trimmed_file_that_comes_back_after_a_power_cut_is_left_over(tmp_path:
         for turn in range(2):
             for i in range(10):
                 store.head_bucket("b").put(b"%d" % i, b"%d" % turn)
-            store._inker.roll()
+            rolled(store)
         clerk = store._running.inker_clerk.actor
         clerk.enter()  # so that nothing is trimmed unasked before it is kept
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli_runs import octavo as run
 from cli_runs import output
-from whole_store import flush
+from whole_store import flush, rolled
 
 import octavo
 from octavo import inspection, page_parts
@@ -79,7 +79,7 @@ def worked(store: octavo.Store) -> octavo.Snapshot:
     store.put(b"a", b"b", sync=True)
     with store.batch() as batch:
         batch.put(HOSTILE, "a", "b")
-    store._inker.roll()
+    rolled(store)
     flush(store)
     store.compact()
     return snapshot

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from whole_store import SEED, flush, opened
+from whole_store import SEED, flush, opened, rolled
 
 import octavo
 from octavo.actors.reader import _LONG
@@ -133,7 +133,7 @@ def test_damage_late_in_a_long_scan_comes_after_all_that_is_before_it(
         keys = [b"%05d" % at for at in range(ROWS)]
         store.put_many((key, b"value of " + key) for key in keys)
         if sealed:
-            store._inker.roll()
+            rolled(store)
         flush(store)
         bad = store.head(keys[LATE])
         file = store._running.inker.actor.view.file_of(bad.sqn)

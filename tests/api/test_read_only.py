@@ -18,7 +18,7 @@ from look import NOW_MS, clock_ms
 from one_thread import forget, one_thread
 from one_thread import opened as opened_on
 from simdisk import SimDisk
-from whole_store import SEED, WallClock, flush, opened
+from whole_store import SEED, WallClock, flush, opened, rolled
 
 import octavo
 from octavo import read_only
@@ -196,7 +196,7 @@ def test_a_store_that_is_compacted_while_it_is_pinned_is_pinned_anew(
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
         for n in range(40):
             store.put(b"%d" % n, b"first")
-        store._inker.roll()
+        rolled(store)
         flush(store)
         real = pinning.change_log.recover
         looks: list[str] = []
@@ -208,7 +208,7 @@ def test_a_store_that_is_compacted_while_it_is_pinned_is_pinned_anew(
                 assert "ledger" in directory
                 for n in range(20):
                     store.delete(b"%d" % n)
-                store._inker.roll()
+                rolled(store)
                 flush(store)
                 store.compact()
             return found
@@ -228,7 +228,7 @@ def test_a_listing_that_misses_a_file_as_it_is_sealed_is_not_believed(
     with one_thread("listing") as pool:
         store = opened_on(disk, clock_ms=clock_ms)
         store.put(b"a", b"1")
-        store._inker.roll()
+        rolled(store)
         store.put(b"b", b"2")
         real, renamed = disk.listdir, threading.Event()
 

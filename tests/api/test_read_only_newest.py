@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 from descriptors import descriptors
-from whole_store import SEED, active_file, flush, opened
+from whole_store import SEED, active_file, flush, opened, rolled
 
 import octavo
 from octavo import read_only
@@ -74,7 +74,7 @@ def some_writes(store: octavo.Store, rng: random.Random) -> None:
         case 1:
             store.compact()
         case 2:
-            store._inker.roll()
+            rolled(store)
 
 
 @pytest.mark.parametrize("number", range(4))

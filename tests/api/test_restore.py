@@ -16,7 +16,7 @@ from cli_runs import document, output
 from one_thread import one_thread, opened
 from simdisk import SimDisk
 from simfaults import SimCrash
-from whole_store import flush, killed
+from whole_store import flush, killed, rolled
 from whole_store import opened as opened_small
 
 import octavo
@@ -60,7 +60,7 @@ def test_many_files_take_few_descriptors(tmp_path: Path) -> None:
     with opened_small(tmp_path / "s", compact_every_seconds=None) as store:
         for n in range(300):
             store.put(b"%d" % (n % 100), b"%d" % n)
-            store._inker.roll()
+            rolled(store)
     code = (
         "import octavo, resource\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"

@@ -13,7 +13,7 @@ import pytest
 from beside import until
 from counted_lines import lines_of
 from descriptors import descriptors
-from whole_store import SEED, Clock, flush, no_hang, opened, settle
+from whole_store import SEED, Clock, flush, no_hang, opened, rolled, settle
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -361,10 +361,10 @@ def test_a_scan_of_memory_whose_journal_file_went_says_expired(
 ) -> None:
     # The lease ends between the step of the scan and what it reads of each row then.
     put_all(store, "old")
-    store._inker.roll()
+    rolled(store)
     snap = store.snapshot(lease_seconds=10)
     replace_all(store, "new")
-    store._inker.roll()
+    rolled(store)
     files = snap._shared.view.journal.files
     of_rows = getattr(_MemoryChunk, read)
 

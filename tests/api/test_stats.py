@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import flush, opened
+from whole_store import flush, opened, rolled
 
 import octavo
 from octavo import stats_types
@@ -138,7 +138,7 @@ def test_nothing_was_put_in_this_life(tmp_path: Path) -> None:
 def test_the_garbage_of_sealed_files_is_found(store: octavo.Store) -> None:
     for turn in range(4):  # the last one of four is live
         store.put_many((b"%05d" % number, bytes([turn]) * 500) for number in range(2500))
-    store._inker.roll()
+    rolled(store)
     flush(store)
     files = store.stats()["journal"]["file_list"]
     assert {file["garbage_share"] for file in files} == {None}

@@ -21,6 +21,7 @@ from whole_store import (
     look,
     no_hang,
     opened,
+    rolled,
     settle,
     standing_still,
 )
@@ -399,7 +400,7 @@ def test_changes_never_step_over_a_missing_journal_file(tmp_path: Path) -> None:
         for number in range(300):
             store.put(b"%03d" % number, b"value")
             if number % 100 == 99:
-                store._inker.roll()
+                rolled(store)
         settle(store)
     file = sorted((tmp_path / "s/journal").glob("*.cdb"))[1]
     file.unlink()
@@ -427,7 +428,7 @@ def test_the_first_journal_file_and_every_manifest_of_it_missing(tmp_path: Path)
     # Nothing is left that knows the file; the ledger still names its sqns.
     store = opened(tmp_path / "live")
     store.put("k", b"of the missing file")
-    store._inker.roll()
+    rolled(store)
     store.put("kept", b"x")
     flush(store)
     image = killed(store, tmp_path / "image")
@@ -687,7 +688,7 @@ def test_what_a_value_holds_is_never_taken_for_records(tmp_path: Path, end: str)
     store.put("journal", stolen)
     store.put("behind", b"2")
     if end == "cdb":
-        store._inker.roll()
+        rolled(store)
         settle(store)
     killed(store, tmp_path / "image")
     store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from whole_store import flush, opened, settle
+from whole_store import flush, opened, rolled, settle
 
 import octavo
 
@@ -46,7 +46,7 @@ def lacking(path: Path, *, persisted: bool) -> dict[bytes, bytes]:
         for number, (key, value) in enumerate(ALL.items()):
             bucket.put(key, value)
             if number % 100 == 99:
-                store._inker.roll()
+                rolled(store)
         settle(store)
         if persisted:
             flush(store)
@@ -74,7 +74,7 @@ def test_a_feed_does_not_step_over_a_journal_file_that_is_missing(tmp_path: Path
         for n in range(300):
             store.put(b"%d" % n, b"v")
             if n % 100 == 99:
-                store._inker.roll()
+                rolled(store)
         settle(store)
     sorted((tmp_path / "s" / "journal").glob("*.cdb"))[1].unlink()
     with opened(tmp_path / "s") as store:

@@ -13,6 +13,7 @@ from look import clock_ms
 from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
 from simfaults import SimCrash
+from whole_store import rolled
 
 import octavo
 from octavo.actors import compaction, shutdown, startup
@@ -414,7 +415,7 @@ def test_a_repair_that_is_cut_short_ends_as_one_that_was_not(hides: str) -> None
             sqn = store.delete(b"3") if hides == "a delete" else store.put(b"3", b"newer")
             store.put(b"last", b"1")
             store._running.bookie.call(Bookie.push)
-            store._inker.roll()
+            rolled(store)
             pool.go_on()
             file = store._inker.view.files[0]
             at = file.ensure_open()[1][sqn - file.base]
@@ -494,7 +495,7 @@ def loaded(path: Path) -> dict[bytes, bytes]:
     what is whole in it."""
     with octavo.open(path) as store:
         store.put_many([(b"%03d" % n, b"value %d" % n) for n in range(300)])
-        store._inker.roll()
+        rolled(store)
         compaction.seal_waiting(store._running.inker_clerk.actor)
     victim = sealed(path)
     flip(victim, victim.read_bytes().index(b"value 7") + 2)

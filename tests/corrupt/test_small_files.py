@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from whole_store import SEED, flush, opened
+from whole_store import SEED, flush, opened, rolled
 
 import octavo
 from octavo.actors import identity as identities
@@ -155,7 +155,7 @@ def test_a_flipped_bit_in_a_survey_of_key_deltas_is_told(tmp_path: Path, damaged
     with opened(tmp_path / "s", strategies={"standard": "retain"}) as store:
         for n in range(40):
             store.put(b"%d" % (n % 10), b"value %d" % n)
-        store._inker.roll()
+        rolled(store)
         flush(store)
         entries = store._inker.manifest.entries
         key_deltas.survey(
@@ -191,7 +191,7 @@ def test_a_damaged_value_is_never_given_a_right_checksum(tmp_path: Path, kind: s
             store.put(b"%d" % n, b"the value of %d" % n, **more)
         for n in range(1, 20):
             store.put(b"%d" % n, b"newer")
-        store._inker.roll()
+        rolled(store)
         flush(store)
         file = next((tmp_path / "s/journal").glob("*.cdb"))
         whole = file.read_bytes()

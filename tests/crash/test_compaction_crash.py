@@ -16,7 +16,7 @@ import pytest
 from compacted_store import SMALL_FILES, check, overwritten
 from pykka import ActorRegistry
 from simdisk import MODES, SimCrash, SimDisk
-from whole_store import flush, opened
+from whole_store import flush, opened, rolled
 
 import octavo
 
@@ -67,10 +67,10 @@ def workload(disk: SimDisk) -> Expected:
             key = b"k%d" % rng.randrange(20)
             expected.put(store, key, None if i % 9 == 0 else b"%d" % i)
             if i % 40 == 39:
-                store._inker.roll()
+                rolled(store)
         for i in range(5):
             expected.put(store, b"gone%d" % i, b"x")
-        store._inker.roll()
+        rolled(store)
         for i in range(5):
             expected.put(store, b"gone%d" % i, None)
         expected.compact(store)
@@ -131,7 +131,7 @@ def test_an_io_error_at_any_moment_loses_nothing(operation: str, code: int) -> N
             model[b"k%d" % (i % 20)] = b"%d" % i
             store.put(b"k%d" % (i % 20), b"%d" % i)
             if i % 40 == 39:
-                store._inker.roll()
+                rolled(store)
         flush(store)
         disk.fail(operation, nth, code)
         try:

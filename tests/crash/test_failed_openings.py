@@ -12,6 +12,7 @@ from look import clock_ms
 from one_thread import forget, one_thread, opened
 from pykka import ActorRef, ActorRegistry
 from simdisk import SimDisk
+from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -45,7 +46,7 @@ def killed_disk() -> SimDisk:
         for number in range(9):
             store.put(b"later %d" % number, b"v")
             if number % 4 == 0:
-                store._inker.roll()
+                rolled(store)
         forget(store)
     return disk
 
@@ -55,7 +56,7 @@ def filled(disk: SimDisk) -> octavo.Store:
     for number in range(9):
         store.put(b"%d" % number, b"v")
         if number == 5:
-            store._inker.roll()
+            rolled(store)
     return store
 
 

@@ -17,6 +17,7 @@ from look import NOW_MS, clock_ms, published_state
 from one_thread import HeldPool, forget, one_thread, opened
 from power_cuts import digest
 from simdisk import SimDisk
+from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -89,7 +90,7 @@ def filled(disk: SimDisk, pool: HeldPool, **options: Any) -> tuple[octavo.Store,
         sqn = store.put(b"%d" % (number % 7), b"v%d" % number)
         states[sqn] = dict(store.items())
         if number in (5, 12):
-            store._inker.roll()
+            rolled(store)
             pool.go_on()
         if number == 12:
             store._running.bookie.call(Bookie.push)

@@ -13,6 +13,7 @@ from look import clock_ms, read_all
 from one_thread import HeldPool, forget, one_thread, opened
 from pykka import ActorRegistry
 from simdisk import SimDisk
+from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -41,7 +42,7 @@ def begun(disk: SimDisk, pool: HeldPool) -> octavo.Store:
             store.put(key, b"%d" % part)
         if part < 3:
             store._running.bookie.call(Bookie.push)
-            store._inker.roll()
+            rolled(store)
             pool.go_on()
     return store
 

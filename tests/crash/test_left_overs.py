@@ -6,6 +6,7 @@ import pytest
 from look import clock_ms
 from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
+from whole_store import rolled
 
 from octavo.files import cdb
 
@@ -27,7 +28,7 @@ def test_a_journal_file_without_a_record_whose_numbers_another_one_has_is_remove
     with one_thread("left over") as pool:
         store = opened(disk, clock_ms=clock_ms)
         store.put(b"a", b"1")
-        store._inker.roll()
+        rolled(store)
         pool.go_on()
         base = store._inker.manifest.entries[0].base_sqn
         forget(store)

@@ -19,6 +19,7 @@ from whole_store import (
     killed,
     look,
     opened,
+    rolled,
     settle,
     taken,
 )
@@ -156,7 +157,7 @@ def _rebuild_unsealed(store: octavo.Store, image: Path) -> Path:
 @kind("rebuild of sealed files")
 def _rebuild_sealed(store: octavo.Store, image: Path) -> Path:
     flush(store)
-    store._inker.roll()
+    rolled(store)
     settle(store)
     image = killed(store, image)
     shutil.rmtree(image / "ledger")
@@ -170,7 +171,7 @@ def test_everything_a_record_says_survives(tmp_path: Path, how: str) -> None:
     docs = store.bucket("docs")
     docs.put("gone", b"old")
     docs.put("kept", b"x")
-    store._inker.roll()
+    rolled(store)
     settle(store)
     docs.put("meta", b"value", metadata=b"says what it is")
     docs.put("ttl", b"short", ttl=60)
@@ -225,7 +226,7 @@ def test_a_tombstone_in_a_younger_file_hides_the_value_through_a_rebuild(tmp_pat
         store.delete(f"{i:03}")
         if i % 60 == 0:
             flush(store)
-    store._inker.roll()
+    rolled(store)
     settle(store)
     expected = dict(store.items())
     assert len(expected) == 150
@@ -281,7 +282,7 @@ def test_a_torn_batch_is_dropped_whole_and_stays_away(tmp_path: Path, reopenings
             if not number:
                 assert any("batch of 6 is not whole" in note for note in again.stats()["notes"])
             flush(again)
-            again._inker.roll()
+            rolled(again)
             settle(again)
             assert [change.key for change in again.changes()] == [b"a"]
             assert again.verify().problems == []
@@ -395,7 +396,7 @@ def test_a_rebuild_from_sealed_files_needs_no_memory_table(tmp_path: Path) -> No
     store = opened(tmp_path / "s")
     for i in range(2000):
         store.put(f"{i:05}", b"x")
-    store._inker.roll()
+    rolled(store)
     settle(store)
     image = killed(store, tmp_path / "image")
     store.close()
@@ -451,7 +452,7 @@ def test_a_sealed_file_under_both_names_is_one_file(tmp_path: Path) -> None:
     for i in range(100):
         store.put(f"{i:02}", b"value")
     before = shutil.copytree(tmp_path / "s/journal/manifest", tmp_path / "manifest")
-    store._inker.roll()
+    rolled(store)
     settle(store)
     image = killed(store, tmp_path / "image")
     store.close()
@@ -492,7 +493,7 @@ def test_a_damaged_store_stays_the_same_when_it_is_opened_again(tmp_path: Path) 
             if opening == 1:
                 flush(again)
             if opening == 2:
-                again._inker.roll()
+                rolled(again)
                 settle(again)
     assert states[1:] == states[:1] * 3
     shutil.rmtree(image / "ledger")

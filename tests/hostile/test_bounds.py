@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from whole_store import rolled
 from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
@@ -408,7 +409,7 @@ def test_a_published_file_of_a_huge_size_is_not_cut_into_as_many_tasks(tmp_path:
     with octavo.open(tmp_path / "s", worker=False) as store:
         for number in range(20):
             store.put(b"%d" % number, b"value")
-        store._inker.roll()
+        rolled(store)
         path = store.snapshot().publish("p").path
     found = published.read(RealDisk(), path)
     entries = tuple(replace(entry, bytes=(1 << 63) - 1) for entry in found.journal.entries)

@@ -20,6 +20,7 @@ from simdisk import MODES, SimDisk
 from small_sizes import small_sizes
 from spark_reads import Published, SparkReads, feed
 from staged_rows import StagedRow, operations
+from whole_store import rolled
 
 import octavo
 from octavo import IndexEdit, Tag, read_only
@@ -445,7 +446,7 @@ class CombinedMachine:
     # ------------------------------------------------------------ upkeep
 
     def roll(self) -> None:
-        self.store._inker.roll()
+        rolled(self.store)
 
     def save(self) -> None:
         self.store._running.bookie.call(Bookie.push)

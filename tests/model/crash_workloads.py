@@ -10,6 +10,7 @@ from look import FIELD, NOW_MS, clock_ms, look, read_all
 from one_thread import forget, one_thread, opened
 from power_cuts import Counts, Machine, PowerCuts
 from simdisk import SimDisk
+from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -88,7 +89,7 @@ def save(machine: Machine, store: octavo.Store) -> None:
 
 
 def roll(machine: Machine, store: octavo.Store) -> None:
-    store._inker.roll()
+    rolled(store)
     machine.breathe()
 
 
@@ -284,7 +285,7 @@ def _killed_store(machine: Machine) -> None:
     for turn in range(4):
         some(machine, store, 10)
         if turn:
-            store._inker.roll()
+            rolled(store)
     forget(store)
     machine.disk._locked.clear()  # they go with the machine
 
@@ -355,7 +356,7 @@ def head_only(machine: Machine) -> None:
         if turn % 5 == 4:
             store.trim()
         elif turn % 5 == 2:
-            store._inker.roll()
+            rolled(store)
     close(machine, store)
 
 

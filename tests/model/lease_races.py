@@ -13,6 +13,7 @@ from typing import Any
 
 from one_thread import HeldPool, forget, one_thread, opened
 from simdisk import SimDisk
+from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -81,7 +82,7 @@ class Race:
         self.pool.go_on()
 
     def compact(self) -> None:
-        self.store._inker.roll()
+        rolled(self.store)
         self.save()
         self.store.compact()
 

@@ -14,6 +14,7 @@ from history import Found, History, State, Version, Where
 from look import FIELD, look, read_all
 from one_thread import HeldPool, forget, one_thread, opened
 from simdisk import MODES, SimDisk
+from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -229,7 +230,7 @@ class LongMachine:
         self.ticks += 0.5
 
     def roll(self) -> None:
-        self.store._inker.roll()
+        rolled(self.store)
 
     def save(self) -> None:
         self.store._running.bookie.call(Bookie.push)

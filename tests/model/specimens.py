@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whole_store import flush, killed, opened, settle
+from whole_store import flush, killed, opened, rolled, settle
 
 import octavo
 from octavo.actors import reserve
@@ -155,7 +155,7 @@ class Specimens:
         for round_of in range(3):
             for number in range(24):
                 _put(store, known, number, round_of)
-            store._inker.roll()
+            rolled(store)
             flush(store)
         store.compact()
         for round_of in range(3, 7):  # enough of level zero for a merge

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import SEED, WallClock, flush, killed, opened
+from whole_store import SEED, WallClock, flush, killed, opened, rolled
 
 import octavo
 
@@ -109,7 +109,7 @@ class Machine:
         flush(self.store)
 
     def roll(self) -> None:
-        self.store._inker.roll()
+        rolled(self.store)
 
     def end(self) -> None:
         self.look_back(1 << 10)

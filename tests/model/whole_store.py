@@ -80,6 +80,12 @@ def ahead(store: octavo.Store) -> int:
     return active_file(store).stat().st_size - taken(store)
 
 
+def rolled(store: octavo.Store) -> None:
+    """Begin a new journal file, as a put does: in the Bookie's turn. Outside it what the pool does
+    meanwhile could put a view from before back."""
+    store._running.bookie.call(lambda bookie: bookie.inker.roll())
+
+
 # ---------------------------------------------------------------- waiting
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from whole_store import flush, opened, settle
+from whole_store import flush, opened, rolled, settle
 
 import octavo
 from octavo.files import ledger_key, record
@@ -145,7 +145,7 @@ def test_a_changed_byte_is_told_and_never_other_rows(tmp_path: Path, deletes: bo
             store.put(b"k%d" % number, b"v" * 20, metadata=b"m" if number > 3 else b"")
             if deletes and number == 2:
                 store.delete(b"k0")
-        store._inker.roll()
+        rolled(store)
         settle(store)
         path = store.path
     (file,) = (tmp_path / "s" / "journal").glob("0000000000000001-*.cdb")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from whole_store import SEED, settle
+from whole_store import SEED, rolled, settle
 
 import octavo
 from octavo.files.bounds import OBJECTS
@@ -62,7 +62,7 @@ def published(tmp_path: Path) -> str:
         for number, key in enumerate(keys, 1):
             store.put(key, key + rng.randbytes(BYTES))
             if number % RECORDS == 0:
-                store._inker.roll()
+                rolled(store)
         settle(store)
         path: str = store.snapshot().publish().path
     return path

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from whole_store import flush, opened, settle
+from whole_store import flush, opened, rolled, settle
 
 import octavo
 from octavo.files import record
@@ -71,7 +71,7 @@ def test_a_file_that_is_sealed_between_two_looks_at_it_is_told(tmp_path: Path) -
             found = super().size(path)
             if path.endswith(".log") and not self.sealed:
                 self.sealed += 1
-                store._inker.roll()
+                rolled(store)
                 settle(store)
                 assert not Path(path).exists()
             return found
@@ -136,7 +136,7 @@ def test_files_that_are_compacted_away_between_two_looks_are_told_of_their_succe
 ) -> None:
     with opened(tmp_path / "s") as store:
         store.put_many((b"%d" % n, b"v") for n in range(600))
-        store._inker.roll()
+        rolled(store)
         settle(store)
         look = JournalLook(RealDisk(), store.path)
         assert look.newest() == 600
@@ -154,7 +154,7 @@ def test_files_that_are_compacted_away_between_two_looks_are_told_of_their_succe
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         store.put_many((b"%d" % n, b"v") for n in range(600))
-        store._inker.roll()
+        rolled(store)
         settle(store)
         look = JournalLook(RealDisk(), store.path)
         look.newest()
@@ -198,7 +198,7 @@ def test_a_feed_may_begin_and_end_within_a_batch(tmp_path: Path, sealed: bool) -
                     batch.put("", b"b%d" % n, b"x")
         store.put(b"z", b"1")
         if sealed:
-            store._inker.roll()
+            rolled(store)
             settle(store)
         look = JournalLook(RealDisk(), store.path)
         assert look.newest() == 9
@@ -224,7 +224,7 @@ def test_limits_never_split_a_batch(tmp_path: Path) -> None:
         ends = [look.end_of(since, 2, 0) for since in (0, 1, 5)]
         assert ends == [5, 5, 6]
         assert look.end_of(0, 0, 1) == 1
-        store._inker.roll()
+        rolled(store)
         settle(store)
         look = JournalLook(RealDisk(), store.path)
         assert [look.end_of(since, 2, 0) for since in (0, 1, 5)] == [5, 5, 6]
@@ -296,7 +296,7 @@ def test_nothing_above_files_whose_commit_is_not_decided_is_told(tmp_path: Path)
             tmp_path / "s" / "staging" / "j" / made.journals[0].name,
             tmp_path / "s" / "journal" / f"{2:016x}-{seed:016x}.cdb",
         )
-        store._inker.roll()  # the new active file begins at 2, too: it stands for one above
+        rolled(store)  # the new active file begins at 2, too: it stands for one above
         store.put(b"b", b"2")
         assert told(store.path) == [(1, b"a", b"1")]
 
@@ -386,7 +386,7 @@ def test_what_is_known_of_files_goes_with_them(tmp_path: Path) -> None:
         for number in range(10):
             store.put("k", b"%d" % number)
             assert look.newest() == number + 1
-            store._inker.roll()
+            rolled(store)
             settle(store)
         store.compact()
         store.put("k", "last")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from whole_store import opened
+from whole_store import opened, rolled
 
 import octavo
 from octavo.files.disk import RealDisk
@@ -52,7 +52,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.put(b"k%d" % n, b"old", metadata=b"old", index={"f": n})
         for n in range(FILES):
             store.put(b"k%d" % n, b"a value of %d" % n, metadata=b"m%d" % n, index={"f": n})
-            store._inker.roll()
+            rolled(store)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(offline, "STRETCH_SQNS", 1)
         offline._rebuild(RealDisk, str(path), Run(), merge=False)
@@ -112,7 +112,7 @@ def test_a_journal_of_many_files_that_no_ledger_has_yet_is_pinned(tmp_path: Path
         for n in range(FILES):
             index = {"f": n} if n % 2 else None
             store.put(b"k%d" % n, b"a value of %d" % n, metadata=b"m%d" % n, index=index)
-            store._inker.roll()
+            rolled(store)
         code = f"""
 found = pinning.pin(RealDisk(), {store.path!r}, 60_000, wall_clock_ms())
 print(sorted(rows(found.path, ["key", "metadata"])))

@@ -16,7 +16,7 @@ from ledger_of import ledger_of, manifest_of, merged_down
 from pykka import ActorRegistry
 from random_stores import fill, held
 from simdisk import MODES, SimCrash, SimDisk
-from whole_store import NEVER_MS, flush, killed, opened
+from whole_store import NEVER_MS, flush, killed, opened, rolled
 
 import octavo
 from octavo.files.disk import RealDisk
@@ -280,7 +280,7 @@ def filled() -> tuple[SimDisk, dict[bytes, bytes]]:
                 store.delete(key)
                 del model[key]
             if number % 50 == 0:
-                store._inker.roll()
+                rolled(store)
                 flush(store)
     return disk.after_crash("all", SEED), model
 

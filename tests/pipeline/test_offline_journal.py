@@ -16,7 +16,7 @@ import pytest
 from compacted_store import SMALL_FILES, check, overwritten
 from pykka import ActorRegistry
 from simdisk import MODES, SimCrash, SimDisk
-from whole_store import flush, opened
+from whole_store import flush, opened, rolled
 
 import octavo
 import octavo.pipeline
@@ -43,7 +43,7 @@ def made(path: Path, **options: Any) -> Model:
     print(f"OCTAVO_SEED={SEED}")
     with opened(path, compact_every_seconds=None, **SMALL_FILES, **options) as store:
         model = overwritten(store, random.Random(SEED), keys=300, rounds=8)
-        store._inker.roll()
+        rolled(store)
         flush(store)
     return model
 
@@ -79,7 +79,7 @@ def test_many_small_files_take_few_descriptors(tmp_path: Path) -> None:
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
         for number in range(300):
             store.put(b"k%d" % (number % 50), b"v%d" % number)
-            store._inker.roll()
+            rolled(store)
         flush(store)
     code = (
         "import resource\n"
@@ -243,7 +243,7 @@ def filled() -> tuple[SimDisk, Model]:
                 store.delete(key)
                 del model[key]
             if number % 40 == 39:
-                store._inker.roll()
+                rolled(store)
                 flush(store)
     return disk.after_crash("all", SEED), model
 
