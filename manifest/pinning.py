@@ -111,7 +111,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             if isinstance(moved, Corruption) and attempt > 3:
                 raise
             continue
-        if _files(again) != _files(tails):
+        if _missed(tails, again):
             continue  # a listing of hundreds of names can miss one that is just being renamed
         if before.mark == after.mark:
             _refuse_earlier_ledger(store, before)
@@ -136,8 +136,15 @@ def _missing(disk: Disk, store: str, what: FileNotFoundError) -> OctavoError:
     )
 
 
-def _files(names: list[str]) -> set[tuple[int, int] | None]:
-    return set(map(recovery.identity, names))
+def _missed(tails: list[str], again: list[str]) -> bool:
+    """Whether the second listing tells of a file that the first one should have had. One that was
+    begun since is younger than all of that, and not sealed."""
+    seen = set(filter(None, map(recovery.identity, tails)))
+    newest = max(seen, default=(0, 0))
+    return any(
+        who is not None and who not in seen and (name.endswith(SEALED) or who < newest)
+        for name, who in zip(again, map(recovery.identity, again), strict=True)
+    )
 
 
 def _refuse_earlier_ledger(store: str, found: Manifests) -> None:
