@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
@@ -113,6 +113,14 @@ def recover_whole(disk: Disk, directory: str) -> Recovered:
     raise Corruption(
         directory, 0, "something was lost; open the store for writing to have it recovered"
     )
+
+
+def settle(disk: Disk, directory: str) -> None:
+    """Make durable what a log says that somebody else may be writing: a change is seen before its
+    writer has synced it. Files before the newest are. Raises OSError."""
+    while disk.exists(directory) and (files := files_in(disk, directory)[0]):
+        with suppress(FileNotFoundError):  # a newer one has its place
+            return disk.sync_file(f"{directory}/{files[-1].name}")
 
 
 def _raise(error: OSError, what: str) -> NoReturn:

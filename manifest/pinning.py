@@ -114,6 +114,8 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
         if _missed(tails, again):
             continue  # a listing of hundreds of names can miss one that is just being renamed
         if before.mark == after.mark:
+            with unsynced.marking(disk, draft.journal):
+                change_log.settle(disk, f"{draft.journal}/manifest")
             _refuse_earlier_ledger(store, before)
             draft.drop_others(names | begun)
             return before, sorted(begun)

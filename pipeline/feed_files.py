@@ -87,6 +87,8 @@ class JournalLook:
             except FileNotFoundError:
                 continue  # it was sealed, or compacted away
             if frozenset(self._disk.listdir(self._folder)) == names:
+                with unsynced.marking(self._disk, self._folder):
+                    change_log.settle(self._disk, f"{self._folder}/manifest")
                 self._take(names, manifest, unlisted)
                 return
         raise Corruption(self._folder, 0, "changes faster than it can be read; try again")

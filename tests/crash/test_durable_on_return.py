@@ -276,6 +276,14 @@ def test_a_pinned_snapshot_is_durable() -> None:
     store.close()
 
 
+def pinned_sqn(disk: Disk) -> int:
+    return pinning.pin(disk, "/s", HOUR_MS, 1_800_000_000_000).sqn
+
+
+def fed_sqn(disk: Disk) -> int:
+    return JournalLook(disk, "/s").newest()
+
+
 def test_what_is_told_of_a_pinned_store_stays_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what is written, and not synced, as its file is being pinned."""
     disk = SimDisk()
@@ -295,6 +303,38 @@ def test_what_is_told_of_a_pinned_store_stays_in_it(monkeypatch: pytest.MonkeyPa
         assert dict(found.items()) == wanted | {b"more": b"value"}, where
         found.close()
     store.close()
+
+
+@pytest.mark.parametrize("told", [pinned_sqn, fed_sqn])
+def test_a_commit_that_is_told_before_its_owner_has_synced_it_stays(
+    monkeypatch: pytest.MonkeyPatch, told: Callable[[Disk], int]
+) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    writer = StagedWriter(disk, "/s", "j", "0-0", now_ms=1)
+    writer.put_many(b"", [b"loaded"], [b"value"])
+    writer.finish()
+    real = disk._sync
+    looking: list[bool] = []
+    left: list[tuple[str, SimDisk]] = []
+
+    def late(call: str, node: Any, path: str) -> None:
+        if path.startswith("/s/journal/manifest/") and not looking and not left:
+            looking.append(True)
+            if told(disk) == 1:
+                left.extend(images(disk))
+            looking.clear()
+        real(call, node, path)
+
+    monkeypatch.setattr(disk, "_sync", late)
+    store.ingest("j", ["0-0"])
+    monkeypatch.undo()
+    store.close()
+    assert left
+    for where, image in left:
+        found = opened(image)
+        assert dict(found.items()) == {b"loaded": b"value"}, where
+        found.close()
 
 
 # ---------------------------------------------------------------- backups and what comes of them
