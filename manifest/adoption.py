@@ -183,10 +183,20 @@ def _epoch(disk: Disk, directory: str, name: str) -> int:
     if recovery.identity(name) is None:
         return 0
     try:
-        head = disk.pread(f"{directory}/{name}", cdb.RECORDS_AT, 0)
-        return cdb.read_header(head, name).epoch
+        return cdb.read_header(_head(disk, f"{directory}/{name}"), name).epoch
     except Corruption:
         return 0
+
+
+def _head(disk: Disk, path: str) -> bytes:
+    """The beginning of a journal file, which may have been sealed, and so renamed, since it was
+    listed."""
+    try:
+        return disk.pread(path, cdb.RECORDS_AT, 0)
+    except FileNotFoundError:
+        if not path.endswith(recovery.LOG):
+            raise
+        return disk.pread(path.removesuffix(recovery.LOG) + recovery.SEALED, cdb.RECORDS_AT, 0)
 
 
 def may_belong(

@@ -86,6 +86,7 @@ def read_manifests(disk: Disk, store: str) -> Manifests:
 
 def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]:
     """(manifests whose files are all linked, names of the journal's tails, oldest first)."""
+    missed: set[object] = set()
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(0.002 * attempt)
@@ -104,11 +105,11 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             after = read_manifests(disk, store)
         except (FileNotFoundError, Corruption) as moved:
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
-            if attempt == ATTEMPTS - 1:
-                if isinstance(moved, FileNotFoundError):
+            if isinstance(moved, FileNotFoundError):
+                missed.add(moved.filename)
+                if attempt == ATTEMPTS - 1 and len(missed) == 1:  # else it only moves all the time
                     raise _missing(disk, store, moved) from moved
-                raise
-            if isinstance(moved, Corruption) and attempt > 3:
+            elif attempt > 3:
                 raise
             continue
         if _missed(tails, again):
