@@ -68,8 +68,15 @@ def stays_expired(bookie: Ref[Bookie], moment: int) -> None:
     """Before values that expired up to ``moment``, ms UTC, go: the ledger's manifest says so, and
     from now on every view, so that no clock that is set back shows their keys. In no turn of
     these."""
-    if moment > bookie.actor.view.ledger.expired_ms:
-        bookie.actor.penciller.call(Penciller.stays_expired, moment)
+    running = bookie.actor
+    if moment > running.view.ledger.expired_ms:
+        try:
+            running.penciller.call(Penciller.stays_expired, moment)
+        except StorageFull:
+            raise  # nothing changed
+        except OctavoError as error:  # and nothing is merged any more: memory would only grow
+            running.inker.actor_ref.call(Inker.poison, error)
+            raise
         bookie.call(expired)
 
 

@@ -16,6 +16,7 @@ from whole_store import NEVER_MS, WallClock, flush, opened
 import octavo
 from octavo.actors.published_reader import PublishedReader
 from octavo.files.disk import RealDisk
+from octavo.files.errors import StorageFailed
 from octavo.manifest import pinning
 from octavo.manifest import published as snapshots
 from octavo.manifest.closed_store import closed_store
@@ -77,6 +78,29 @@ def test_what_compaction_dropped_stays_absent(tmp_path: Path, clock: WallClock) 
     with compacted(tmp_path / "s", clock) as store:
         for reader in (store, store.snapshot()):
             check(reader)
+        assert store.verify().ok
+
+
+def test_a_failure_to_note_it_refuses_writes_for_nothing_is_merged_any_more(
+    tmp_path: Path, clock: WallClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = StorageFailed("the ledger's log takes no more")
+
+    def refuses(payload: bytes) -> None:
+        raise failed
+
+    with with_expired(tmp_path / "s", clock) as store:
+        clock.now = ENDS_MS + HOUR_MS
+        with monkeypatch.context() as patch:
+            patch.setattr(store._running.penciller.actor.change_log, "append", refuses)
+            with pytest.raises(StorageFailed, match="takes no more"):
+                store.compact()
+        with pytest.raises(StorageFailed, match="takes no more"):
+            store.put("x", "v")
+        assert store.get(key(STAYS[0])) is not None
+    with opened(tmp_path / "s", clock_ms=clock, **SMALL_FILES) as store:
+        store.put("x", "v")
+        check(store)
         assert store.verify().ok
 
 
