@@ -54,6 +54,9 @@ _AHEAD = 4
 _LOCATED_ROWS, _LOCATED_BYTES = 1 << 13, 16 << 20
 """Of a batch so many rows, or bytes of values, are looked at together, and no more than were
 given so far."""
+_TOGETHER = 2048
+"""Of those so many values are cut out together, and no more than were given so far: where they are
+of dozens of files a kernel has dozens of each."""
 _LARGE_BYTES = 24 << 10
 """Values of so many bytes, on the average, are not located ahead."""
 _FIRST = 16
@@ -350,7 +353,8 @@ class Items:
             low, end = 0, len(located)
             while low < end:
                 before = filled[low - 1] if low else 0
-                high = bisect_right(filled, before + STRETCH_BYTES, low, min(low + STEP, end))
+                most = min(low + max(min(self._given, _TOGETHER), STEP), end)
+                high = bisect_right(filled, before + STRETCH_BYTES, low, most)
                 values = located.values(low, max(high, low + 1))
                 stretch = window.keys[first + low : first + low + len(values)]
                 low += len(values)

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from octavo.files.arrays import np
 from octavo.files.byte_strings import Ints
+from octavo.files.resident_pages import absent
 
 Map = TypeVar("Map", bound="mmap.mmap | bytes")
 
@@ -29,6 +30,8 @@ _MOST_BYTES = 64 << 20
 _STAYS = 64
 _SELDOM = 8
 _SAMPLES = 4
+_MANY = 32
+"""So many stretches make it worth while to ask which of them are in memory."""
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
 
@@ -95,18 +98,27 @@ class ColdPages:
         return self.left > 0
 
     def ahead(self, mapped: mmap.mmap | bytes, starts: Ints, ends: Ints) -> None:
-        """Stretches of a map, all of them within it, are about to be read: have what is not in
-        memory come at once. 1.5 us where some of them, which are touched, are."""
+        """Stretches of a map, none of them empty and all within it, are about to be read: have
+        what is not in memory come at once. 1.5 us where some of them, which are touched, are."""
         if not len(starts):
             return
         before = self.reads()
-        if not self.left:
-            for at in starts[:: -len(starts) // _SAMPLES].tolist():
-                mapped[at : at + 1]
-            if self.reads() == before:
-                return
-        _ask_to_read_all(mapped, starts, ends)
+        if not self.left and not self._waits(mapped, starts):
+            return
+        if isinstance(mapped, mmap.mmap) and len(starts) >= _MANY:
+            missing = absent(mapped, starts, ends)
+            if missing is not None and (missing.any() or not self._waits(mapped, starts)):
+                starts, ends = starts[missing], ends[missing]
+        if len(starts):
+            _ask_to_read_all(mapped, starts, ends)
         self.judge(before)
+
+    def _waits(self, mapped: mmap.mmap | bytes, starts: Ints) -> bool:
+        """Whether reads of some of these bytes wait."""
+        before = self.reads()
+        for at in starts[:: -len(starts) // _SAMPLES].tolist():
+            mapped[at : at + 1]
+        return self.reads() != before
 
 
 COLD = ColdPages()

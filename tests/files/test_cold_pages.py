@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from octavo.files import cold_pages
 from octavo.files.cold_pages import ColdPages, ask_to_read, scattered
 from octavo.files.disk import RealDisk
 
@@ -152,3 +153,48 @@ def test_a_file_that_is_open_to_be_read_is_read_after_it_was_unlinked(tmp_path: 
     pread = RealDisk().opened_to_read(str(path))
     path.unlink()
     assert pread(3, 4) == b"456"
+
+
+def scattered_stretches() -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """Of forty pages, far enough from each other that each is asked for by itself."""
+    starts = np.arange(40) * 8 * PAGE
+    return starts, starts + 10
+
+
+def test_of_many_stretches_those_are_asked_for_that_are_not_in_memory(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, ends = scattered_stretches()
+    monkeypatch.setattr(cold_pages, "absent", lambda *_: starts % (80 * PAGE) == 16 * PAGE)
+    cold(count()).ahead(asked, starts, ends)
+    assert asked.ranges == [(at * PAGE, at * PAGE + 10) for at in (16, 96, 176, 256)]
+
+
+def test_where_all_is_in_memory_nothing_is_asked_for(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, ends = scattered_stretches()
+    monkeypatch.setattr(cold_pages, "absent", lambda *_: starts < 0)
+    pages = cold(repeat(5))
+    pages.left = 9
+    pages.ahead(asked, starts, ends)
+    assert asked.ranges == []
+    assert pages.left == 8
+
+
+def test_a_system_that_says_all_is_in_memory_though_reads_wait_is_not_believed(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, ends = scattered_stretches()
+    monkeypatch.setattr(cold_pages, "absent", lambda *_: starts < 0)
+    cold(count()).ahead(asked, starts, ends)
+    assert len(asked.ranges) == len(starts)
+
+
+def test_where_it_cannot_be_told_all_are_asked_for(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, ends = scattered_stretches()
+    monkeypatch.setattr(cold_pages, "absent", lambda *_: None)
+    cold(count()).ahead(asked, starts, ends)
+    assert len(asked.ranges) == len(starts)
