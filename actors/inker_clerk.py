@@ -23,7 +23,6 @@ from octavo.actors.runtime import Ref, TurnActor
 from octavo.actors.view import View
 from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files.disk import TEMPORARY_SUFFIX
 from octavo.files.errors import (
     Busy,
     Closed,
@@ -37,6 +36,7 @@ from octavo.files.unbroken import unbroken
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
+from octavo.manifest.recovery import scratch_name
 from octavo.manifest.run_choice import Worth
 from octavo.manifest.small_files import SMALL
 
@@ -241,7 +241,7 @@ class InkerClerk(TurnActor):
             yield None, {}
             return
         inker = self.inker.actor
-        scratch = f"{0:016x}-{secrets.randbits(64):016x}.cdb{TEMPORARY_SUFFIX}"
+        scratch = scratch_name()
         try:
             with self.held() as view:
                 found = self._job(

@@ -12,13 +12,15 @@ from octavo.actors.view import Head
 from octavo.files import index_terms, ledger_key, record, record_digests
 from octavo.files.arrays import np, npt
 from octavo.files.bounds import HEAD_ROWS, OBJECTS
+from octavo.files.disk import Disk
 from octavo.files.errors import OctavoError
 from octavo.files.hashing import LOW_32
-from octavo.files.lifecycle import State
 from octavo.files.live_batches import Batch, Segments, buckets_of, heads_of, keys_of
 from octavo.files.merkle import HASH_BITS
 from octavo.files.record_digests import Digests
-from octavo.files.sealed_records import Stretch, file_records
+from octavo.files.sealed_records import Stretch
+from octavo.files.spill import Columns, Spill
+from octavo.manifest.recovery import scratch_name
 
 STEP = 1024
 Array: TypeAlias = "npt.NDArray[Any]"
@@ -61,158 +63,163 @@ class Noted(NamedTuple):
 
     keys: Array
     sqns: Array
-    sizes: Array
-    times: Array
+    rests: Array
     expiries: Array
-    metas: Array
     kinds: Array
     indexed: Array
     """Whether it has index entries."""
 
 
-class Newest:
-    """The newest record of each key whose hash falls into one of several equal parts: parts, so
-    that memory stays bounded. Records are noted in the order of their sqns."""
+class Both:
+    """What the journal says of each record and the ledger of each row, as digests, divided into
+    equal parts by the hash of the key: a part of both fits into memory."""
 
-    def __init__(self, bits: int, upto: int) -> None:
-        """``bits``: two to the power of it is how many parts there are; ``upto``: the sqn
-        (inclusive) behind which records are left out."""
+    def __init__(self, disk: Disk, directory: str, bits: int, upto: int) -> None:
+        """``directory``: where scratch files can be made, if there are several parts; ``bits``: two
+        to the power of it is how many there are; ``upto``: the sqn (inclusive) behind which records
+        are left out."""
         self.parts = 1 << bits
         self.upto = upto
-        self.part = 0
-        self._shift = HASH_BITS - bits
-        self._noted: list[Noted] = []
+        self._shift = np.uint64(HASH_BITS - bits)
+        names = (f"{directory}/{scratch_name()}" for _ in range(2))
+        self._records, self._rows = (Spill(disk, name, self.parts) for name in names)
         self._singles: list[tuple[tuple[int, ...], int, bool]] = []
 
-    @property
-    def mine(self) -> Segments | None:
-        """The current part; None: it is all keys."""
+    def segment(self, part: int) -> Segments | None:
+        """The keys of a part; None: it is all of them."""
         if self.parts == 1:
             return None
-        return Segments(self._shift, np.arange(self.parts) == self.part)
+        return Segments(int(self._shift), np.arange(self.parts) == part)
 
     def of_stretch(self, stretch: Stretch) -> Noted:
         """What is to be noted of some records of a sealed file."""
-        head, rows, mine = stretch.head, stretch.rows, self.mine
+        head, rows = stretch.head, stretch.rows
         ours = rows.sqns <= np.uint64(self.upto)
-        if mine is not None:
-            ours &= mine.of(rows.hashes)
         which = np.flatnonzero(ours & (head.kinds != record.KEY_DELTA))
         digests = record_digests.of_records(rows, which)
         return Noted(*digests, head.kinds[which], head.index_bytes[which] > 0)
 
     def note_all(self, noted: Iterable[Noted]) -> None:
-        """What ``of_stretch`` told of the records of a file."""
-        self._settle()
-        self._noted += noted
+        """What ``of_stretch`` told of the records of a file; files come in the order of sqns."""
+        self.settle()
+        for some in noted:
+            self._records.add(some, self._part_of(some.keys))
 
     def note(self, sqn: int, change: record.Record | record.Header) -> None:
-        """One record."""
+        """One record. It is an object of Python until ``settle``."""
         if change.kind == record.KEY_DELTA:
             return
         key = ledger_key.prefix(change.tag, change.bucket) + change.key
         row = record_digests.of_one(key, sqn, change)
-        if (row[0] & LOW_32) >> self._shift == self.part:
-            self._singles.append((row, change.kind, bool(change.index_changes)))
+        self._singles.append((row, change.kind, bool(change.index_changes)))
 
-    def next_part(self) -> None:
-        """Forget what was noted; on to the keys of the next part."""
-        self.part += 1
-        self._noted, self._singles = [], []
+    def note_rows(self, digests: Digests) -> None:
+        """Some rows of the ledger."""
+        self._rows.add(digests[:3], self._part_of(digests.keys))
 
-    def by_key(self) -> tuple[Digests, Array, Array]:
-        """(newest record of each key, in the order of their hashes; its kind; whether it has
-        index entries)."""
-        self._settle()
-        if not self._noted:
-            none = np.empty(0, dtype=np.uint8)
-            return record_digests.from_rows(()), none, none.astype(bool)
-        columns = list(zip(*self._noted, strict=True))[::-1]
-        self._noted = []
-        keys = np.concatenate(columns.pop())
+    def newest(self, part: int) -> tuple[Digests, Array, Array]:
+        """(newest record of each key of a part, in the order of their hashes; its kind; whether it
+        has index entries). Once for each part."""
+        self.settle()
+        columns = _end_to_end(self._records.part(part), len(Noted._fields))
+        keys = next(columns)
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
         newest = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), np.bool_))
         last = order[newest]
         found = [keys[newest]]
         del keys, order
-        while columns:  # one at a time, and then it is forgotten: they are large
-            found.append(np.concatenate(columns.pop())[last])
+        found += [column[last] for column in columns]
         *digests, kinds, indexed = found
-        return Digests(*digests), kinds, indexed
+        return Digests(*digests), kinds.astype(np.uint8), indexed.astype(np.bool_)
 
-    def _settle(self) -> None:
+    def rows(self, part: int) -> tuple[Array, Array, Array]:
+        """(keys, sqns, rests) of the ledger's rows of a part. Once for each part."""
+        keys, sqns, rests = _end_to_end(self._rows.part(part), 3)
+        return keys, sqns, rests
+
+    def close(self) -> None:
+        """Let go of scratch files."""
+        self._records.close()
+        self._rows.close()
+
+    def _part_of(self, keys: Array) -> Array | None:
+        return None if self.parts == 1 else (keys & np.uint64(LOW_32)) >> self._shift
+
+    def settle(self) -> None:
+        """Put what was noted one by one with the rest. Raises StorageFull, ScratchFailed."""
         if self._singles:
             rows, kinds, indexed = zip(*self._singles, strict=True)
             self._singles = []
-            self._noted.append(
-                Noted(
-                    *record_digests.from_rows(rows),
-                    np.array(kinds, dtype=np.uint8),
-                    np.array(indexed, dtype=bool),
-                )
-            )
+            digests = record_digests.from_rows(rows)
+            noted = Noted(*digests, np.array(kinds, np.uint8), np.array(indexed, np.bool_))
+            self._records.add(noted, self._part_of(noted.keys))
+
+
+def _end_to_end(blocks: list[Columns], count: int) -> Iterator[Array]:
+    """Each column of all blocks, one at a time, and then it is forgotten: they are large."""
+    columns = list(zip(*blocks, strict=True))[::-1] if blocks else [()] * count
+    blocks.clear()
+    while columns:
+        column = columns.pop()
+        yield np.concatenate(column) if column else np.empty(0, dtype=np.uint64)
 
 
 def agreement(
-    running: Running, reader: Reader, newest: Newest, recalculated: frozenset[int]
+    running: Running, reader: Reader, both: Both, recalculated: frozenset[int]
 ) -> Iterator[Report]:
     """The newest record of each key is what the ledger and memory have of it, and what they have
-    is in the journal. The first part of the keys was noted while the journal was read."""
-    for part in range(newest.parts):
-        if part:
-            newest.next_part()
-            yield from _noted(running, reader, newest)
-        yield from _ledger_against_journal(running, reader, newest, recalculated)
-
-
-def _noted(running: Running, reader: Reader, newest: Newest) -> Iterator[Report]:
-    for file in reader.view.journal.files:
-        try:
-            if file.state is State.SEALED:
-                _, _, stretches = file_records(running.disk, file.path, file.seed, file.base)
-                newest.note_all(list(map(newest.of_stretch, stretches)))
-                yield Report()
-                continue
-        except OctavoError:
-            pass  # told already; what is whole of it is read below
-        for number, sqn in enumerate(file.sqns(file.base, reader.sqn)):
-            if not number % STEP:
-                yield Report()
-            try:
-                newest.note(sqn, file.header(sqn))
-            except OctavoError:
-                continue  # told already
-
-
-def _ledger_against_journal(
-    running: Running, reader: Reader, newest: Newest, recalculated: frozenset[int]
-) -> Iterator[Report]:
-    """Every live key's version is its newest record, and is as the ledger says. What array
-    kernels do not find equal is looked at one by one."""
+    is in the journal. The records were noted while the journal was read."""
     bound = HEAD_ROWS if running.identity.head_only else OBJECTS
+    for batch in reader.batches(bound, heads=True):
+        both.note_rows(record_digests.of_batch(batch))
+        yield Report(keys=len(batch.rows))
     bases = reader.view.journal.bases
     trimmed = bases[0] - 1 if running.identity.head_only and bases else 0
-    told, kinds, indexed = newest.by_key()
-    live = np.zeros(len(told.keys), dtype=bool)
-    for batch in reader.batches(bound, newest.mine, heads=True):
-        rows = record_digests.of_batch(batch)
-        at = np.searchsorted(told.keys, rows.keys)
-        there = at < len(told.keys)
-        at[~there] = 0
-        if len(told.keys):
-            there &= told.keys[at] == rows.keys
-            doubtful = ~there | rows.unequal(told.taken(at)) | indexed[at]
-            live[at[there]] = True
-        else:
-            doubtful = ~there
-        doubtful &= rows.sqns > np.uint64(trimmed)
-        latest = np.where(there, told.sqns[at] if len(told.keys) else 0, rows.sqns)
-        problems = _doubts(
-            reader, batch, np.flatnonzero(doubtful).tolist(), latest.tolist(), recalculated
-        )
-        yield Report(keys=len(batch.rows), problems=problems)
-    yield from _left_over(reader, told, kinds, np.flatnonzero(~live))
+    for part in range(both.parts):
+        told, kinds, indexed = both.newest(part)
+        keys, sqns, rests = both.rows(part)
+        live, doubtful, latest = _compared(told, indexed, keys, sqns, rests)
+        doubtful &= sqns > np.uint64(trimmed)
+        if doubtful.any():
+            suspects = Suspects(keys[doubtful], latest[doubtful])
+            for batch in reader.batches(bound, both.segment(part), heads=True):
+                yield Report(problems=suspects.among(reader, batch, recalculated))
+        yield from _left_over(reader, told, kinds, np.flatnonzero(~live))
+
+
+def _compared(
+    told: Digests, indexed: Array, keys: Array, sqns: Array, rests: Array
+) -> tuple[Array, Array, Array]:
+    """(which of the journal's keys the ledger has; which of the ledger's rows are to be looked at
+    one by one; the newest sqn that the journal has of each, if any)."""
+    live = np.zeros(len(told.keys), dtype=np.bool_)
+    if not len(told.keys):
+        return live, np.ones(len(keys), dtype=np.bool_), sqns
+    at = np.searchsorted(told.keys, keys)
+    at[at == len(told.keys)] = 0
+    there = told.keys[at] == keys
+    live[at[there]] = True
+    same = there & (told.sqns[at] == sqns) & (told.rests[at] == rests) & ~indexed[at]
+    return live, ~same, np.where(there, told.sqns[at], sqns)
+
+
+class Suspects:
+    """Keys of which the ledger may say something else than the journal."""
+
+    def __init__(self, hashes: Array, latest: Array) -> None:
+        """``latest``: the newest sqn that the journal has of each, if any."""
+        order = np.argsort(hashes)
+        self._hashes, self._latest = hashes[order], latest[order]
+
+    def among(self, reader: Reader, batch: Batch, recalculated: frozenset[int]) -> list[str]:
+        """What is wrong with those of them that a batch has. What array kernels did not find equal
+        is looked at one by one, which names it."""
+        hashes = record_digests.of_batch(batch).keys
+        at = np.searchsorted(self._hashes, hashes)
+        at[at == len(self._hashes)] = 0
+        rows = np.flatnonzero(self._hashes[at] == hashes).tolist()
+        return _doubts(reader, batch, rows, self._latest[at].tolist(), recalculated)
 
 
 def _doubts(

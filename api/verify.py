@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.progress import Progress
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
-from octavo.agreement import Newest, Noted, Report, agreement, unequal
+from octavo.agreement import Both, Noted, Report, agreement, unequal
 from octavo.files import cdb
 from octavo.files.errors import OctavoError, StorageFull, room_for
 from octavo.files.journal_windows import read_windows, verify_windows
@@ -16,27 +17,33 @@ from octavo.files.lifecycle import State
 from octavo.files.record_digests import check_values
 from octavo.files.sealed_records import file_records
 from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.spill import ScratchFailed
 from octavo.manifest.ledger_entry import LedgerEntry
 
 __all__ = ["Report", "verify"]
 
 STEP = 1024
 MOST_KEYS = 2 << 20
-"""Keys of which the newest record is kept in mind at once."""
+"""Records, and so keys, that are held against each other at once."""
 
 
 def verify(running: Running, progress: Progress) -> Report:
-    """Every checksum and invariant of every file, then the journal against the ledger."""
+    """Every checksum and invariant of every file, then the journal against the ledger: of over two
+    million records by way of scratch files of 60 bytes a record. Raises StorageFull,
+    StorageFailed where those cannot be written."""
     report = Report()
     strategies = running.identity.tags.strategy_numbers()  # whoever has the types' functions
     recalculated = frozenset(number for number, how in strategies.items() if how == "recalc")
-    reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
-    try:
-        newest = Newest((_records(reader) // MOST_KEYS).bit_length(), reader.sqn)
+    with ExitStack() as held:
+        reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
+        held.callback(reader.close)
+        bits = (_records(reader) // MOST_KEYS).bit_length()
+        both = Both(running.disk, running.inker.actor.directory, bits, reader.sqn)
+        held.callback(both.close)
         steps = [
-            *_journal_steps(running, reader, newest),
+            *_journal_steps(running, reader, both),
             *_ledger_steps(reader),
-            ("ledger and journal", agreement(running, reader, newest, recalculated)),
+            ("ledger and journal", agreement(running, reader, both, recalculated)),
         ]
         for done, (what, work) in enumerate(steps):
             progress(what, done, len(steps))
@@ -50,13 +57,11 @@ def verify(running: Running, progress: Progress) -> Report:
                         report.ledger_files += found.ledger_files
                         report.problems += found.problems
                         reader.renew()
-            except StorageFull:
+            except (StorageFull, ScratchFailed):
                 raise  # it is this process that is short of something
             except (OctavoError, OSError) as wrong:
                 report.problems.append(str(wrong))
         progress("done", len(steps), len(steps))
-    finally:
-        reader.close()
     return report
 
 
@@ -76,14 +81,14 @@ def _records_of(file: JournalFile) -> int:
 Step = tuple[str, Iterator[Report]]
 
 
-def _journal_steps(running: Running, reader: Reader, newest: Newest) -> Iterator[Step]:
+def _journal_steps(running: Running, reader: Reader, both: Both) -> Iterator[Step]:
     for directory, manifest in (
         ("journal manifest", running.inker.actor.manifest),
         ("ledger manifest", reader.view.ledger),
     ):
         yield directory, _checked(manifest.check)
     for file in reader.view.journal.files:
-        yield f"journal {file.name}", _journal_file(running, file, reader.sqn, newest)
+        yield f"journal {file.name}", _journal_file(running, file, reader.sqn, both)
 
 
 def _ledger_steps(reader: Reader) -> Iterator[Step]:
@@ -97,9 +102,7 @@ def _checked(check: Callable[[], None]) -> Iterator[Report]:
     yield Report()
 
 
-def _journal_file(
-    running: Running, file: JournalFile, upto: int, newest: Newest
-) -> Iterator[Report]:
+def _journal_file(running: Running, file: JournalFile, upto: int, both: Both) -> Iterator[Report]:
     length = 0
     if file.state is State.SEALED:
         view = memoryview(running.disk.map(file.path))
@@ -117,7 +120,7 @@ def _journal_file(
                     file.path, "its manifest", (entry.bytes, covered), (length, trailer.count)
                 )
             )
-        if records := _whole_file(running, file, newest):
+        if records := _whole_file(running, file, both):
             yield Report(journal_files=1, records=records, bytes=length)
             # Now that its records are whole: where one is not, that is what is to be told.
             verify_windows(view, trailer, file.path)
@@ -126,11 +129,12 @@ def _journal_file(
     problems: list[str] = []
     for sqn in file.sqns(file.base, upto):
         try:
-            newest.note(sqn, file.read(sqn))
+            both.note(sqn, file.read(sqn))
         except OctavoError as wrong:
             problems.append(str(wrong))
         records += 1
         if records % STEP == 0:
+            both.settle()
             yield Report(records=STEP)
     yield Report(
         journal_files=1,
@@ -140,7 +144,7 @@ def _journal_file(
     )
 
 
-def _whole_file(running: Running, file: JournalFile, newest: Newest) -> int:
+def _whole_file(running: Running, file: JournalFile, both: Both) -> int:
     """Check a sealed file by array kernels; how many records it has, or 0 where anything is
     wrong with any of them: what that is, reading them one by one tells."""
     noted: list[Noted] = []
@@ -148,10 +152,10 @@ def _whole_file(running: Running, file: JournalFile, newest: Newest) -> int:
         view, table, stretches = file_records(running.disk, file.path, file.seed, file.base)
         for stretch in stretches:
             check_values(view, stretch.head, file.seed, file.path)
-            noted.append(newest.of_stretch(stretch))
+            noted.append(both.of_stretch(stretch))
     except OctavoError:
         return 0
-    newest.note_all(noted)
+    both.note_all(noted)
     return len(table.numbers)
 
 

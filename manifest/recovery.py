@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from array import array
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from mmap import mmap
 
 from octavo.files import cdb, record
-from octavo.files.disk import Disk
+from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
 from octavo.files.runs import Run
 from octavo.files.sparse_offsets import SPARSE_BELOW, SparseOffsets
@@ -65,6 +66,11 @@ def identity(name: str) -> tuple[int, int] | None:
         return (base, int(parts[1], 16)) if base <= MAX_BASE else None
     except ValueError:
         return None
+
+
+def scratch_name() -> str:
+    """The name of a file beside the journal's that the next start removes. No two are the same."""
+    return f"{0:016x}-{secrets.randbits(64):016x}{SEALED}{TEMPORARY_SUFFIX}"
 
 
 def find_tails(

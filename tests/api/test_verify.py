@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from whole_store import killed, opened, settle
+from descriptors import descriptors
+from whole_store import killed, opened, rolled, settle
 from xxhash import xxh3_64_intdigest
 
 import octavo
@@ -17,7 +21,11 @@ from octavo import agreement
 from octavo import verify as verifying
 from octavo.actors.journal_file import JournalFile
 from octavo.files import index_terms, ledger_key, record, record_digests
+from octavo.files.bounds import OBJECTS
+from octavo.files.errors import StorageFailed, StorageFull
 from octavo.files.live_batches import Batch
+from octavo.files.open_file import AppendFile
+from octavo.files.own_disk import OwnDisk
 
 STANDARD = ledger_key.STANDARD
 
@@ -242,18 +250,72 @@ def file_name_numbers(file: Path) -> tuple[int, int]:
     return int(base, 16), int(seed, 16)
 
 
-@pytest.mark.parametrize("column", ["sizes", "times", "expiries", "metas"])
+@pytest.mark.parametrize("column", range(4), ids=["sizes", "times", "expiries", "metas"])
 def test_a_ledger_that_says_other_things_of_a_record_is_told(
-    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, column: str
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, column: int
 ) -> None:
-    of_batch = record_digests.of_batch
+    of_batch, rests = record_digests.of_batch, record_digests._rests
+
+    def others(*given: Any) -> Any:
+        told = [np.zeros(len(given[0]), np.uint64) if part is None else part for part in given]
+        told[column] = told[column] + 1
+        return rests(*told)
 
     def other(batch: Batch) -> record_digests.Digests:
-        found = of_batch(batch)
-        return found._replace(**{column: getattr(found, column) + 1})
+        with monkeypatch.context() as patch:
+            patch.setattr(record_digests, "_rests", others)
+            return of_batch(batch)
 
     monkeypatch.setattr(record_digests, "of_batch", other)
     doubts: list[int] = []
     monkeypatch.setattr(agreement, "_doubts", lambda r, b, rows, *rest: doubts.extend(rows) or [])
     assert store.verify().ok
     assert len(doubts) == len(store) + 1
+
+
+def test_a_record_has_the_same_digest_by_itself_as_in_columns(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("plain", "v" * 3000)
+        store.put("all", "v", metadata=b"m", ttl=1e9)
+        rolled(store)
+        with store.snapshot() as snap:
+            (batch,) = snap._shared.batches(OBJECTS, heads=True)
+            told = record_digests.of_batch(batch)
+            file_of = snap._shared.view.journal.file_of
+            for at, (key, head) in enumerate(snap.heads()):
+                alone = record_digests.of_one(row(key), head.sqn, file_of(head.sqn).read(head.sqn))
+                assert alone == tuple(int(column[at]) for column in told)
+
+
+def test_what_is_put_aside_is_gone_when_verify_ends(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "MOST_KEYS", 50)
+    journal = f"{store.path}/journal"
+    store.verify()  # opens files that stay open
+    before = sorted(os.listdir(journal)), descriptors(store.path)
+    assert store.verify().ok
+    assert (sorted(os.listdir(journal)), descriptors(store.path)) == before
+
+
+def test_no_room_for_what_is_put_aside_is_told_and_is_no_damage(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "MOST_KEYS", 50)
+    real = OwnDisk.create
+
+    def create(disk: OwnDisk, path: str) -> AppendFile:
+        if path.endswith(".tmp"):
+            raise OSError(code, os.strerror(code), path)
+        return real(disk, path)
+
+    monkeypatch.setattr(OwnDisk, "create", create)
+    code = errno.ENOSPC
+    with pytest.raises(StorageFull, match="for what does not fit into memory"):
+        store.verify()
+    code = errno.EIO
+    with pytest.raises(StorageFailed, match=r"\.tmp"):
+        store.verify()
+    monkeypatch.undo()
+    store.put("goes", "on")
+    assert store.verify().ok
