@@ -182,7 +182,10 @@ def _parsed(found: dict[str, Any]) -> Identity:
         *tags,
     }:
         raise ValueError(f"strategies {strategies!r:.200}")
-    tags_found = Tags(Tags().numbers | tags, strategies)
+    left = frozenset(found.get("left_recalc", ()))
+    if not left <= set(tags):
+        raise ValueError(f"left_recalc {found['left_recalc']!r:.200}")
+    tags_found = Tags(Tags().numbers | tags, strategies, left_recalc=left)
     return Identity(found["id"], mode, lookup, tags_found, _backup_of(found.get("backup")))
 
 

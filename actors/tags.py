@@ -57,6 +57,8 @@ class Tags:
     numbers: Mapping[str, int] = field(default_factory=lambda: dict(_OURS))
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     functions: Mapping[str, Tag] = field(default_factory=dict)
+    left_recalc: frozenset[str] = frozenset()
+    """Types that were under "recalc" once: until a rebuild the ledger has what functions said."""
 
     def number(self, name: object) -> int:
         """The number of a type, for reading. Raises Misuse that lists those that are there."""
@@ -89,6 +91,15 @@ class Tags:
             number: self.strategies.get(name, "recovr") for name, number in self.numbers.items()
         }
 
+    def by_functions(self) -> frozenset[int]:
+        """Numbers of the types whose metadata and index entries in the ledger may be other than
+        their records', for a rebuild may have worked them out."""
+        return frozenset(
+            number
+            for name, number in self.numbers.items()
+            if self.strategies.get(name) == "recalc" or name in self.left_recalc
+        )
+
     def recalculated(self) -> dict[int, NamedTag]:
         """The types whose metadata and index entries a rebuild works out from the values."""
         return {
@@ -108,10 +119,13 @@ class Tags:
 
     def persisted(self) -> dict[str, Any]:
         """What the identity file says of the types."""
-        return {
+        told: dict[str, Any] = {
             "tags": {name: n for name, n in self.numbers.items() if name not in _OURS},
             "strategies": dict(self.strategies),
         }
+        if self.left_recalc:
+            told["left_recalc"] = sorted(self.left_recalc)
+        return told
 
 
 def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: object) -> Tags:
@@ -126,6 +140,7 @@ def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: obje
                 raise Misuse(f"tags has more than {LAST_TAG - FIRST_TAG + 1} types")
             numbers[name] = free
     strategies: dict[str, Strategy] = dict(persisted.get("strategies", {}))
+    left = set(persisted.get("left_recalc", ()))
     if not isinstance(chosen, Mapping):
         raise Misuse(f"strategies={shown(chosen)}: allowed is a mapping of types to strategies")
     for name, strategy in chosen.items():
@@ -137,8 +152,10 @@ def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: obje
             )
         if strategy == "recalc" and name == STANDARD:
             raise Misuse("strategies['standard']='recalc': the standard type has no functions")
+        if strategies.get(name) == "recalc" != strategy:
+            left.add(name)
         strategies[name] = strategy
-    return Tags(numbers, strategies, dict(given))
+    return Tags(numbers, strategies, dict(given), frozenset(left))
 
 
 def _checked(given: object) -> None:

@@ -32,8 +32,7 @@ def verify(running: Running, progress: Progress) -> Report:
     million records by way of scratch files of 60 bytes a record. Raises StorageFull,
     StorageFailed where those cannot be written."""
     report = Report()
-    strategies = running.identity.tags.strategy_numbers()  # whoever has the types' functions
-    recalculated = frozenset(number for number, how in strategies.items() if how == "recalc")
+    recalculated = running.identity.tags.by_functions()  # whoever has the types' functions
     with ExitStack() as held:
         reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
         held.callback(reader.close)

@@ -3,6 +3,7 @@
     {"format": 1, "id": 32 hexadecimal digits, "mode": "standard" | "head_only", "lookup": bool,
      "tags": {name: number}, "strategies": {name: strategy}, "checksum": 16 of them}
 
+"left_recalc" lists types that were under the strategy "recalc" once, where any were.
 A backup also has "backup": {"id": which one it is, 32 hexadecimal digits, "of": id of the backup
 it was made from, or "" where that was none, "sqn": up to which the two were the same}. Readers
 leave fields that they do not know alone.

@@ -368,6 +368,26 @@ def test_who_has_not_the_functions_verifies_what_they_made_in_a_rebuild(tmp_path
         assert report.ok, report.problems[:3]
 
 
+@pytest.mark.parametrize("strategy", ["recovr", "retain"])
+def test_what_a_rebuild_under_recalc_made_is_no_damage_under_the_next_strategy(
+    tmp_path: Path, strategy: Any
+) -> None:
+    path = tmp_path / "s"
+    with opened(path, tags={"note": NOTE}, **RECALC) as store:
+        fill(store)
+    shutil.rmtree(path / "ledger")
+    later = Tag(metadata=lambda key, value: b"other", index=lambda key, value: {"x": len(value)})
+    opened(path, tags={"note": later}).close()
+    for chosen in ({"note": strategy}, {}):  # and at later openings
+        with opened(path, tags={"note": later}, strategies=chosen) as store:
+            report = store.verify()
+            assert report.ok, report.problems[:3]
+            store.backup(tmp_path / "backup")
+    octavo.restore(tmp_path / "backup", tmp_path / "restored")
+    with opened(tmp_path / "restored") as store:
+        assert store.verify().ok
+
+
 def test_a_rebuild_that_is_cut_short_works_out_the_rest_at_the_next_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
