@@ -114,6 +114,7 @@ class InkerClerk(TurnActor):
         self.scores: dict[str, Score] = {}
         self.delete_pending: list[tuple[int, JournalFile]] = []  # (gone since generation, file)
         self.dropped = 0  # records, in this life
+        self.whole_ledger: set[str] = set()  # files that trimming found to be so
         self.trimmed = 0  # bytes of a head-only store's journal, in this life
         self._ranks = 0
         self._busy = new_lock()
@@ -136,9 +137,10 @@ class InkerClerk(TurnActor):
         finally:
             if mine:
                 self._busy.release()
-                self._rest()
+                self.rest()
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
+        """End the worker process until there is another job. Not in the midst of one."""
         if not self.closing:
             self.runner.rest()
 
@@ -168,7 +170,7 @@ class InkerClerk(TurnActor):
             log.warning("compaction stopped: %s", error)
             return False
         finally:
-            self._rest()
+            self.rest()
         return done is not None and (bool(done.rewritten) or done.damaged)
 
     # ------------------------------------------------------------ steps, in turns
@@ -370,21 +372,21 @@ class InkerClerk(TurnActor):
                 bookie.penciller.send(Penciller.sweep)
 
     def _job(self, job: str, view: View, each: Any = dict, **arguments: Any) -> dict[str, Any]:
-        """A job on the journal as the ledger of ``view`` sees it; ``each()``: what is another for
-        each attempt. Raises what stopped it."""
+        """A job on the journal as the ledger of ``view`` sees it. See ``job``."""
+        now_ms = view.ledger.now_ms(self.clock_ms() - EXPIRED_FOR_MS)
+        return self.job(
+            job, each, journal=self.inker.actor.directory, levels=view.ledger.for_jobs(),
+            now_ms=now_ms, **arguments,
+        )  # fmt: skip
+
+    def job(self, job: str, each: Any = dict, **arguments: Any) -> dict[str, Any]:
+        """A job on the ledger; ``each()``: what is another for each attempt. Raises what stopped
+        it."""
         bookie, inker = self.bookie.actor, self.inker.actor
         ledger = bookie.penciller.actor.directory
         for attempt in range(_ATTEMPTS):
             try:
-                return self.runner.run(
-                    job,
-                    journal=inker.directory,
-                    ledger=ledger,
-                    levels=view.ledger.for_jobs(),
-                    now_ms=view.ledger.now_ms(self.clock_ms() - EXPIRED_FOR_MS),
-                    **each(),
-                    **arguments,
-                )
+                return self.runner.run(job, ledger=ledger, **each(), **arguments)
             except WorkerDied as error:
                 journal_install.remove_left(inker, self.delete_pending, arguments)
                 if self.closing:

@@ -6,6 +6,7 @@ Functions that run in the turn of the Inker's clerk.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from octavo.actors import journal_install
@@ -15,7 +16,6 @@ from octavo.files.errors import Closed, Corruption, OctavoError
 
 if TYPE_CHECKING:
     from octavo.actors.inker_clerk import InkerClerk
-    from octavo.actors.journal_file import JournalFile
     from octavo.actors.runtime import Ref
     from octavo.manifest.journal_manifest import JournalEntry
     from octavo.manifest.ledger_manifest import LedgerManifest
@@ -38,13 +38,16 @@ def trim(clerk: InkerClerk) -> None:
         )  # fmt: skip
     with clerk.held() as view:
         _refuse_missing(bookie.penciller, view.ledger)
-    persisted = view.ledger.persisted_sqn
+        persisted = view.ledger.persisted_sqn
+        done = _up_to(clerk.sealed(), _needed(clerk, persisted))
+        if done:
+            _refuse_damaged(clerk, view.ledger, done[0].base_sqn, done[-1].last_sqn)
     with clerk.consumers.lock:
-        upto = min(persisted, clerk.consumers.lowest(persisted, clerk.sealed()))
-        done, old = _not_needed(clerk, upto)
+        done = _up_to(done, _needed(clerk, persisted))  # a consumer may have come meanwhile
         if not done:
             return
         names = [entry.name for entry in done]
+        old = [file for file in clerk.inker.actor.view.files if file.name in names]
         clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
     clerk.retire(old)
     clerk.trimmed += sum(entry.bytes for entry in done)
@@ -52,7 +55,7 @@ def trim(clerk: InkerClerk) -> None:
 
 def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
     """Raise Corruption where the ledger lacks a file: what is in it, only the journal may still
-    have. One listing: whether files are whole, reads of them tell, and ``verify``."""
+    have. One listing."""
     disk, directory = penciller.actor.disk, penciller.actor.directory
     there = set(disk.listdir(directory))
     for name in (entry.name for level in ledger.levels for entry in level):
@@ -62,11 +65,28 @@ def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
             raise damage
 
 
-def _not_needed(clerk: InkerClerk, upto: int) -> tuple[list[JournalEntry], list[JournalFile]]:
-    """The sealed files up to an sqn: their entries in the manifest, and the files."""
-    done = [entry for entry in clerk.sealed() if entry.last_sqn <= upto]
-    names = {entry.name for entry in done}
-    return done, [file for file in clerk.inker.actor.view.files if file.name in names]
+def _refuse_damaged(clerk: InkerClerk, ledger: LedgerManifest, low: int, high: int) -> None:
+    """Raise Corruption where a ledger file that may have records of the sqns [low, high] is not
+    whole: the worker reads each file once, before the first journal file goes that is in it."""
+    entries = [entry for level in ledger.levels for entry in level]
+    clerk.whole_ledger &= {entry.name for entry in entries}
+    doubtful = [
+        entry.name
+        for entry in entries
+        if entry.min_sqn <= high and entry.max_sqn >= low and entry.name not in clerk.whole_ledger
+    ]
+    if doubtful:
+        clerk.job("check_ledger", files=doubtful)
+        clerk.whole_ledger.update(doubtful)
+
+
+def _needed(clerk: InkerClerk, persisted: int) -> int:
+    """Records at or below this sqn neither the ledger nor a consumer needs."""
+    return min(persisted, clerk.consumers.lowest(persisted, clerk.sealed()))
+
+
+def _up_to(entries: Sequence[JournalEntry], sqn: int) -> list[JournalEntry]:
+    return [entry for entry in entries if entry.last_sqn <= sqn]
 
 
 @interruptible
@@ -78,3 +98,5 @@ def trim_unasked(clerk: InkerClerk) -> None:
         return
     except (OctavoError, OSError) as error:
         log.warning("the journal was not trimmed: %s", error)
+    finally:
+        clerk.rest()

@@ -36,6 +36,7 @@ _JOBS = {
     "seal": "seals",
     "compact": "compactions",
     "score": "samplings",
+    "check_ledger": "checks before a trim",
 }
 
 

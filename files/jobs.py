@@ -31,6 +31,7 @@ from octavo.files.errors import OUT_OF_DESCRIPTORS, Corruption, StorageFailed
 from octavo.files.few_maps import most_maps
 from octavo.files.journal_windows import WindowSums
 from octavo.files.rows import Rows
+from octavo.files.sst import Sst
 
 Job = Callable[..., dict[str, Any]]
 
@@ -292,7 +293,17 @@ def merge_files(
     return {**_summaries(found.files), "expired_ms": found.expired_ms}
 
 
+def check_ledger(disk: Disk, *, ledger: str, files: Sequence[str]) -> dict[str, Any]:
+    """Compare every checksum of these ledger files. Raises Corruption of the first that is not
+    whole."""
+    for name in files:
+        path = f"{ledger}/{name}"
+        Sst(disk.map(path), path).ensure_whole()
+    return {}
+
+
 JOBS: dict[str, Job] = {
+    "check_ledger": check_ledger,
     "seal": seal,
     "level_zero": level_zero,
     "merge": merge_files,

@@ -8,6 +8,8 @@ import pytest
 from whole_store import flush, opened, rolled, settle
 
 import octavo
+from octavo.files import jobs
+from octavo.files.disk import Disk
 
 ALL = {b"%03d" % n: b"value of %d" % n for n in range(300)}
 
@@ -120,3 +122,55 @@ def test_where_a_ledger_file_is_missing_nothing_is_trimmed(tmp_path: Path) -> No
         assert told.value.file == str(file)
     with opened(tmp_path / "s") as store:
         assert held(store) == ALL
+
+
+@pytest.mark.parametrize("worker", [True, False])
+def test_where_a_ledger_file_is_damaged_nothing_is_trimmed(tmp_path: Path, worker: bool) -> None:
+    with opened(tmp_path / "s", mode="head_only", push_rows=1 << 16, worker=worker) as store:
+        late = store.consumer("late", since=0)  # holds the journal for now
+        for key, value in ALL.items():
+            store.head_bucket("b").put(key, value)
+        store.trim()
+        [file] = (tmp_path / "s" / "ledger").glob("*.sst")
+        with file.open("r+b") as damaged:
+            damaged.seek(file.stat().st_size // 3)
+            [byte] = damaged.read(1)
+            damaged.seek(-1, 1)
+            damaged.write(bytes([byte ^ 1]))
+        late.drop()
+        for _ in range(2):
+            with pytest.raises(octavo.Corruption):
+                store.trim()
+        assert len(list(store.changes(since=0))) == len(ALL)
+        file.unlink()  # the journal is to be read, and has it all
+    with opened(tmp_path / "s") as store:
+        assert held(store) == ALL
+
+
+def test_trimming_reads_each_ledger_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    check = jobs.JOBS["check_ledger"]
+
+    def noted(disk: Disk, *, ledger: str, files: list[str]) -> dict[str, object]:
+        read.extend(files)
+        return check(disk, ledger=ledger, files=files)
+
+    monkeypatch.setitem(jobs.JOBS, "check_ledger", noted)
+    with opened(tmp_path / "s", mode="head_only", push_rows=1 << 16, worker=False) as store:
+        bucket, late = store.head_bucket("b"), store.consumer("late", since=0)
+        for number, (key, value) in enumerate(ALL.items()):
+            bucket.put(key, value)
+            if number % 100 == 99:
+                rolled(store)
+        store.trim()
+        assert read == []  # nothing goes
+        for sqn in (100, 200, 300):
+            late.acknowledge(sqn)
+            assert store.trim() > 0
+        late.drop()
+        bucket.put("another", b"1")
+        store.trim()
+        assert store.verify().ok
+    assert len(read) == len(set(read)) == 2  # of the file, and of the next one
