@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from octavo.actors.inker import CEILING_STEP
-from octavo.manifest.journal_manifest import JournalManifest
+from octavo.files.errors import Corruption
+from octavo.manifest.journal_manifest import MAX_BASE, JournalManifest
 from octavo.manifest.recovery import Tail
+
+MOST_GONE = 1 << 48
+"""More sqns than a store gives in all its life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +23,8 @@ class Resumption:
     """The next sqn: above every one that was ever given."""
     clean: bool
     """The store was closed: the next sqn is known exactly."""
-    note: str = ""
-    """That a part of the journal is gone of which its manifest knows nothing."""
+    notes: list[str]
+    """What of that is not as it should be."""
 
 
 def resumed(
@@ -32,17 +36,15 @@ def resumed(
     damaged: bool,
 ) -> Resumption:
     """Where to go on. ``persisted_sqn``: the ledger has the journal up to there. ``damaged``: a
-    ceiling may have been in what was lost of the manifest."""
-    newest = max(
-        [entry.last_sqn for entry in manifest.entries] + [tail.last_sqn for tail in tails] + [0]
-    )
+    ceiling may have been in what was lost of the manifest. Raises Corruption."""
+    notes: list[str] = []
+    newest, file = _newest(manifest, tails, persisted_sqn, directory, notes)
     clean = newest + 1 == manifest.ceiling
     following = newest + 1 if clean else max(manifest.ceiling, newest + 1)
-    note = ""
     if persisted_sqn >= following:
         # Only the ledger still knows of them; a number that is given again would be taken for one
         # that it has, and lost.
-        note = (
+        notes.append(
             f"{directory}: ends at sqn {newest}, and the ledger knows of {persisted_sqn}: what was "
             "between is gone, with the manifest"
         )
@@ -51,6 +53,35 @@ def resumed(
     if damaged:
         following = max(following, newest + 1) + 2 * CEILING_STEP
         clean = False
-    return Resumption(
-        manifest.edit(ceiling=following + 2 * CEILING_STEP), following, clean, note
-    )  # fmt: skip
+    ceiling = following + 2 * CEILING_STEP
+    if ceiling > MAX_BASE:
+        raise Corruption(
+            file, 0,
+            f"sqn {following} would be the next one, and no store ever comes so far: restore a "
+            "backup",
+        )  # fmt: skip
+    return Resumption(manifest.edit(ceiling=ceiling), following, clean, notes)
+
+
+def _newest(
+    manifest: JournalManifest,
+    tails: list[Tail],
+    persisted_sqn: int,
+    directory: str,
+    notes: list[str],
+) -> tuple[int, str]:
+    """(the newest sqn of the files, the file that says so). One without a record is believed to
+    tell of others that are gone, but not of more than there can have been."""
+    ends = [(entry.last_sqn, entry.name) for entry in manifest.entries]
+    ends += [(tail.last_sqn, tail.name) for tail in tails if len(tail.offsets) > 1]
+    newest, name = max(ends, default=(0, "manifest"))
+    most = max(newest, manifest.ceiling, persisted_sqn) + MOST_GONE
+    for tail in tails:
+        if tail.last_sqn > most:
+            notes.append(
+                f"{directory}/{tail.name}: holds no record, and nothing else is near its sqn: not "
+                "believed"
+            )
+        elif tail.last_sqn > newest:
+            newest, name = tail.last_sqn, tail.name
+    return newest, f"{directory}/{name}"

@@ -203,9 +203,9 @@ class _Opening:
             directory=directory,
             damaged=found.doubtful,
         )
-        if begun.note:
-            self.notes.append(begun.note)
-            log.warning("%s", begun.note)
+        for note in begun.notes:
+            self.notes.append(note)
+            log.warning("%s", note)
         manifest = begun.manifest.edit(
             added=tuple(self._sealed_entry(tail) for tail in tails if tail.sealed)
         )

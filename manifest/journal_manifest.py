@@ -26,6 +26,8 @@ from octavo.manifest.file_name import is_plain
 from octavo.manifest.packing import Packer, Unpacker
 
 MAX_SQN = (1 << 64) - 1
+MAX_BASE = 1 << 62
+"""No store ever gives so many sqns: what says so is damaged, or of no store."""
 
 State = Literal["active", "sealed"]
 STATES: tuple[State, ...] = ("active", "sealed")
@@ -177,7 +179,7 @@ class JournalManifest:
         horizon: int,
         commits: Iterable[Commit],
     ) -> JournalManifest:
-        if not 1 <= ceiling <= MAX_SQN:
+        if not 1 <= ceiling <= MAX_BASE:
             raise ValueError(f"ceiling {ceiling}")
         there = {entry.base_sqn: entry for entry in self.entries if entry.base_sqn not in gone}
         for entry in added:
@@ -205,8 +207,10 @@ class JournalManifest:
 
         Each entry is possible in itself; names are unique; entries are in order of their base
         sqns and share none; only the last may be active; the base sqns are those of the
-        entries; the ceiling is above every sqn.
+        entries; the ceiling is above every sqn, and not too high.
         """
+        if not 1 <= self.ceiling <= MAX_BASE:
+            raise _wrong(f"ceiling {self.ceiling}")
         for entry in self.entries:
             fault = fault_of(entry)
             if fault:

@@ -14,12 +14,10 @@ from octavo.files.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
 from octavo.files.runs import Run
 from octavo.files.sparse_offsets import SPARSE_BELOW, SparseOffsets
-from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.journal_manifest import MAX_BASE, JournalManifest
 
 log = logging.getLogger("octavo.recovery")
 
-MAX_BASE = 1 << 62
-"""No store ever gave so many sqns: a name that says so is not of ours."""
 HIGHEST = (1 << 32) - 2
 """Of a record in a file: what a damaged or forged one says beyond that is not believed."""
 LOG = ".log"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from whole_store import rolled
+from whole_store import opened, rolled
 from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
@@ -417,3 +417,46 @@ def test_a_published_file_of_a_huge_size_is_not_cut_into_as_many_tasks(tmp_path:
     (Path(path) / "manifest").unlink()
     (Path(path) / "manifest").write_bytes(told)
     assert len(stretches(SnapshotFiles(path), 0)) <= 20
+
+
+def journal_file(store: Path, base: int, records: bytes = b"") -> Path:
+    """A forged one that is being written."""
+    file = store / "journal" / f"{base:016x}-{SEED:016x}.log"
+    file.write_bytes(cdb.beginning(cdb.FileHeader(1, base, SEED, 0)) + records)
+    return file
+
+
+@pytest.mark.parametrize("base", [1 << 50, (1 << 62) - 5, 1 << 62])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_journal_file_without_a_record_does_not_use_up_the_numbers(
+    tmp_path: Path, base: int, whole: bool
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("k", b"v")
+    file = journal_file(tmp_path / "s", base)
+    if not whole:
+        file.write_bytes(b"")
+    with opened(tmp_path / "s") as store:
+        assert store.put("more", b"v") == 2
+        assert any(f"{file}: holds no record" in note for note in store.stats()["notes"])
+        assert store.verify().ok
+
+
+def test_a_record_of_a_number_that_no_store_comes_to_is_refused_by_name(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("k", b"v")
+    at = SEED ^ cdb.RECORDS_AT
+    head = record.encode(0, at, record.PUT, 0x6F, b"", b"k", b"forged", 0)
+    file = journal_file(tmp_path / "s", (1 << 62) - 5, head)
+    with pytest.raises(octavo.Corruption, match="no store ever comes so far") as told:
+        opened(tmp_path / "s")
+    assert told.value.file == str(file)
+
+
+@pytest.mark.parametrize("ceiling", [(1 << 62) + 1, (1 << 64) - 1])
+def test_a_journal_manifest_whose_ceiling_no_store_comes_to_is_not_believed(ceiling: int) -> None:
+    forged = replace(JournalManifest.empty(), ceiling=ceiling)
+    with pytest.raises(Corruption, match="ceiling"):
+        JournalManifest.decode(forged.encode())
+    with pytest.raises(Corruption, match="ceiling"):
+        JournalManifest.empty().apply(JournalManifest.empty().change_to(forged))
