@@ -17,7 +17,7 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.runtime import TurnActor
 from octavo.files.disk import Disk
-from octavo.files.errors import Corruption, OctavoError, StorageFull
+from octavo.files.errors import Corruption, OctavoError, StorageFull, storage_error
 from octavo.files.unbroken import unbroken
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -106,11 +106,14 @@ class Penciller(TurnActor):
 
     def condemn(self, damage: Corruption) -> None:
         """A ledger file is damaged: merge no more, and have the next start rebuild the ledger
-        from the journal; where that has it."""
+        from the journal; where that has it. Raises StorageFull, StorageFailed."""
         self.condemned = True
         if not self.rebuildable:
             return
-        self.disk.write_atomically(f"{self.directory}/{REBUILD}", str(damage).encode())
+        try:
+            self.disk.write_atomically(f"{self.directory}/{REBUILD}", str(damage).encode())
+        except OSError as error:
+            raise storage_error(self.disk.reason(error), self.directory) from error
 
     def reported(self, damage: Corruption) -> None:
         """A reader met damage: if it is in a ledger file, the next start rebuilds the ledger."""

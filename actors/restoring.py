@@ -18,7 +18,7 @@ from octavo.files.file_lock import LOCK
 from octavo.files.journal_writer import Mover, SealedWriter
 from octavo.files.sparse_offsets import numbers_of
 from octavo.files.unbroken import locked
-from octavo.manifest import adoption, change_log, recovery, update_mark
+from octavo.manifest import adoption, change_log, recovery, store_identity, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -211,6 +211,8 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
         )  # fmt: skip
     journal = JournalManifest.replayed(found.snapshot, found.changes)
     if not disk.exists(f"{backup}/journal"):
+        if identity.backup is None:
+            raise store_identity.without_journal(disk, backup)
         raise Corruption(f"{backup}/journal", 0, "the directory is missing; restore another backup")
     there = change_log.recover(disk, f"{backup}/ledger/manifest")
     ledger = update_mark.ledger_of(disk, backup, found, there)

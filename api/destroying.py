@@ -11,6 +11,7 @@ from octavo.arguments import to_path
 from octavo.files.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk, RealDisk
 from octavo.files.errors import Misuse, usable
 from octavo.files.file_lock import LOCK
+from octavo.files.own_disk import owned
 from octavo.files.unbroken import locked
 from octavo.manifest.consumers import CONSUMERS
 from octavo.manifest.store_identity import IDENTITY
@@ -36,12 +37,13 @@ def destroy_on(disk: Disk, path: str) -> None:
     if not disk.exists(f"{path}/{IDENTITY}") and not _all_but_gone(disk, path):
         raise Misuse(f"path={path!r} holds no store")
     lock = locked(disk, f"{path}/{LOCK}")
+    own = owned(disk, lock)  # another store may come to stand there
     try:
-        _remove_files(disk, path)
-        disk.sync_dir(path)
+        _remove_files(own, path)
+        own.sync_dir(path)
         with suppress(FileNotFoundError):  # where the lock was all that was left
-            disk.unlink(f"{path}/{IDENTITY}")
-        disk.unlink(f"{path}/{LOCK}")
+            own.unlink(f"{path}/{IDENTITY}")
+        own.unlink(f"{path}/{LOCK}")
     finally:
         lock.release()
     if not disk.listdir(path):

@@ -17,10 +17,11 @@ from octavo.arguments import to_flag, to_path
 from octavo.files import ledger_key
 from octavo.files.bounds import OBJECTS
 from octavo.files.disk import Disk, RealDisk
-from octavo.files.errors import Misuse, OctavoError, usable
+from octavo.files.errors import OctavoError, usable
 from octavo.files.file_lock import LOCK
 from octavo.files.live_batches import buckets_of, heads_of, keys_of
 from octavo.files.unbroken import locked
+from octavo.manifest.store_identity import without_journal
 from octavo.verify import Report, verify
 
 __all__ = ["Lost", "Repair", "Repaired", "repair"]
@@ -75,7 +76,7 @@ def repair_on(
 ) -> Repair:
     """As ``repair``, on a given disk."""
     if not disk.exists(f"{path}/journal"):  # before a lock is left where no store is
-        raise Misuse(f"path={path!r} holds no store")
+        raise without_journal(disk, path)
     files = _mended(disk, path, progress, accept_missing)
     if files.earlier_manifest:
         refuse_unfit()

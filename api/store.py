@@ -82,8 +82,8 @@ def open(
     durable state, ReadOnlyStore. Takes as long as reading the journal file being written.
 
     Raises StoreLocked, Misuse (a bad option, a path that cannot be used), UnsupportedFormat,
-    Corruption, StorageFull, OSError; read-only also Busy, where the store changed again and again
-    meanwhile.
+    Corruption, StorageFull, StorageFailed, OSError; read-only also Busy, where the store changed
+    again and again meanwhile.
     """
     where = to_path("path", path)
     if to_flag("read_only", read_only):

@@ -123,6 +123,11 @@ _ALLOWS = dict.fromkeys(
     (errno.EACCES, errno.EPERM),
     "this process's user must be allowed to read, write and search it",
 )
+_HAPPENED = {
+    errno.ENOENT: "it, or the directory of its store, was moved or removed meanwhile",
+    errno.ESTALE: "nothing by its path is its own any more",
+}
+_ADVICE = _ALLOWS | _HAPPENED
 
 
 def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
@@ -131,7 +136,7 @@ def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
     if advice is not None:
         return StorageFull(f"{what}: {error}; {advice}")
     return StorageFailed(
-        f"{what}: {error}; {_ALLOWS.get(error.errno or 0, 'close the store and reopen it')}"
+        f"{what}: {error}; {_ADVICE.get(error.errno or 0, 'close the store and reopen it')}"
     )
 
 
@@ -148,7 +153,8 @@ _UNUSABLE = {
 @contextmanager
 def usable(name: str, path: str) -> Iterator[None]:
     """Within it an OSError that says that a directory can not be used is Misuse, which names the
-    argument that gave it, and what to do; and one for want of descriptors or memory StorageFull."""
+    argument that gave it, and what to do; one for want of descriptors or memory StorageFull; one of
+    a directory, or a file in it, that went meanwhile StorageFailed."""
     try:
         yield
     except OSError as error:
@@ -156,7 +162,9 @@ def usable(name: str, path: str) -> Iterator[None]:
             raise storage_error(error, f"{name}={path!r} cannot be opened") from error
         advice = _UNUSABLE.get(error.errno or 0)
         inside = str(error.filename).startswith(f"{path}/")
-        if advice is None or (inside and error.errno == errno.ENOENT):
+        if error.errno == errno.ESTALE or (inside and error.errno == errno.ENOENT):
+            raise storage_error(error, f"{name}={path!r}") from error
+        if advice is None:
             raise
         where = "" if error.filename in (None, path) else f" ({error.filename})"
         raise Misuse(

@@ -107,7 +107,9 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
             if isinstance(moved, FileNotFoundError):
                 missed.add(moved.filename)
-                if attempt == ATTEMPTS - 1 and len(missed) == 1:  # else it only moves all the time
+                # Where it is not always the same one, it only moves all the time.
+                last = attempt == ATTEMPTS - 1 and len(missed) == 1
+                if last or not disk.exists(f"{store}/journal"):
                     raise _missing(disk, store, moved) from moved
             elif attempt > 3:
                 raise
@@ -129,11 +131,8 @@ def _is_begun(disk: Disk, path: str) -> bool:
 
 def _missing(disk: Disk, store: str, what: FileNotFoundError) -> OctavoError:
     """What to raise where something is not there for good."""
-    if not any(disk.exists(f"{store}/{folder}") for folder in ("journal", "ledger")):
-        return Misuse(
-            f"{store} holds no store yet, but the beginning of one, without journal and ledger: "
-            "its making was cut short, or they were removed; open it for writing, which makes it"
-        )
+    if not disk.exists(f"{store}/journal"):
+        return store_identity.without_journal(disk, store)
     return Corruption(
         str(what.filename), 0, "is missing; open the store for writing, which recovers what can be"
     )

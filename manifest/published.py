@@ -207,7 +207,8 @@ def read(disk: Disk, path: str) -> Published:
 def _gone(path: str) -> SnapshotExpired:
     id = path.rpartition("/")[2]
     return SnapshotExpired(
-        f"the published snapshot {id} is gone: it was released, or its lease ran out"
+        f"the published snapshot {id} is gone, and {path} with it: it was released, or its lease "
+        "ran out"
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.disk import Disk, refuse_links
-from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
 
 FORMAT_VERSION = 1
 IDENTITY = "OCTAVO"
@@ -54,6 +54,22 @@ def fields_of(disk: Disk, path: str) -> dict[str, Any]:
     if told != expected:
         raise Corruption(file, 0, "checksum", expected=expected, found=f"{told!r:.80}")
     return found
+
+
+def without_journal(disk: Disk, path: str) -> OctavoError:
+    """What to raise where a directory has no journal, and so is no store."""
+    if not disk.exists(f"{path}/{IDENTITY}"):
+        return Misuse(f"there is no store at {path}")
+    if not disk.exists(f"{path}/ledger"):
+        return Misuse(
+            f"{path} holds no store yet, but the beginning of one, without journal and ledger: "
+            "its making was cut short, or they were removed; open it for writing, which makes it"
+        )
+    return Corruption(
+        f"{path}/journal", 0,
+        "the directory is missing: restore a backup, or open the store for writing, which recovers "
+        "what can be",
+    )  # fmt: skip
 
 
 def checksum(identity: dict[str, object]) -> str:

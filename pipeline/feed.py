@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from octavo.files import ledger_key
 from octavo.files.disk import RealDisk
-from octavo.files.errors import HistoryCompacted, Misuse, OctavoError
+from octavo.files.errors import HistoryCompacted, Misuse, OctavoError, usable
 from octavo.manifest import store_identity
 from octavo.pipeline import commit, read_options
 from octavo.pipeline.batch_reader import to_schema
@@ -99,7 +99,7 @@ def batch_options(options: Mapping[str, str]) -> FeedOptions:
 def tag_number(options: FeedOptions) -> int:
     """The number of the type whose changes are read. Raises Misuse for one that there is not, and
     for a head-only store, whose keys have two parts and whose values are elsewhere."""
-    fields = store_identity.fields_of(RealDisk(), options.path)
+    fields = _fields(options.path)
     if fields["mode"] == store_identity.HEAD_ONLY:
         raise Misuse("readChangeFeed: not of a head-only store; store.changes() gives its changes")
     known = {"standard": ledger_key.STANDARD, **fields.get("tags", {})}
@@ -140,8 +140,13 @@ def batches(
 
 
 def store_id(path: str) -> str:
-    """Which store is there. Raises Corruption, FileNotFoundError."""
-    return str(store_identity.fields_of(RealDisk(), path)["id"])
+    """Which store is there. Raises Corruption, StorageFailed."""
+    return str(_fields(path)["id"])
+
+
+def _fields(path: str) -> dict[str, Any]:
+    with usable("path", path):
+        return store_identity.fields_of(RealDisk(), path)
 
 
 def stretches(look: JournalLook, since: int, upto: int, options: FeedOptions) -> list[Stretch]:

@@ -17,8 +17,8 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
-from octavo.files.errors import Corruption, HistoryCompacted, Misuse, storage_error
-from octavo.manifest import adoption, change_log, recovery, unsynced, update_mark
+from octavo.files.errors import Corruption, HistoryCompacted, storage_error
+from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.pipeline.places import Places, sealed_places, whole_records
 
@@ -47,7 +47,7 @@ class JournalLook:
 
     def __init__(self, disk: Disk, store: str) -> None:
         self._disk = disk
-        self._folder = f"{store}/journal"
+        self._store, self._folder = store, f"{store}/journal"
         self._names: frozenset[str] | None = None
         self._settled = False
         self.manifest = JournalManifest.empty()
@@ -68,13 +68,16 @@ class JournalLook:
     def look(self) -> None:
         """See which files there are. One listing where nothing changed. Raises Misuse where there
         is no store, Corruption, StorageFailed."""
-        with _reading(self._folder):
-            self._look()
+        try:
+            with _reading(self._folder):
+                self._look()
+        except FileNotFoundError as gone:
+            raise storage_error(gone, self._store) from gone
 
     def _look(self) -> None:
         refuse_links(self._disk, self._folder, f"{self._folder}/manifest")
         if self._names is None and not self._disk.exists(self._folder):
-            raise Misuse(f"there is no store at {self._folder.removesuffix('/journal')}")
+            raise store_identity.without_journal(self._disk, self._store)
         for _ in range(_TRIES):
             names = frozenset(self._disk.listdir(self._folder))
             if names == self._names and self._settled:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import octavo
+from octavo.files.disk import RealDisk
 from octavo.files.errors import usable
+from octavo.pipeline.feed_files import JournalLook
 
 
 @pytest.fixture
@@ -60,9 +62,39 @@ def test_a_store_says_whether_it_is_only_read(store: octavo.Store) -> None:
 def test_repair_leaves_nothing_where_no_store_is(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(octavo.Misuse, match="holds no store"):
+        with pytest.raises(octavo.Misuse, match="there is no store at"):
             octavo.repair(path)
     assert [name.name for name in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def _looks(path: Path) -> None:
+    JournalLook(RealDisk(), str(path)).look()
+
+
+@pytest.mark.parametrize("ledger", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda path: octavo.open(path, read_only=True),
+        lambda path: octavo.restore(path, path.parent / "restored"),
+        octavo.repair,
+        _looks,
+    ],
+    ids=["read_only", "restore", "repair", "feed"],
+)
+def test_who_finds_but_the_beginning_of_a_store_says_so_and_what_to_do(
+    tmp_path: Path, call: Callable[[Path], object], ledger: bool
+) -> None:
+    path = tmp_path / "s"
+    octavo.open(path, worker=False).close()
+    shutil.rmtree(path / "journal")
+    if not ledger:  # as where an opening was killed as it made it
+        shutil.rmtree(path / "ledger")
+    wanted = (octavo.Corruption, "missing") if ledger else (octavo.Misuse, "the beginning of one")
+    with pytest.raises(wanted[0], match=f"{wanted[1]}.*open (it|the store) for writing"):
+        call(path)
+    octavo.open(path, create=False, worker=False).close()
+    call(path)
 
 
 def _too_long(folder: Path) -> Path:

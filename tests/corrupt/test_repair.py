@@ -351,7 +351,7 @@ def test_an_open_store_is_not_repaired(tmp_path: Path) -> None:
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(octavo.Misuse, match="holds no store"):
+    with pytest.raises(octavo.Misuse, match="there is no store at"):
         octavo.repair(tmp_path)
 
 

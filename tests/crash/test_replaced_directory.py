@@ -4,16 +4,22 @@ old owner leaves that one alone, and says why."""
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import gone_meanwhile
 import pytest
 from whole_store import SMALL, flush
 
 import octavo
+from octavo import destroying
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.files.disk import Disk
 
 KEYS = [b"%03d" % n for n in range(300)]
 TOLD = "moved, removed or replaced"
@@ -123,6 +129,43 @@ def test_a_store_behind_a_link_that_leads_elsewhere_now_is_not_the_owners(tmp_pa
     assert everything(tmp_path / "two") == before
     with octavo.open(tmp_path / "one", worker=False) as found:
         assert found[b"key"] == b"value"
+
+
+@pytest.mark.parametrize(
+    ("call", "stands"),
+    [*((call, "nothing") for call in gone_meanwhile.CALLS), ("open", "empty")],
+)
+def test_where_the_directory_goes_before_any_call_an_error_of_ours_names_it(
+    call: str, stands: str
+) -> None:
+    run = subprocess.run(
+        [sys.executable, gone_meanwhile.__file__, call, stands], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert told["calls"] > 10
+    assert len(told["found"]) > told["calls"] // 2
+    assert [each for each in told["found"] if not each[2]] == []
+
+
+def test_a_destruction_leaves_a_store_alone_that_comes_to_stand_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("s", "another"):
+        with octavo.open(tmp_path / name, worker=False) as store:
+            store.put(b"key", name)
+    before = everything(tmp_path / "another")
+    remove = destroying._remove_files
+
+    def replaced(disk: Disk, path: str) -> None:
+        os.rename(path, tmp_path / "moved")
+        os.rename(tmp_path / "another", path)
+        remove(disk, path)
+
+    monkeypatch.setattr(destroying, "_remove_files", replaced)
+    with pytest.raises(octavo.StorageFailed, match=TOLD):
+        octavo.destroy(tmp_path / "s")
+    assert everything(tmp_path / "s") == before
 
 
 def test_an_owner_whose_store_is_back_in_its_place_goes_on(tmp_path: Path) -> None:
