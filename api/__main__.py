@@ -1,5 +1,5 @@
 """``python -m octavo``: the command line where the console script is not on PATH."""
 
-from octavo.cli import main
+from octavo.command import main
 
 main()

@@ -28,6 +28,7 @@ from octavo.cli_repair import repair
 from octavo.cli_stats import stats, verify
 from octavo.cli_upkeep import compact, destroy, trim
 from octavo.cli_write import delete, load, put
+from octavo.command import INTERRUPTED
 from octavo.files.errors import Busy, Conflict, HistoryCompacted, Misuse, OctavoError, StoreLocked
 
 ABSENT = 1
@@ -35,7 +36,6 @@ USAGE = 2
 LOCKED = 3
 STORAGE = 4
 BUG = 70
-INTERRUPTED = 130
 OUTPUT_CLOSED = 141
 
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -146,9 +146,9 @@ for command in (
 
 
 def main() -> None:
-    """The console script."""
-    _log_to_stderr()
+    """The command, once it is loaded."""
     try:
+        _log_to_stderr()
         cli.main(prog_name="octavo")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -386,6 +386,29 @@ def test_a_dump_that_is_interrupted_as_arrow_loads_pandas_is_no_bug(
     assert not list(tmp_path.glob("all.parquet*"))
 
 
+INTERRUPTED_AS_IT_LOADS = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[-1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+import runpy
+runpy.run_module("octavo", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("module", ["octavo.cli", "click", "octavo.cli_read", "octavo.cli_write"])
+def test_an_interrupt_as_the_command_is_loaded_ends_it_with_130_and_says_nothing(
+    module: str,
+) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_AS_IT_LOADS, "get", "nothing", module]
+    found = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS)
+    assert (found.returncode, found.stdout, found.stderr) == (130, b"", b"")
+
+
 def test_an_answer_that_is_no_text_removes_nothing(store: Path) -> None:
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     found = process("destroy", store, stdin=b"\xff\xfe\n", env=env)
