@@ -23,6 +23,7 @@ from octavo.cli_options import (
     hex_key_option,
     open_for_reading,
     path_argument,
+    tag_option,
     to_bytes,
 )
 from octavo.cli_output import Output, complain, plural, progress, whole_file
@@ -57,6 +58,7 @@ _Bounds = tuple[bytes | None, bytes | None, bytes | None]
     help="Of FILE; without it, told by its name: jsonl where that has no ending.",
 )  # fmt: skip
 @click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
+@tag_option
 @click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
 @click.option("--start", metavar="KEY", help="First key, inclusive.")
 @click.option("--end", metavar="KEY", help="Last key, exclusive.")
@@ -67,6 +69,7 @@ def dump(
     output: str,
     kind: str | None,
     bucket: str | None,
+    tag: str,
     prefix: str | None,
     start: str | None,
     end: str | None,
@@ -87,7 +90,8 @@ def dump(
     end in .gz or .zst, but for Parquet, which is compressed by itself. A value of over
     2,000,000,000 bytes is refused: `get` writes it.
 
-    It is the state of one moment, in byte order of bucket and key.
+    It is the state of one moment, in byte order of bucket and key. With --tag it is of the objects
+    of one type: `load`, which has not its functions, makes standard ones of them.
     """
     wanted = None if bucket is None else [to_bytes("--bucket", bucket)]
     names = to_fields(columns)
@@ -116,12 +120,12 @@ def dump(
             out = stack.enter_context(Output(stream, output))
         advance = stack.enter_context(progress("dumping", None))
         writer = stack.enter_context(_WRITERS[kind](out, names))
-        for name in snap.buckets() if wanted is None else wanted:
-            for number in writer.write(snap.bucket(name), bounds):
+        for name in snap.buckets(tag=tag) if wanted is None else wanted:
+            for number in writer.write(snap.bucket(name, tag=tag), bounds):
                 done += number
                 snap.renew()
                 advance(done)
-        tell_of_other_types(snap)
+        tell_of_other_types(snap, tag)
     if output != STDIN:
         complain(f"{plural(done, 'key')} in {output}")
 

@@ -28,6 +28,13 @@ def refuse_sub_key(sub_key: str | None) -> None:
         raise Misuse("--sub-key is for head-only stores; this is a standard one")
 
 
+def refuse_standard(others: dict[str, object]) -> None:
+    """Raise Misuse where one of these options is given: the store is a head-only one."""
+    for name, value in others.items():
+        if value is not None:
+            raise Misuse(f"{name} is for standard stores; this one is head-only")
+
+
 def rows(
     bucket: HeadBucket,
     start: bytes | None,
@@ -40,9 +47,7 @@ def rows(
 ) -> Iterator[HeadRow]:
     """The entries that ``scan`` prints, and a message where a limit cuts them. Raises Misuse where
     one of the ``others`` is given: what it does for keys of a standard store is not done here."""
-    for name, value in others.items():
-        if value is not None:
-            raise Misuse(f"{name} is for standard stores; this one is head-only")
+    refuse_standard(others)
     found = bucket.rows(start, end, prefix=prefix, reverse=reverse)
     yield from islice(found, limit)
     if limit and next(found, None) is not None:

@@ -19,6 +19,7 @@ from octavo.cli_options import (
     one_key,
     open_for_reading,
     path_argument,
+    tag_option,
     to_bytes,
 )
 from octavo.cli_output import (
@@ -104,6 +105,7 @@ def changes(
 @click.command()
 @path_argument
 @click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
+@tag_option
 @click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
 @click.option(
     "--depth", type=click.IntRange(1, sys.maxsize), metavar="N",
@@ -123,6 +125,7 @@ def snapshot(
     ctx: click.Context,
     path: str,
     bucket: str | None,
+    tag: str,
     prefix: str | None,
     depth: int | None,
     fold: str,
@@ -153,7 +156,7 @@ def snapshot(
     with Output() as out, open_for_reading(path) as store, store.snapshot(_LEASE_SECONDS) as snap:
         if wanted is not None:
             complain(f"snapshot at sqn {count(snap.sqn)}")
-            value = snap.bucket(chosen or b"").get(wanted)
+            value = snap.bucket(chosen or b"", tag=tag).get(wanted)
             if value is None:
                 complain(no_key(chosen or b"", wanted))
                 ctx.exit(1)
@@ -161,7 +164,7 @@ def snapshot(
         elif listing:
             complain(f"snapshot at sqn {count(snap.sqn)}")
             name = None
-            for name in snap.bucket(chosen or b"").keys(prefix=begins):
+            for name in snap.bucket(chosen or b"", tag=tag).keys(prefix=begins):
                 if as_json:
                     out.json(fields_of(key=name))
                 else:
@@ -169,20 +172,20 @@ def snapshot(
             if name is None and not chosen:
                 complain(f"nothing found{IN_DEFAULT}")
         else:
-            names = list(snap.buckets()) if chosen is None else [chosen]
-            folded = _Fold(snap, fold, depth)
+            names = list(snap.buckets(tag=tag)) if chosen is None else [chosen]
+            folded = _Fold(snap, tag, fold, depth)
             with progress("folding", None) as advance:
                 for name in names:
                     folded.bucket(name, begins, advance)
             folded.report(out, as_json)
-            tell_of_other_types(snap)
+            tell_of_other_types(snap, tag)
 
 
 class _Fold:
     """Counts, adds up or digests what a snapshot holds, in groups."""
 
-    def __init__(self, snap: Snapshot, kind: str, depth: int | None) -> None:
-        self._snap = snap
+    def __init__(self, snap: Snapshot, tag: str, kind: str, depth: int | None) -> None:
+        self._snap, self._tag = snap, tag
         self._kind = kind
         self._depth = depth
         self._groups: dict[tuple[bytes, bytes], list[int]] = {}
@@ -201,7 +204,7 @@ class _Fold:
                 advance(self._done)
 
     def _rows(self, name: bytes, begins: bytes | None) -> Iterator[tuple[bytes, int]]:
-        source = self._snap.bucket(name)
+        source = self._snap.bucket(name, tag=self._tag)
         if self._kind == "count":
             return ((key, 0) for key in source.keys(prefix=begins))
         if self._kind == "bytes":

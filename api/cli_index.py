@@ -15,6 +15,7 @@ from octavo.cli_options import (
     json_option,
     open_for_reading,
     path_argument,
+    tag_option,
     to_bytes,
 )
 from octavo.cli_output import Output, complain
@@ -64,6 +65,7 @@ def to_entries(arguments: tuple[str, ...]) -> dict[bytes, list[Term]] | None:
 @path_argument
 @click.argument("field")
 @bucket_option
+@tag_option
 @click.option("--start", metavar="TERM", help="First term, inclusive.")
 @click.option("--end", metavar="TERM", help="Last term, exclusive; also with --reverse.")
 @click.option("--term", metavar="TERM", help="Exactly this term.")
@@ -77,6 +79,7 @@ def index(
     path: str,
     field: str,
     bucket: str,
+    tag: str,
     start: str | None,
     end: str | None,
     term: str | None,
@@ -99,7 +102,7 @@ def index(
         for name, given in (("--start", start), ("--end", end), ("--term", term))
     )
     with Output() as out, open_for_reading(path) as store:
-        found = store.bucket(to_bytes("--bucket", bucket)).index(os.fsencode(field))
+        found = store.bucket(to_bytes("--bucket", bucket), tag=tag).index(os.fsencode(field))
         if exact is not None:
             entries = islice(((exact, key) for key in found.having(exact)), limit)
         else:

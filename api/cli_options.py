@@ -30,6 +30,11 @@ path_argument = click.argument("path", type=click.Path(path_type=str))
 bucket_option = click.option(
     "--bucket", "-b", default="", metavar="NAME", help="Bucket; without it, the default one."
 )
+STANDARD = "standard"
+tag_option = click.option(
+    "--tag", default=STANDARD, metavar="NAME",
+    help="Type of objects; without it, the standard one.",
+)  # fmt: skip
 hex_key_option = click.option(
     "--hex-key", is_flag=True, help="Keys and bounds are given in hexadecimal."
 )

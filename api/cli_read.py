@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from octavo.cli_heads import is_head_only, refuse_sub_key, rows, tell_row
+from octavo.cli_heads import is_head_only, refuse_standard, refuse_sub_key, rows, tell_row
 from octavo.cli_notation import IN_DEFAULT, no_key, put_field, to_text
 from octavo.cli_options import (
     COUNT,
+    STANDARD,
     bound,
     bucket_option,
     hex_key_option,
@@ -19,6 +20,7 @@ from octavo.cli_options import (
     open_for_reading,
     path_argument,
     sub_key_option,
+    tag_option,
     to_bytes,
     to_moment,
 )
@@ -36,6 +38,7 @@ _MIN_COLUMNS = 20
 @path_argument
 @click.argument("key")
 @bucket_option
+@tag_option
 @sub_key_option
 @hex_key_option
 @notation_options
@@ -46,6 +49,7 @@ def get(
     path: str,
     key: str,
     bucket: str,
+    tag: str,
     sub_key: str | None,
     hex_key: bool,
     notation: str | None,
@@ -61,10 +65,11 @@ def get(
     with Output() as out, open_for_reading(path) as store:
         name = to_bytes("--bucket", bucket)
         if is_head_only(path):
+            refuse_standard({"--tag": None if tag == STANDARD else tag})
             value = store.head_bucket(name).get(wanted, sub)
         else:
             refuse_sub_key(sub_key)
-            value = store.bucket(name).get(wanted)
+            value = store.bucket(name, tag=tag).get(wanted)
         if value is None:
             complain(no_key(name, wanted, sub))
             ctx.exit(1)
@@ -75,6 +80,7 @@ def get(
 @path_argument
 @click.argument("key")
 @bucket_option
+@tag_option
 @sub_key_option
 @hex_key_option
 @json_option
@@ -84,6 +90,7 @@ def head(
     path: str,
     key: str,
     bucket: str,
+    tag: str,
     sub_key: str | None,
     hex_key: bool,
     as_json: bool,
@@ -98,11 +105,12 @@ def head(
     with Output() as out, open_for_reading(path) as store:
         name = to_bytes("--bucket", bucket)
         if is_head_only(path):
+            refuse_standard({"--tag": None if tag == STANDARD else tag})
             row = store.head_bucket(name).head(wanted, sub)
             found = row and Head(row.sqn, len(row.value), b"", row.written_at, row.expires_at)
         else:
             refuse_sub_key(sub_key)
-            found = store.bucket(name).head(wanted)
+            found = store.bucket(name, tag=tag).head(wanted)
         if found is None:
             complain(no_key(name, wanted, sub))
             ctx.exit(1)
@@ -127,6 +135,7 @@ def head(
 @click.command()
 @path_argument
 @bucket_option
+@tag_option
 @click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
 @click.option("--start", metavar="KEY", help="First key, inclusive.")
 @click.option("--end", metavar="KEY", help="Last key, exclusive; also with --reverse.")
@@ -148,6 +157,7 @@ def head(
 def scan(
     path: str,
     bucket: str,
+    tag: str,
     prefix: str | None,
     start: str | None,
     end: str | None,
@@ -183,12 +193,13 @@ def scan(
                 limit=limit,
                 others={
                     "--match": match, "--since": since, "--before": before, "--resume": resume,
+                    "--tag": None if tag == STANDARD else tag,
                 },
             )  # fmt: skip
             for row in found_rows:
                 tell_row(out, row, notation, keys_only=keys_only, as_json=as_json)
             return
-        source = store.bucket(to_bytes("--bucket", bucket))
+        source = store.bucket(to_bytes("--bucket", bucket), tag=tag)
         give = source.keys if keys_only else source.items
         found: Scan[Any] = give(
             bound("--start", start, hexadecimal=hex_key),
@@ -221,19 +232,20 @@ def scan(
 
 @click.command()
 @path_argument
+@tag_option
 @json_option
-def buckets(path: str, as_json: bool) -> None:
+def buckets(path: str, tag: str, as_json: bool) -> None:
     """Print the names of the buckets.
 
     Of those that hold a key; there are no others.
     """
     with Output() as out, open_for_reading(path) as store, store.snapshot() as snap:
-        for name in snap.buckets():
+        for name in snap.buckets(tag=tag):
             if as_json:
                 out.json(fields_of(bucket=name))
             else:
                 out.line(to_text(name) or "(default)")
-        tell_of_other_types(snap)
+        tell_of_other_types(snap, tag)
 
 
 def tell(out: Output, key: bytes, value: bytes, notation: str | None, *, as_json: bool) -> None:
@@ -246,14 +258,13 @@ def tell(out: Output, key: bytes, value: bytes, notation: str | None, *, as_json
         out.line(printed(value, notation))
 
 
-def tell_of_other_types(snap: Snapshot) -> None:
-    """A message for each type of objects that a command about all keys leaves out."""
-    from octavo.actors.tags import STANDARD
-
+def tell_of_other_types(snap: Snapshot, tag: str) -> None:
+    """A message for each type of objects that a command about all keys leaves out; none where a
+    type was asked for."""
     identity = snap._identity
-    for name in () if identity.head_only else identity.tags.numbers:
+    for name in () if identity.head_only or tag != STANDARD else identity.tags.numbers:
         if name != STANDARD and next(snap.buckets(tag=name), None) is not None:
-            complain(f"left out: objects of type {name!r}, which are for programs")
+            complain(f"left out: objects of type {name!r}; --tag {name} is for them")
 
 
 def printed(raw: bytes, notation: str) -> str:

@@ -338,9 +338,48 @@ def test_commands_about_all_keys_tell_of_the_objects_that_they_leave_out(tmp_pat
     for name in ("s", "t"):
         for command in (("buckets",), ("snapshot", "--fold", "digest")):
             found = octavo(command[0], tmp_path / name, *command[1:])
-            assert "left out: objects of type 'person'" in found.stderr, command
+            assert "left out: objects of type 'person'; --tag person" in found.stderr, command
     library.open(tmp_path / "h", mode="head_only").close()
     assert not octavo("buckets", tmp_path / "h").stderr
+
+
+def test_reading_commands_show_the_objects_of_a_type_by_its_name(tmp_path: Path) -> None:
+    store, heads = tmp_path / "s", tmp_path / "h"
+    kind = library.Tag(metadata=lambda key, value: b"m", index=lambda key, value: {"f": "t"})
+    with library.open(store, tags={"person": kind}) as opened:
+        opened.bucket("x", tag="person").put("k", "of a person")
+        opened.bucket("x").put("k", "standard")
+    tagged = ("--bucket", "x", "--tag", "person")
+    assert output("get", store, "k", *tagged) == b"of a person"
+    assert document("head", store, "k", "--json", *tagged)["metadata"] == "m"
+    assert output("scan", store, *tagged) == b"k\tof a person\n"
+    assert output("index", store, "f", *tagged) == b"t\tk\n"
+    assert output("buckets", store, "--tag", "person") == b"x\n"
+    assert output("snapshot", store, "--get", "k", *tagged) == b"of a person"
+    assert output("snapshot", store, "--list", *tagged) == b"k\n"
+    assert document("snapshot", store, "--json", "--tag", "person")["bytes"] == len("of a person")
+    library.open(heads, mode="head_only").close()
+    for command in (("get", "k"), ("head", "k"), ("scan",)):
+        told = octavo(command[0], heads, *command[1:], "--tag", "person", code=2).stderr
+        assert "--tag is for standard stores" in told
+        told = octavo(command[0], store, *command[1:], "--tag", "another", code=2).stderr
+        assert "known are: standard, person" in told
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_a_dump_of_one_type_loads_as_standard_objects(tmp_path: Path, ending: str) -> None:
+    kind = library.Tag(metadata=lambda key, value: b"m", index=lambda key, value: {"f": 7})
+    with library.open(tmp_path / "s", tags={"person": kind}) as opened:
+        opened.bucket("x", tag="person").put("k", "v")
+        opened.put("left", "out")
+    file = tmp_path / f"d{ending}"
+    assert "left out" not in octavo("dump", tmp_path / "s", "--tag", "person", "-o", file).stderr
+    octavo("load", tmp_path / "t", file)
+    with library.open(tmp_path / "t") as loaded:
+        assert list(loaded.buckets()) == [b"x"]
+        bucket = loaded.bucket("x")
+        assert (dict(bucket.items()), bucket.head("k").metadata) == ({b"k": b"v"}, b"m")
+        assert bucket.index_of("k") == {b"f": [7]}
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".jsonl.gz"])
