@@ -63,8 +63,10 @@ def items(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[int, byte
                 if COLD.left and ends[count - 1] - begins[0] < 2 * _STRETCH_BYTES:
                     # Most is live: what comes next comes while this is looked at.
                     ask_in_order(file, int(ends[count - 1]), int(ends[count - 1]) + _STRETCH_BYTES)
-                end = at + count
-                found = puts_of(mapped, offsets, sqns[at:end] - file.base, file.seed)
+                found = puts_of(
+                    mapped, offsets, sqns[at : at + count] - file.base, file.seed, _STRETCH_BYTES
+                )
+            end = at + len(found)
             for sqn, put in zip(sqns[at:end].tolist(), found, strict=True):
                 yield sqn, *(put or _with_care(reader, file, sqn))
             at = end
@@ -85,12 +87,20 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
     file_of = reader.view.journal.file_of
     for page in live_sqns(reader, bound, since):
         sqns = page.tolist()
-        for low in range(0, len(sqns), STEP):
+        low = 0
+        while low < len(sqns):
             reader.step()
             with reader.reading():
-                few = sqns[low : low + STEP]
                 ask_for_heads(reader.view.journal, page[low : low + STEP])
-                found = [(sqn, file_of(sqn).header(sqn)) for sqn in few]
+                found: list[tuple[int, record.Header]] = []
+                left = _STRETCH_BYTES
+                for sqn in sqns[low : low + STEP]:
+                    header = file_of(sqn).header(sqn)
+                    found.append((sqn, header))
+                    left -= len(header.metadata)
+                    if left <= 0:
+                        break
+            low += len(found)
             for sqn, header in found:
                 head: Head | None = Head(
                     sqn, header.size, header.metadata, header.time_ms, header.expiry_ms or None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from octavo.actors import reserve
@@ -168,21 +169,23 @@ class PencillerClerk(TurnActor):
         with unbroken:
             from octavo.actors.recalculation import recalculated
             from octavo.files import jobs
-            from octavo.files.journal_rows import concatenated
 
-        rows, damaged = jobs.level_zero_rows(
+        damaged: list[str] = []
+        rows = jobs.level_zero_rows(
             journal.disk,
             offsets,
+            damaged,
             journal=journal.directory,
             parts=parts,
             without_tags=list(self.recalculated),
         )
         noted: list[str] = []
         anew = recalculated(journal.view, since, task.upto, self.recalculated, noted)
-        if anew is not None:
-            rows = concatenated([rows, anew])
         return {
-            **jobs.write_sorted(penciller.disk, rows, **where),
+            # Of other keys, so whichever of them comes later may be told as newer.
+            **jobs.write_sorted(
+                penciller.disk, chain(rows, () if anew is None else (anew,)), **where
+            ),
             "damaged": damaged,
             "noted": noted,
         }

@@ -34,6 +34,8 @@ _INT, _BYTES, _STR = b"\x10", b"\x20", b"\x30"
 _END = b"\x00\x00"
 _NUL, _ESCAPED = b"\x00", b"\x00\xff"
 _LENGTH = Struct("<H")
+LEAST_BYTES = 6
+"""Of an entry in a record, its length included."""
 _LONGEST_INT = 126
 
 
@@ -163,7 +165,7 @@ def unpacked(found: bytes) -> list[bytes]:
     while at < whole:
         low = at + 2
         at = low + int.from_bytes(found[at:low], "little")
-        if at > whole or at < low + 4:
+        if at > whole or at < low + LEAST_BYTES - 2:
             raise ValueError("index entries cut short")
         out.append(found[low:at])
     return out

@@ -7,7 +7,7 @@ runs in the worker process (worker.py) or, where none can be started, on a threa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from mmap import mmap
 from typing import Any
@@ -149,14 +149,14 @@ def level_zero(
     max_rows: int,
     max_bytes: int,
 ) -> dict[str, Any]:
-    """One sorted run out of stretches of journal files, as new ledger files.
+    """Sorted runs out of stretches of journal files, as new ledger files: one, or as many as it
+    takes that no more than ``PART_BYTES`` of rows or so are in memory.
 
     What ``offsets`` and ``parts`` are, ``level_zero_rows`` says. The result's ``damaged`` says
     which records were stepped over.
     """
-    if not parts:
-        return {"files": [], "damaged": []}
-    rows, damaged = level_zero_rows(disk, offsets, journal=journal, parts=parts)
+    damaged: list[str] = []
+    rows = level_zero_rows(disk, offsets, damaged, journal=journal, parts=parts)
     written = write_sorted(
         disk, rows, ledger=ledger, stem=stem, max_rows=max_rows, max_bytes=max_bytes
     )
@@ -166,20 +166,20 @@ def level_zero(
 def level_zero_rows(
     disk: Disk,
     offsets: bytes,
+    damaged: list[str],
     *,
     journal: str,
     parts: Sequence[dict[str, Any]],
     without_tags: Sequence[int] = (),
-) -> tuple[Rows, list[str]]:
-    """(rows of stretches of journal files, records that were damaged and stepped over).
+) -> Iterator[Rows]:
+    """Rows of stretches of journal files, some at a time; ``damaged`` takes the records that were
+    stepped over.
 
     A part (``name``, ``seed``, ``base_sqn``, ``first``, ``count``) is ``count`` records of a file
     from the relative number ``first`` on; ``offsets`` has theirs, part after part: native u32,
     one more than records. Of a ``sparse`` part it has their relative numbers before that.
     Objects whose tag is in ``without_tags`` are left out.
     """
-    columns: list[Rows] = []
-    damaged: list[str] = []
     tables = np.frombuffer(offsets, dtype=np.uint32)
     at = 0
     many = len(parts) > most_maps()
@@ -195,29 +195,25 @@ def level_zero_rows(
         else:
             here = {**part, "first": 0, "base_sqn": 0}
             sqns = numbers.astype(np.uint64) + np.uint64(part["base_sqn"])
-            found = [
+            found = (
                 replace(rows, sqns=sqns[rows.sqns.astype(np.int64)])
                 for rows in _rows_of(view, table, here, without_tags, damaged)
-            ]
-        columns += map(journal_rows.apart, found) if many else found
-    return journal_rows.concatenated(columns), damaged
+            )
+        yield from map(journal_rows.apart, found) if many else found
 
 
 def write_sorted(
-    disk: Disk, rows: Rows, *, ledger: str, stem: str, max_rows: int, max_bytes: int
+    disk: Disk, parts: Iterable[Rows], *, ledger: str, stem: str, max_rows: int, max_bytes: int
 ) -> dict[str, Any]:
-    """Rows in any order as new ledger files, durable, the newest version of each key."""
-    if not len(rows):
-        return {"files": []}
-    found = merge.write_rows(
-        disk,
-        ledger,
-        _names(stem),
-        rows,
-        max_rows=max_rows,
-        max_bytes=max_bytes,
+    """Rows in any order as new ledger files, durable, the newest version of each key of so many
+    neighbouring parts as may be in memory; what comes later is newer."""
+    made = sorted_files.SortedFiles(
+        disk, ledger, _names(stem), max_rows=max_rows, max_bytes=max_bytes
     )
-    return _summaries(found)
+    with made as files:
+        for rows in journal_rows.together(parts):
+            merge.add_rows(files, rows)
+    return _summaries(made.made)
 
 
 def _rows_of(
@@ -226,12 +222,12 @@ def _rows_of(
     part: dict[str, Any],
     without_tags: Sequence[int],
     damaged: list[str],
-) -> list[Rows]:
+) -> Iterator[Rows]:
     """Rows of a part. A record whose header is damaged is left out and told in ``damaged``: one
     bit must not keep all others out of the ledger. Raises Corruption where that does not help."""
     first, seed, base, name = (part[key] for key in ("first", "seed", "base_sqn", "name"))
     try:
-        return [journal_rows.rows_of(view, table, first, seed, base, name, without_tags)]
+        return journal_rows.rows_of(view, table, first, seed, base, name, without_tags)
     except Corruption:
         holes = [-1, *_damaged_records(view, table, seed), len(table) - 1]
         if len(holes) == 2:
@@ -241,12 +237,12 @@ def _rows_of(
         "is damaged and skipped"
         for hole in holes[1:-1]
     ]
-    return [
+    return itertools.chain.from_iterable(
         journal_rows.rows_of(
             view, table[low + 1 : high + 1], first + low + 1, seed, base, name, without_tags
         )
         for low, high in itertools.pairwise(holes)
-    ]
+    )
 
 
 def _damaged_records(view: memoryview, table: npt.NDArray[np.uint32], seed: int) -> Iterator[int]:

@@ -6,8 +6,8 @@ the foreground nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from mmap import mmap
 
 from octavo.files import index_terms, ledger_key, record
@@ -24,7 +24,16 @@ from octavo.files.byte_strings import (
 )
 from octavo.files.errors import Corruption
 from octavo.files.hashing import hash_column
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
+from octavo.files.index_terms import LEAST_BYTES
+from octavo.files.rows import (
+    EXPIRES,
+    PART_BYTES,
+    ROW_BYTES,
+    TOMBSTONE,
+    ByteColumn,
+    Rows,
+    Strings,
+)
 from octavo.files.scattered_strings import Scattered, no_strings
 from octavo.files.xxh3_columns import xxh3_of
 
@@ -135,6 +144,25 @@ class Headers:
 
     def __len__(self) -> int:
         return len(self.relative)
+
+    def few(self, *, entries: bool) -> Iterator[tuple[slice, Headers]]:
+        """Neighbouring records whose rows take ``PART_BYTES`` in all, or one record; one part at
+        the least. ``entries``: with those of their index entries, each of which repeats its
+        object's key."""
+        sizes = ROW_BYTES + self.bucket_bytes + self.key_bytes
+        if entries and self.index_bytes.any():
+            sizes = sizes * (1 + self.index_bytes // LEAST_BYTES)
+        filled = np.cumsum(sizes)
+        if not len(filled) or filled[-1] <= PART_BYTES:
+            yield slice(0, len(filled)), self
+            return
+        low = before = 0
+        while low < len(filled):
+            high = int(np.searchsorted(filled, before + PART_BYTES, side="right"))
+            some = slice(low, max(high, low + 1))
+            arrays = {each.name: getattr(self, each.name)[some] for each in fields(self)[1:]}
+            yield some, replace(self, **arrays)
+            low, before = some.stop, int(filled[some.stop - 1])
 
 
 def headers_of(
@@ -288,21 +316,41 @@ def rows_of(
     base_sqn: int,
     file: str,
     without_tags: Sequence[int] = (),
-) -> Rows:
-    """What the ledger is to hold of a stretch of records: a row for each put and delete, and
-    one for each index entry; nothing of objects whose tag is in ``without_tags``. Other
-    arguments and errors as ``headers_of``."""
+) -> Iterator[Rows]:
+    """What the ledger is to hold of a stretch of records, some at a time: a row for each put and
+    delete, and one for each index entry; nothing of objects whose tag is in ``without_tags``. Other
+    arguments and errors as ``headers_of``; what index entries are wrong raise as they are given."""
     head = headers_of(buffer, offsets, first, seed, file)
+    if without_tags:
+        foreign = np.isin(head.tags, np.array(without_tags, dtype=np.uint8))
+        head.index_bytes = np.where(foreign, 0, head.index_bytes)
+    return (_rows_of(some, base_sqn, file, without_tags) for _, some in head.few(entries=True))
+
+
+def _rows_of(head: Headers, base_sqn: int, file: str, without_tags: Sequence[int]) -> Rows:
     rows = object_rows(head, base_sqn)
     left_out = head.kinds == record.KEY_DELTA
     if without_tags:
-        foreign = np.isin(head.tags, np.array(without_tags, dtype=np.uint8))
-        left_out |= foreign
-        head.index_bytes = np.where(foreign, 0, head.index_bytes)
+        left_out |= np.isin(head.tags, np.array(without_tags, dtype=np.uint8))
     if bool(left_out.any()):
         rows = taken(rows, np.flatnonzero(~left_out))
     entries = index_rows(head, base_sqn, file)
     return rows if entries is None else concatenated([rows, entries])
+
+
+def together(parts: Iterable[Rows]) -> Iterator[Rows]:
+    """The rows of neighbouring parts that take ``PART_BYTES`` in all, or of one."""
+    held: list[Rows] = []
+    size = 0
+    for rows in parts:
+        taken_up = len(rows) * ROW_BYTES + len(rows.keys.blob)
+        if held and size + taken_up > PART_BYTES:
+            yield concatenated(held)
+            held, size = [], 0
+        held.append(rows)
+        size += taken_up
+    if held:
+        yield concatenated(held)
 
 
 def taken(rows: Rows, which: Ints) -> Rows:

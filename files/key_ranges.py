@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 from octavo.files.arrays import np
+from octavo.files.rows import PART_BYTES, ROW_BYTES
 from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
 
-_ROW_BYTES = 150
-"""Memory that a row takes while it is merged, beside its key."""
-_RANGE_BYTES = 72 << 20
-"""What the rows of one range may take, by the mean of their files' keys."""
-_STEP, _MOST_EDGES = 1 << 14, 1 << 10
-"""The key of every so many-th row may begin a range; of so many in all."""
+_RANGE_BYTES = PART_BYTES
+_STEP_BYTES, _MOST_EDGES = 4 << 20, 1 << 10
+"""The key at which so much more of a file ends may begin a range; of so many in all."""
 
 
 def key_ranges(
     files: Sequence[tuple[Sst, int]], low: bytes, high: bytes | None
 ) -> list[tuple[bytes, bytes | None]]:
     """Ranges [low, high) of ledger keys, ascending, that together are the given one, about equally
-    large. Verifies all checksums. Some 3 us for each file and each of up to 1,024 keys. Raises
-    Corruption, OSError."""
-    each, spans = [], []
+    large in bytes. Verifies all checksums. Some 3 us for each file and each of up to 1,024 keys.
+    Raises Corruption, OSError."""
+    spans, weights = [], []
     for sst, _ in files:
         sst.ensure_whole()
-        each.append(_ROW_BYTES + sst.layout.sections[Section.KEYS][1] / sst.rows)
         spans.append(
             range(sst.lower_bound(low), sst.rows if high is None else sst.lower_bound(high))
         )
-    weight = sum([len(rows) * one for rows, one in zip(spans, each, strict=True)])
-    parts = -int(-weight // _RANGE_BYTES)
+        weights.append(partial(_bytes_before, sst.column(Section.KEY_ENDS, "I")))
+    total = sum(
+        of(rows.stop) - of(rows.start) for rows, of in zip(spans, weights, strict=True) if rows
+    )
+    parts = -int(-total // _RANGE_BYTES)
     if parts < 2:
         return [(low, high)]
-    step = max(_STEP, sum(map(len, spans)) // _MOST_EDGES)
+    step = max(_STEP_BYTES, total // _MOST_EDGES)
     keys: set[bytes] = set()
-    for (sst, _), rows in zip(files, spans, strict=True):
-        keys.update(map(sst.ledger_key, rows[step::step]))
+    for (sst, _), rows, of in zip(files, spans, weights, strict=True):
+        if rows:
+            marks = range(of(rows.start) + step, of(rows.stop), step)
+            cuts = {bisect_left(rows, mark, key=of) for mark in marks}
+            keys.update(sst.ledger_key(rows[at]) for at in cuts if 0 < at < len(rows))
     edges = sorted(keys)
     below = np.zeros(len(edges))
-    for (sst, _), rows, one in zip(files, spans, each, strict=True):
-        below += np.array([(sst.lower_bound(edge) - rows.start) * one for edge in edges])
-    wanted = weight / parts * np.arange(1, parts)
+    for (sst, _), rows, of in zip(files, spans, weights, strict=True):
+        below += np.array([of(sst.lower_bound(edge)) - of(rows.start) for edge in edges])
+    wanted = total / parts * np.arange(1, parts)
     nearest = sorted(
         {edges[at] for at in np.searchsorted(below, wanted).tolist() if at < len(edges)}
     )
     return list(pairwise([low, *nearest, high]))
+
+
+def _bytes_before(key_ends: memoryview, row: int) -> int:
+    """What the rows of a file before this one take."""
+    found: int = key_ends[row]
+    return found + row * ROW_BYTES

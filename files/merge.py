@@ -56,16 +56,21 @@ def write_rows(
     Misuse, ValueError (a key is no ledger key), OSError; then the files made so far are removed,
     as far as that works.
     """
+    with SortedFiles(disk, directory, next_name, max_rows=max_rows, max_bytes=max_bytes) as files:
+        add_rows(files, rows)
+    return files.made
+
+
+def add_rows(files: SortedFiles, rows: Rows | Columns) -> None:
+    """The same in files of a context, which may have others from before."""
     if not len(rows):
-        return []
+        return
     keys = rows.keys if isinstance(rows, Columns) else rows.keys.strings()
     groups = rows.groups if isinstance(rows, Columns) else None
     order, firsts = key_order(keys.blob, keys.starts, keys.lengths, groups)
     kept = newest(order, firsts, rows.sqns)
     columns = rows if isinstance(rows, Columns) else _without_prefixes(rows, kept)
-    with SortedFiles(disk, directory, next_name, max_rows=max_rows, max_bytes=max_bytes) as files:
-        files.add(columns, kept)
-    return files.made
+    files.add(columns, kept)
 
 
 def merge(

@@ -12,6 +12,11 @@ TOMBSTONE = 1
 EXPIRES = 2
 """Flag: ``expiries`` holds the moment, in ms UTC, from which the key reads as absent."""
 
+ROW_BYTES = 150
+"""Memory that a row takes while files are made of it, beside its key."""
+PART_BYTES = 72 << 20
+"""What rows that are made into files together may take."""
+
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 SqnColumn: TypeAlias = "npt.NDArray[np.uint32] | npt.NDArray[np.uint64]"
 """Sequence numbers as a ledger file has them: widen them before adding to them."""

@@ -14,7 +14,8 @@ from octavo.files.rows import Rows
 from octavo.files.sparse_offsets import SparseOffsets, columns_of
 
 STRETCH = 1 << 17
-"""Records that are looked at together, which takes some 200 bytes of memory each."""
+"""Records that are looked at together, which takes some 200 bytes of memory each; fewer where keys
+are long."""
 
 
 class Table(NamedTuple):
@@ -85,9 +86,10 @@ def _stretches(
 ) -> Iterator[Stretch]:
     for low in range(0, max(len(table.numbers), 1), STRETCH):
         of = slice(low, low + STRETCH)
-        head = headers_of(view, table, of, seed, path)
-        sizes = np.diff(table.starts[low : low + STRETCH + 1])
-        yield Stretch(of, head, journal_rows.object_rows(head, base_sqn), sizes)
+        for some, head in headers_of(view, table, of, seed, path).few(entries=False):
+            here = slice(low + some.start, low + some.stop)
+            sizes = np.diff(table.starts[here.start : here.stop + 1])
+            yield Stretch(here, head, journal_rows.object_rows(head, base_sqn), sizes)
 
 
 def headers_of(view: memoryview, table: Table, of: slice, seed: int, path: str) -> Headers:

@@ -100,7 +100,9 @@ def test_ledger_files_are_those_that_the_journal_files_make(
     for journal in attempt.journals:
         image = Path(folder, journal.name).read_bytes()
         table = np.array(cdb.sealed_offsets(image, "")[1], dtype=np.uint32)
-        wanted = journal_rows.rows_of(image, table, 0, journal.seed, 0, "")
+        wanted = journal_rows.concatenated(
+            list(journal_rows.rows_of(image, table, 0, journal.seed, 0, ""))
+        )
         (made,) = merge.write_rows(
             disk, folder, lambda: "again", wanted, max_rows=1 << 20, max_bytes=1 << 30
         )

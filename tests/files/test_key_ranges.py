@@ -13,6 +13,7 @@ from simdisk import SimDisk
 
 from octavo.files import key_ranges
 from octavo.files.sst import Sst
+from octavo.files.sst_layout import Section
 
 SEED = 33
 exact = settings(derandomize=True, max_examples=100, deadline=None)
@@ -37,7 +38,7 @@ def rows_between(files: list[tuple[Sst, int]], low: bytes, high: bytes | None) -
 def small() -> object:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(key_ranges, "_RANGE_BYTES", 2000)
-        patched.setattr(key_ranges, "_STEP", 2)
+        patched.setattr(key_ranges, "_STEP_BYTES", 320)
         yield
 
 
@@ -76,6 +77,28 @@ def test_none_is_much_larger_than_allowed() -> None:
     most = 2000 / (150 + 9) + 2 * len(files)
     assert max(rows) <= most
     assert min(rows) >= most / 4
+
+
+def test_long_keys_in_one_place_count_as_what_they_are() -> None:
+    long = [key(b"5" + b"%03d" % n + bytes(500)) for n in range(40)]
+    files = files_of(*[sorted([*long, *(key(b"%09d" % n) for n in range(800))])] * 2)
+    found = key_ranges.key_ranges(files, b"", None)
+    ends = [sst.column(Section.KEY_ENDS, "I") for sst, _ in files]
+    sizes = [0] * len(found)
+    for which, (begin, end) in enumerate(found):
+        for (sst, _), of in zip(files, ends, strict=True):
+            low = sst.lower_bound(begin)
+            high = sst.rows if end is None else sst.lower_bound(end)
+            sizes[which] += of[high] - of[low] + (high - low) * 150
+    assert max(sizes) < 2000 + len(files) * 2 * (500 + 150)
+
+
+def test_few_rows_of_long_keys_are_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_ranges, "_RANGE_BYTES", 1 << 20)
+    monkeypatch.setattr(key_ranges, "_STEP_BYTES", 1 << 16)
+    files = files_of(*[[key(b"%03d" % n + bytes(60_000)) for n in range(50)] for _ in range(2)])
+    rows = [sum(rows_between(files, *each)) for each in key_ranges.key_ranges(files, b"", None)]
+    assert max(rows) <= 22
 
 
 def test_one_key_in_every_file_is_never_parted() -> None:

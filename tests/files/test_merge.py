@@ -48,7 +48,7 @@ def some_rows_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         if request.param == "in ranges":
             patched.setattr(key_ranges, "_RANGE_BYTES", 600)
-            patched.setattr(key_ranges, "_STEP", 1)
+            patched.setattr(key_ranges, "_STEP_BYTES", 1)
         yield
 
 
