@@ -203,7 +203,9 @@ class Reader(PlainReads, PlainHeads):
                     bound.low, bound.high, self.sqn, self.now_ms, bound.reverse
                 )
                 bound = bound._replace(low=low, high=high)
-            found = scan.windows(view, self.sqn, self.now_ms, bound, bookie.slice, first)
+            found = scan.windows(
+                view, self.sqn, self.now_ms, bound, bookie.slice, first, heads=True
+            )
         while True:
             if self._closed or bookie.closed:
                 self._over()

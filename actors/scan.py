@@ -44,12 +44,14 @@ def windows(
     take: Slice,
     first: int = FIRST_WINDOW,
     more: int = 1,
+    *,
+    heads: bool = False,
 ) -> Iterator[Window]:
     """Windows of the live rows of a range, in its direction; ``first`` rows or so at first, of
     each source its share, in the next one ``more`` times as many, and later twice as many each
-    time.
+    time. ``heads``: whether those will be asked for.
 
-    Raises Corruption. Memory: a few thousand rows a source, whatever the range.
+    Raises Corruption. Memory: a few thousand rows a source, or some MiB, whatever the range.
     """
     if bound.high is not None and bound.low >= bound.high:
         return iter(())
@@ -64,7 +66,7 @@ def windows(
         return min(int(scale * rows) + LEAST, first)
 
     sources = [memory_chunks(view, t, upper, bound, take, share(len(t.rows)), more) for t in tables]
-    sources += [file_chunks(run, bound, share(rows), more) for run, rows in runs]
+    sources += [file_chunks(run, bound, share(rows), more, heads=heads) for run, rows in runs]
     return merged_windows(sources, now_ms, reverse=bound.reverse)
 
 

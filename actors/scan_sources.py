@@ -10,12 +10,15 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.view import Found, Head, View, found_in
 from octavo.files import ledger_key, short_value
 from octavo.files.bounds import Bounds
+from octavo.files.row_ranges import within
 from octavo.files.rows import EXPIRES, TOMBSTONE
 from octavo.files.short_head import head_of
 from octavo.files.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
 
 LARGEST_WINDOW = 4096
+CHUNK_BYTES = 2 << 20
+"""Of keys, and of metadata where that is read, that a file gives at a time, or one row's."""
 
 Slice = Callable[[MemoryTable, bytes, bytes | None, int, bool], list[bytes]]
 """Keys of a memory table in order: in the Bookie's turn while the table is not frozen."""
@@ -205,10 +208,16 @@ def memory_chunks(
 
 
 def file_chunks(
-    entries: Sequence[LedgerEntry], bounds: Bounds, window: int, more: int = 1
+    entries: Sequence[LedgerEntry],
+    bounds: Bounds,
+    window: int,
+    more: int = 1,
+    *,
+    heads: bool = False,
 ) -> Iterator[Chunk]:
     """The rows of files that follow one another, ``window`` at first, ``more`` times as many in the
-    next chunk: as many where many a scan ends in the second window, too."""
+    next chunk: as many where many a scan ends in the second window, too. Fewer where they are more
+    than ``CHUNK_BYTES``, with metadata if ``heads`` will be asked for."""
     following = min(window * more, LARGEST_WINDOW)
     for entry in reversed(entries) if bounds.reverse else entries:
         sst: Sst = entry.file.sst or entry.file.reader()
@@ -218,10 +227,12 @@ def file_chunks(
         while low < high:
             if bounds.reverse:
                 at = max(low, high - window)
+                at, _ = within(sst, at, high, CHUNK_BYTES, reverse=True, metas=heads)
                 yield _FileChunk(sst, entry.sqn_base, at, high)
                 high = at
             else:
                 at = min(high, low + window)
+                _, at = within(sst, low, at, CHUNK_BYTES, reverse=False, metas=heads)
                 yield _FileChunk(sst, entry.sqn_base, low, at)
                 low = at
             window, following = following, min(following * 2, LARGEST_WINDOW)

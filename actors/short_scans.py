@@ -14,11 +14,12 @@ from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.kept_scans import Stretches
 from octavo.actors.ledger_order import Found
 from octavo.actors.scan import FIRST_WINDOW, LARGEST_WINDOW, LEAST, MORE, windows
-from octavo.actors.scan_sources import Slice, dead_entries, dead_rows, entries_of
+from octavo.actors.scan_sources import CHUNK_BYTES, Slice, dead_entries, dead_rows, entries_of
 from octavo.actors.scan_windows import Brief, Rows, Window, merged
 from octavo.actors.view import View
 from octavo.files.bounds import Bounds
 from octavo.files.errors import Corruption
+from octavo.files.row_ranges import within
 from octavo.files.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -165,6 +166,10 @@ def _in_files(
         at, end, left = _rows_of(sst, low, high, share if share < wanted else wanted, reverse)
         if at == end:
             continue
+        ends = sst.key_ends
+        if ends[end] - ends[at] > CHUNK_BYTES:
+            at, end = within(sst, at, end, CHUNK_BYTES, reverse=reverse, metas=False)
+            left = True
         keys = sst.user_keys(at, end)
         sqns = sst.sqns[at:end].tolist()
         if base := entry.sqn_base:

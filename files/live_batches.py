@@ -6,7 +6,6 @@ stays in arrays, and no Python object is made for a row.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
 from typing import NamedTuple, Protocol
@@ -20,10 +19,10 @@ from octavo.files.head import Head
 from octavo.files.key_order import key_order
 from octavo.files.ledger_key import end_of_prefix, split
 from octavo.files.merge import copied, newest, stacked
+from octavo.files.row_ranges import within
 from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.sst import Sst
 from octavo.files.sst_ahead import ask_for_rows
-from octavo.files.sst_layout import Section
 from octavo.files.sst_writer import Columns
 
 WINDOW_ROWS = 1 << 16
@@ -31,7 +30,7 @@ WINDOW_ROWS = 1 << 16
 WIDE_WINDOW_ROWS = 1 << 20
 """The same where those that are wanted are chosen, which leaves out most of them."""
 
-WINDOW_BYTES = 8 << 20
+WINDOW_BYTES = 4 << 20
 """Bytes of each source's keys, and of its metadata, in a window, or one row."""
 
 
@@ -154,8 +153,7 @@ class FileRows:
             low = max(low, high - self._window)
         else:
             high = min(high, low + self._window)
-        if self._wanted is None:
-            low, high = _within(sst, low, high, self._bound.reverse)
+        low, high = within(sst, low, high, WINDOW_BYTES, reverse=self._bound.reverse, metas=True)
         self.more = bool(self._files) or low > self._low or high < self._high
         return sst.ledger_key(low if self._bound.reverse else high - 1)
 
@@ -190,20 +188,6 @@ class FileRows:
             return found if self._kept else copied(found)
         chosen = np.flatnonzero(self._wanted.rows(columns))
         return rows_at(columns, chosen) if len(chosen) else None
-
-
-def _within(sst: Sst, low: int, high: int, reverse: bool) -> tuple[int, int]:
-    """As many rows of [low, high), from its front or its end, as have not too many bytes; one
-    at the least. O(log rows)."""
-    for kind in (Section.KEY_ENDS, Section.META_ENDS):
-        if kind not in sst.layout.sections:
-            continue
-        ends = sst.column(kind, "I")
-        if reverse:
-            low = min(bisect_left(ends, ends[high] - WINDOW_BYTES, low, high), high - 1)
-        else:
-            high = max(bisect_right(ends, ends[low] + WINDOW_BYTES, low, high + 1) - 1, low + 1)
-    return low, high
 
 
 def rows_between(columns: Columns, low: int, high: int) -> Columns:

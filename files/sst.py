@@ -81,21 +81,21 @@ class Sst:
         self.sqns = self._numbers(Section.SQNS)
         self.flags = self.column(Section.FLAGS, "B")
         self.sizes = self.column(Section.SIZES, "I")
-        self._key_ends = self.column(Section.KEY_ENDS, "I")
+        self.key_ends = self.column(Section.KEY_ENDS, "I")
         self._keys_at = layout.sections[Section.KEYS][0]
         self._times = self._numbers(Section.TIMES)
         self._time_base = layout.time_base if self._times.itemsize == 4 else 0
         expires = Section.EXPIRIES in layout.sections
         self._expiries = self.column(Section.EXPIRIES, "Q") if expires else None
         has_metas = Section.META_ENDS in layout.sections
-        self._meta_ends = self.column(Section.META_ENDS, "I") if has_metas else None
+        self.meta_ends = self.column(Section.META_ENDS, "I") if has_metas else None
         self.has_metas = has_metas
         self._views = Views(
             buffer,
             name,
             layout,
             self.column(Section.TABLE, "I"),
-            self._key_ends,
+            self.key_ends,
             self.column(Section.FIRSTS, "I"),
             self.column(Section.PREFIX_ENDS, "I"),
         )
@@ -139,7 +139,7 @@ class Sst:
         windows.all()
         self._views.need_groups(None)
         self._check_ends(Section.KEY_ENDS, Section.KEYS)
-        if self._meta_ends is not None:
+        if self.meta_ends is not None:
             self._check_ends(Section.META_ENDS, Section.METAS)
         _check_table(self._views)
         self.probe, self.find = sst_lookup.swift(self._views)
@@ -148,7 +148,7 @@ class Sst:
         flags = self.flags if self.tombstones or self.expiring else None
         self.swift = table, homes, bits, low_bits, row_mask, flags, self.sqns
         columns = self.head_columns = (
-            self.buffer, self._keys_at, self._key_ends, self.sqns, self.sizes, self._times,
+            self.buffer, self._keys_at, self.key_ends, self.sqns, self.sizes, self._times,
             self._time_base,
         )  # fmt: skip
         if len(self._views.firsts) == 1:
@@ -165,7 +165,7 @@ class Sst:
     def _need_rows(self, low: int, high: int) -> None:
         windows = self._windows
         if windows is not None and low < high:
-            _need_rows(windows, self.layout, self._key_ends, low, high)
+            _need_rows(windows, self.layout, self.key_ends, low, high)
 
     def _need_groups(self) -> None:
         self._views.need_groups(self._windows)
@@ -175,7 +175,7 @@ class Sst:
     def user_key(self, row: int) -> bytes:
         """Key of a row as the user gave it."""
         self._need_rows(row, row + 1)
-        ends, at = self._key_ends, self._keys_at
+        ends, at = self.key_ends, self._keys_at
         return self.buffer[at + ends[row] : at + ends[row + 1]]
 
     def ledger_key(self, row: int) -> bytes:
@@ -190,11 +190,11 @@ class Sst:
         careful = self._windows is not None
         if not careful and high - low <= _SHORT:
             at = self._keys_at
-            edges = self._key_ends[low : high + 1].tolist()
+            edges = self.key_ends[low : high + 1].tolist()
             blob = BytesIO(self.buffer[at + edges[0] : at + edges[-1]])
             return list(map(blob.read, map(sub, edges[1:], edges)))
         self._need_rows(low, high)
-        ends = np.asarray(self._key_ends[low : high + 1])
+        ends = np.asarray(self.key_ends[low : high + 1])
         at = self._keys_at
         if careful and bool((ends[1:] < ends[:-1]).any()):
             raise Corruption(self.name, self.section_at(Section.KEY_ENDS), "ends of KEYS")
@@ -209,7 +209,7 @@ class Sst:
 
     def meta(self, row: int) -> bytes:
         """User metadata of a row, b"" where it has none."""
-        ends = self._meta_ends
+        ends = self.meta_ends
         if ends is None:
             return b""
         offset = self.layout.sections[Section.METAS][0]
@@ -286,7 +286,7 @@ class Sst:
         if not ledger_key.startswith(prefix):
             return int(low if ledger_key < prefix else high)
         wanted = ledger_key[len(prefix) :]
-        ends, at, buffer = self._key_ends, self._keys_at, self.buffer
+        ends, at, buffer = self.key_ends, self._keys_at, self.buffer
         windows = self._windows
         if windows is not None and windows.step():
             self.ensure_whole()
@@ -347,9 +347,9 @@ class Sst:
         times = np.asarray(self._times[rows])
         if self._times.itemsize == 4:
             times = times + np.uint64(self.layout.time_base)
-        metas = self._meta_ends
+        metas = self.meta_ends
         return Columns(
-            keys=self._strings(Section.KEYS, self._key_ends, rows),
+            keys=self._strings(Section.KEYS, self.key_ends, rows),
             prefixes=prefixes,
             groups=groups,
             hashes=np.asarray(self.column(Section.HASHES, "I")[rows]),
