@@ -97,7 +97,7 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
                 for sqn in sqns[low : low + STEP]:
                     header = file_of(sqn).header(sqn)
                     found.append((sqn, header))
-                    left -= len(header.metadata)
+                    left -= len(header.key) + len(header.metadata)
                     if left <= 0:
                         break
             low += len(found)

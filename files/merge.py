@@ -13,19 +13,21 @@ from typing import NamedTuple
 
 from octavo.files import constant_columns, ledger_key
 from octavo.files.arrays import np
-from octavo.files.byte_strings import Bytes, Ints, offsets_of, windows
+from octavo.files.byte_strings import Ints, offsets_of, windows
 from octavo.files.disk import Disk
 from octavo.files.few_maps import most_maps
 from octavo.files.key_order import key_order
 from octavo.files.key_ranges import key_ranges
 from octavo.files.live_records import opened
-from octavo.files.rows import EXPIRES, TOMBSTONE, Rows, SqnColumn, Strings
+from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, SqnColumn, Strings
 from octavo.files.scattered_strings import Scattered, no_strings
 from octavo.files.sorted_files import SortedFiles, Summary
 from octavo.files.sst import Sst
 from octavo.files.sst_writer import Columns
 from octavo.files.stale_entries import without_stale
 
+_MARKED_BYTES = 256 << 10
+"""Of keys in which ends of prefixes are looked for at once."""
 _TOGETHER_BYTES = 128 << 20
 """Metadata up to which it is copied to one blob: so rows with little of it cost a quarter less."""
 
@@ -272,7 +274,7 @@ def _without_prefixes(rows: Rows, kept: Ints) -> Columns:
     """Rows, their keys cut into prefix (tag and bucket) and user key; ``kept`` has those that
     count, in key order, of others the keys are not said."""
     whole = rows.keys.strings()
-    sizes, prefixes, groups = _prefixes(whole.blob, whole.starts[kept], whole.lengths[kept])
+    sizes, prefixes, groups = _prefixes(rows.keys, kept)
     if groups is not None:
         of_kept = sizes, groups
         sizes, groups = (np.zeros(len(rows), dtype=np.int64) for _ in of_kept)
@@ -291,10 +293,10 @@ def _without_prefixes(rows: Rows, kept: Ints) -> Columns:
     )
 
 
-def _prefixes(
-    blob: Bytes, starts: Ints, lengths: Ints
-) -> tuple[int | Ints, list[bytes], Ints | None]:
-    """(bytes of each row's prefix, the distinct prefixes, the group of each row)."""
+def _prefixes(column: ByteColumn, kept: Ints) -> tuple[int | Ints, list[bytes], Ints | None]:
+    """(bytes of each row's prefix, the distinct prefixes, the group of each row) of ``kept``."""
+    blob, starts = column.blob, column.offsets[:-1][kept]
+    lengths = column.offsets[1:][kept] - starts
 
     def key(row: int, size: int) -> bytes:
         return blob[starts[row] : starts[row] + size].tobytes()
@@ -303,12 +305,7 @@ def _prefixes(
     prefix = first[: ledger_key.end_of_prefix(first)]
     if key(-1, int(lengths[-1])).startswith(prefix):
         return len(prefix), [prefix], None  # sorted, so all between begin with it too
-    # The end mark is the first pair of NULs behind the tag: escapes never make such a pair.
-    marks = np.flatnonzero((blob[:-1] == 0) & (blob[1:] == 0))
-    at = np.searchsorted(marks, starts + 1)
-    if int(at.max()) == len(marks) or bool((marks[at] + 2 > starts + lengths).any()):
-        raise ValueError("a ledger key without an end mark")
-    sizes: Ints = marks[at] + 2 - starts
+    sizes = _sizes(column)[kept]
     new = np.ones(len(starts), dtype=np.bool_)
     new[1:] = sizes[1:] != sizes[:-1]
     alike = np.flatnonzero(~new)
@@ -321,3 +318,25 @@ def _prefixes(
         new[rows] = (here != before).any(axis=1)
     prefixes = [key(row, int(sizes[row])) for row in np.flatnonzero(new).tolist()]
     return sizes, prefixes, np.cumsum(new) - 1
+
+
+def _sizes(column: ByteColumn) -> Ints:
+    """Bytes of each key's prefix. Some keys at a time: where they are all zeros there are as many
+    marks as bytes."""
+    blob, offsets = column.blob, column.offsets
+    sizes = np.empty(len(offsets) - 1, dtype=np.int64)
+    low = 0
+    while low < len(sizes):
+        reach = int(offsets[low]) + _MARKED_BYTES
+        high = max(int(np.searchsorted(offsets, reach, side="right")) - 1, low + 1)
+        begin, starts = int(offsets[low]), offsets[low:high] - offsets[low]
+        part = blob[begin : int(offsets[high])]
+        # The end mark is the first pair of NULs behind the tag: escapes never make such a pair.
+        marks = np.flatnonzero((part[:-1] == 0) & (part[1:] == 0))
+        at = np.searchsorted(marks, starts + 1)
+        ends = offsets[low + 1 : high + 1] - begin
+        if int(at.max()) == len(marks) or bool((marks[at] + 2 > ends).any()):
+            raise ValueError("a ledger key without an end mark")
+        sizes[low:high] = marks[at] + 2 - starts
+        low = high
+    return sizes

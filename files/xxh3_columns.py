@@ -52,14 +52,17 @@ def _one_by_one(blob: Bytes, starts: Ints, lengths: Ints, seeds: Words) -> Words
     if int((starts + lengths).max()) > len(blob):
         raise IndexError("strings outside of their blob")
     # Slices of bytes are cheaper than views, as long as they are small.
-    low, high = int(starts.min()), int((starts + lengths).max())
-    small = high - low < _SMALL_BYTES * len(starts)
-    whole = blob[low:high].tobytes() if small else blob[low:high].data
     found: list[int] = []
-    begins, ends = (starts - low).tolist(), (starts + lengths - low).tolist()
-    for at in range(0, len(begins), _STRETCH):
+    edges = np.arange(0, len(starts), _STRETCH)
+    lows = np.minimum.reduceat(starts, edges).tolist()
+    highs = np.maximum.reduceat(starts + lengths, edges).tolist()
+    for at, low, high in zip(edges.tolist(), lows, highs, strict=True):
         parts = slice(at, at + _STRETCH)
-        strings = zip(begins[parts], ends[parts], seeds[parts].tolist(), strict=True)
+        begins = starts[parts] - low
+        small = high - low < _SMALL_BYTES * len(begins)
+        whole = blob[low:high].tobytes() if small else blob[low:high].data
+        ends = (begins + lengths[parts]).tolist()
+        strings = zip(begins.tolist(), ends, seeds[parts].tolist(), strict=True)
         found += [xxh3(whole[begin:end], seed) for begin, end, seed in strings]
         os.sched_yield()
     return np.array(found, dtype=np.uint64)

@@ -17,6 +17,7 @@ from octavo.files.ledger_key import end_of_prefix
 from octavo.files.live_batches import (
     WINDOW_BYTES,
     WINDOW_ROWS,
+    Chosen,
     FileRows,
     LedgerRun,
     Prefixes,
@@ -27,16 +28,16 @@ from octavo.files.sst import Sst
 from octavo.files.sst_layout import Section
 from octavo.files.sst_writer import Columns
 
-MIB = 1 << 20
+EIGHTH = WINDOW_BYTES // 8
 
 
-def windows(rows: list[Row], *, reverse: bool) -> list[list[int]]:
+def windows(rows: list[Row], *, reverse: bool, chosen: Chosen | None = None) -> list[list[int]]:
     """The sqns of each window of one file."""
     disk = SimDisk()
     disk.mkdir(DIRECTORY)
     (file,) = write(disk, rows, names(), max_bytes=1 << 30)
     sst = opened(disk, file.name)
-    source = FileRows([(lambda: sst, 0)], Bounds(b"", b"", None, reverse))
+    source = FileRows([(lambda: sst, 0)], Bounds(b"", b"", None, reverse), chosen)
     out = []
     while (edge := source.edge()) is not None:
         columns = source.take(edge)
@@ -52,7 +53,7 @@ def windows(rows: list[Row], *, reverse: bool) -> list[list[int]]:
 def test_a_window_has_not_too_many_bytes_of_metadata(reverse: bool) -> None:
     sizes = [1, 1, 1, 1, 1, 1, 1, 1, 9, 3, 3, 3, 0, 0]
     rows = [
-        Row(key(b"k%02d" % at), at + 1, meta=bytes(size * MIB)) for at, size in enumerate(sizes)
+        Row(key(b"k%02d" % at), at + 1, meta=bytes(size * EIGHTH)) for at, size in enumerate(sizes)
     ]
     found = windows(rows, reverse=reverse)
     if reverse:
@@ -65,8 +66,15 @@ def test_a_window_has_not_too_many_bytes_of_metadata(reverse: bool) -> None:
 def test_a_window_has_not_too_many_bytes_of_keys(reverse: bool) -> None:
     rows = [Row(key(b"%04d" % at + bytes(60_000)), at + 1) for at in range(300)]
     found = windows(rows, reverse=reverse)
-    assert len(found) == 3
+    assert len(found) == 5
     assert sorted(sqn for window in found for sqn in window) == list(range(1, 301))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_window_of_chosen_rows_has_not_too_many_bytes_of_keys(reverse: bool) -> None:
+    rows = [Row(key(b"%04d" % at + bytes(60_000)), at + 1) for at in range(300)]
+    everything = Prefixes({key(b"")})
+    assert len(windows(rows, reverse=reverse, chosen=everything)) == 5
 
 
 @pytest.mark.parametrize("reverse", [False, True])
