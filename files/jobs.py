@@ -213,6 +213,7 @@ def write_sorted(
     with made as files:
         for rows in journal_rows.together(parts):
             merge.add_rows(files, rows)
+            del rows  # before the next ones are made
     return _summaries(made.made)
 
 

@@ -345,10 +345,12 @@ def together(parts: Iterable[Rows]) -> Iterator[Rows]:
     for rows in parts:
         taken_up = len(rows) * ROW_BYTES + len(rows.keys.blob)
         if held and size + taken_up > PART_BYTES:
-            yield concatenated(held)
-            held, size = [], 0
+            whole, held, size = concatenated(held), [], 0
+            yield whole
+            del whole
         held.append(rows)
         size += taken_up
+        del rows  # who made it can let go of it while what is held is used
     if held:
         yield concatenated(held)
 

@@ -23,8 +23,8 @@ _STRETCH_BYTES = 16
 """At the least so many bytes of each undecided row are looked at in a pass."""
 _BUDGET_BYTES = 8 << 20
 """Undecided rows are padded to a common width: in so much memory,"""
-_OWN_SIZES = 2
-"""or in so many times what they take themselves, whichever is more."""
+_OWN_SIZES, _MOST_BYTES = 2, 32 << 20
+"""or in so many times what they take themselves, whichever is more, but no more than so much."""
 
 _Padded: TypeAlias = "npt.NDArray[np.bytes_]"
 
@@ -111,7 +111,7 @@ def _settle(
     """
     rows = order[places]
     left = np.maximum(lengths[rows] - depth, 0)
-    budget = max(_OWN_SIZES * int(left.sum()), _BUDGET_BYTES)
+    budget = max(min(_OWN_SIZES * int(left.sum()), _MOST_BYTES), _BUDGET_BYTES)
     width = min(max(budget // len(rows), _STRETCH_BYTES), max(int(left.max()), 1))
     ties: Ints = np.cumsum(new[places], dtype=np.int64)
     padded = _padded(blob, starts, lengths, rows, ties, depth, width)

@@ -7,14 +7,18 @@ newer version, or none (a deletion that has reached the basement), it never beco
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from octavo.files import find_many, index_terms, ledger_key
-from octavo.files.arrays import np
+from octavo.files.arrays import np, npt
 from octavo.files.byte_strings import Ints
 from octavo.files.find_many import Level
 from octavo.files.hashing import hash_column
 from octavo.files.journal_rows import column_of
 from octavo.files.sst_writer import Columns
+
+_TOGETHER_BYTES = 16 << 20
+"""Of keys of entries whose objects are looked up together."""
 
 
 def without_stale(columns: Columns, kept: Ints, levels: Sequence[Level]) -> Ints:
@@ -27,10 +31,14 @@ def without_stale(columns: Columns, kept: Ints, levels: Sequence[Level]) -> Ints
         np.full(len(kept), indexed[0]) if columns.groups is None else indexed[columns.groups[kept]]
     )
     rows = kept[of_index]
-    objects = column_of([_object_of(columns.ledger_key(row)) for row in rows.tolist()])
+    if not len(rows):
+        return kept
     newest = np.zeros(len(rows), dtype=np.uint64)
-    for sst, base, which, found in find_many.newest(levels, objects, hash_column(objects)):
-        newest[which] = sst.sqns_of(found, base)
+    filled = np.cumsum(columns.keys.lengths[rows])
+    cuts = np.searchsorted(filled, np.arange(_TOGETHER_BYTES, int(filled[-1]), _TOGETHER_BYTES))
+    for low, high in pairwise([0, *cuts.tolist(), len(rows)]):
+        if low < high:
+            newest[low:high] = _newest(columns, rows[low:high], levels)
     stale = newest != columns.sqns[rows]
     if not stale.any():
         return kept
@@ -38,6 +46,15 @@ def without_stale(columns: Columns, kept: Ints, levels: Sequence[Level]) -> Ints
     gone[np.flatnonzero(of_index)[stale]] = True
     left: Ints = kept[~gone]
     return left
+
+
+def _newest(columns: Columns, rows: Ints, levels: Sequence[Level]) -> npt.NDArray[np.uint64]:
+    """The newest sqn of each entry's object; 0: there is none."""
+    newest = np.zeros(len(rows), dtype=np.uint64)
+    objects = column_of([_object_of(columns.ledger_key(row)) for row in rows.tolist()])
+    for sst, base, which, found in find_many.newest(levels, objects, hash_column(objects)):
+        newest[which] = sst.sqns_of(found, base)
+    return newest
 
 
 def _object_of(index_key: bytes) -> bytes:
