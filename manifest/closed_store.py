@@ -22,6 +22,7 @@ from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManif
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import REBUILD
+from octavo.manifest.update_mark import UPDATING
 
 SST = ".sst"
 
@@ -155,6 +156,11 @@ def closed_store(disk: Disk, path: str) -> Iterator[ClosedStore]:
 
 def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
     journal, ledger = f"{path}/journal", f"{path}/ledger"
+    if disk.exists(f"{journal}/{UPDATING}"):  # which an opening alone reads before it goes
+        raise Corruption(
+            f"{journal}/{UPDATING}", 0,
+            "a backup whose update was cut short: open it once, which removes what came of that",
+        )  # fmt: skip
     for directory in (journal, ledger):
         disk.mkdir(f"{directory}/manifest")
     found_journal = change_log.recover(disk, f"{journal}/manifest")

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from octavo.actors import backup as backups
 from octavo.files.disk import Disk, RealDisk
 from octavo.manifest import update_mark
 from octavo.manifest.update_mark import UPDATING
+from octavo.pipeline import offline, offline_journal
 from octavo.pipeline.feed_files import JournalLook
 
 Content = dict[Any, Any]
@@ -228,3 +231,27 @@ def test_a_second_update_that_is_cut_short_leaves_the_ledger_that_was_to_come_of
         cut_between_the_manifests(store, tmp_path / "b")
         cut_short(store, tmp_path / "b")
         assert rows(tmp_path / "b") == {b"%03d" % n: b"new" for n in range(100)}
+
+
+@pytest.mark.parametrize(
+    "work", [offline._merge, offline_journal.compacted, partial(offline._rebuild, merge=True)]
+)
+def test_work_on_a_closed_backup_does_not_take_the_ledger_that_was_to_come(
+    tmp_path: Path, work: Callable[..., object]
+) -> None:
+    with opened(tmp_path / "s", mode="head_only") as store:
+        for value in (b"old", b"new"):
+            for n in range(100):
+                store.head_bucket(b"").put(b"%03d" % n, value)
+            store.trim()
+            if value == b"old":
+                store.backup(tmp_path / "b")
+        cut_between_the_manifests(store, tmp_path / "b")
+    with pytest.raises(octavo.Corruption, match="open it once") as told:
+        work(RealDisk, str(tmp_path / "b"), offline.Run())
+    assert told.value.file.endswith(UPDATING)
+    with opened(tmp_path / "b") as backup:
+        rows = {row.key: row.value for row in backup.head_bucket(b"").rows()}
+    assert rows == {b"%03d" % n: b"new" for n in range(100)}
+    with suppress(octavo.Misuse):  # of a head-only store
+        work(RealDisk, str(tmp_path / "b"), offline.Run())
