@@ -53,6 +53,7 @@ class JournalLook:
         self.manifest = JournalManifest.empty()
         self._files: list[tuple[int, int, str]] = []  # (base, seed, name), ascending
         self._bound = 0  # nothing at or above this sqn may be told; 0: no bound
+        self._bounds: list[int] = []  # where files of commits begin that no manifest names yet
         self._places: dict[str, tuple[int, Places]] = {}  # of files that grow, or grew
         self._lengths: dict[str, int] = {}  # of those that grow, when they were last read
         self._named: set[str] = set()  # files whose names are durable
@@ -93,13 +94,17 @@ class JournalLook:
                 with unsynced.marking(self._disk, self._folder):
                     change_log.settle(self._disk, f"{self._folder}/manifest")
                 self._take(names, manifest, unlisted)
-                return
+                try:
+                    if not self._bound or self._decided():
+                        return
+                except FileNotFoundError:
+                    continue
         raise Corruption(self._folder, 0, "changes faster than it can be read; try again")
 
     def _take(self, names: frozenset[str], manifest: JournalManifest, unlisted: set[str]) -> None:
         self._names, self.manifest = names, manifest
         self._settled = True
-        self._bound = 0
+        self._bounds = []
         files = [(entry.base_sqn, entry.seed, entry.name) for entry in manifest.entries]
         for name in unlisted:
             who = recovery.identity(name)
@@ -112,10 +117,11 @@ class JournalLook:
                 path = f"{self._folder}/{name}"
                 header = cdb.read_header(self._disk.pread(path, cdb.RECORDS_AT, 0), path)
                 if header.base_sqn == 0:
-                    self._bound = min(self._bound or who[0], who[0])
+                    self._bounds.append(who[0])
                     continue
             files.append((who[0], who[1], name))
         self._files = sorted(files)
+        self._bound = min(self._bounds, default=0)
         kept = {name for _, _, name in self._files}
         self._tables = {name: found for name, found in self._tables.items() if name in kept}
         self._places = {
@@ -125,6 +131,21 @@ class JournalLook:
         }
         self._lengths = {name: size for name, size in self._lengths.items() if name in kept}
         self._named = {path for path in self._named if path.rpartition("/")[2] in kept}
+
+    def _decided(self) -> bool:
+        """Take off the bounds of commits that failed, and whose files could not be removed: their
+        owner gave a number behind one to somebody else. No: the manifest has changed since, which
+        may name them, so that all is to be looked at again."""
+        newest = self._newest(bounded=False)
+        if newest < self._bound:
+            return True
+        # Behind that: what the manifest does not name by now it never will.
+        found = change_log.recover_whole(self._disk, f"{self._folder}/manifest")
+        manifest = JournalManifest.replayed(found.snapshot, found.changes)
+        if manifest.version != self.manifest.version:
+            return False
+        self._bound = min((base for base in self._bounds if base > newest), default=0)
+        return True
 
     def newest(self) -> int:
         """The newest sqn that may be told; durable on return. 0: none. Raises Corruption."""
@@ -142,10 +163,10 @@ class JournalLook:
                 self.look()
         raise Corruption(gone, 0, "a journal file is missing")
 
-    def _newest(self) -> int:
+    def _newest(self, *, bounded: bool = True) -> int:
         newest = 0
         for base, seed, name in self._files:
-            if self._bound and base >= self._bound:
+            if bounded and self._bound and base >= self._bound:
                 break
             entry = self.manifest.find(base)
             if entry is not None:

@@ -4,6 +4,7 @@ and once; whether the store goes on, or is found as it was left."""
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -19,10 +20,13 @@ from octavo.actors.inker_clerk import InkerClerk
 from octavo.files.staged_writer import StagedWriter
 from octavo.manifest import change_log
 from octavo.manifest.change_log import Limits
+from octavo.pipeline.feed_files import JournalLook
 
 JOB = {b"k%d" % n: b"job" for n in range(5)}
 BEFORE = {b"k%d" % n: b"old" for n in range(3, 8)}
 LATER = {b"k9": b"later"}
+BASE = len(BEFORE) + 1
+"""Where the job's records are to begin."""
 FAULTS = {"MemoryError": 0, "EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 WANT_ROOM = ("create", "write", "pwrite", "link", "mkdir", "rename")
 LASTING = {"full": WANT_ROOM, "nothing taken back": ("truncate",)}
@@ -112,6 +116,52 @@ def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
                 commit(store)
         forget(store)
     return expected
+
+
+class NothingRemoved(Fault):
+    """The call of this number finds no room, and from then on nothing can be removed."""
+
+    def __call__(self, operation: str) -> tuple[int, None] | None:
+        self.calls += operation not in ("exists", "size", "links")
+        if self.calls >= self.number and operation == "unlink":
+            self.met = self.met or operation
+            return errno.EPERM, None
+        if self.calls == self.number and operation in WANT_ROOM:
+            self.met = operation
+            return errno.ENOSPC, None
+        return None
+
+
+def test_what_is_written_behind_a_failed_commit_whose_links_stay_is_told() -> None:
+    number, left = 0, 0
+    while True:
+        number += 1
+        disk, fault = staged_disk(), NothingRemoved("", number)
+        with one_thread("commit"):
+            store = opened(disk, clock_ms=clock_ms, sync="always")
+            disk.at_call = fault
+            with suppress(octavo.OctavoError):
+                commit(store)
+            reached, fault.number = fault.calls >= number, 0  # by now nothing but removals fails
+            look = JournalLook(disk, "/store")
+            told = look.newest()
+            assert told <= store.last_sqn
+            left += store._inker.failed is None and any(
+                name.startswith(f"{BASE:016x}") and name.endswith(".cdb")
+                for name in disk.listdir("/store/journal")
+            )
+            if store._inker.failed is None:
+                for key, value in LATER.items():
+                    store.put(key, value)
+                assert look.newest() == store.last_sqn
+                assert JournalLook(disk, "/store").newest() == store.last_sqn
+                parts = look.parts(told, store.last_sqn, 1 << 20)
+                assert [part.last for part in parts][-1:] == [store.last_sqn]
+            disk.at_call = None
+            forget(store)
+        if not reached:
+            break
+    assert left > 2
 
 
 @pytest.mark.parametrize(
