@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ import octavo
 from octavo.files import record
 from octavo.files.disk import RealDisk
 from octavo.files.staged_writer import StagedWriter
+from octavo.manifest.journal_manifest import JournalManifest
 from octavo.pipeline.feed_files import JournalLook, records
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
@@ -285,20 +287,65 @@ def test_parts_follow_on_one_another_and_split_no_batch(tmp_path: Path, split: i
                 assert part.end - part.start >= split
 
 
-def test_nothing_above_files_whose_commit_is_not_decided_is_told(tmp_path: Path) -> None:
-    with opened(tmp_path / "s") as store:
+def undecided_and_after(home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """(a store whose commit has linked its files and is not decided, the same behind it and a
+    put)."""
+    with opened(home / "s") as store:
         store.put(b"a", b"1")
         writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=5)
         writer.put_many(b"", [b"x"], [b"y"])
-        made = writer.finish()
-        seed = made.journals[0].seed
-        os.link(
-            tmp_path / "s" / "staging" / "j" / made.journals[0].name,
-            tmp_path / "s" / "journal" / f"{2:016x}-{seed:016x}.cdb",
-        )
-        rolled(store)  # the new active file begins at 2, too: it stands for one above
+        writer.finish()
+        commit = store._inker.commit
+
+        def looked(manifest: JournalManifest) -> None:
+            if manifest.commits and not store._inker.manifest.commits:
+                shutil.copytree(store.path, home / "undecided")
+            commit(manifest)
+
+        monkeypatch.setattr(store._inker, "commit", looked)
+        store.ingest("j", ["0-0"])
         store.put(b"b", b"2")
-        assert told(store.path) == [(1, b"a", b"1")]
+        shutil.copytree(store.path, home / "after")
+    return home / "undecided", home / "after"
+
+
+def test_nothing_above_files_whose_commit_is_not_decided_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undecided, after = undecided_and_after(tmp_path, monkeypatch)
+    assert told(str(undecided)) == [(1, b"a", b"1")]
+    assert told(str(after)) == [(1, b"a", b"1"), (2, b"x", b"y"), (3, b"b", b"2")]
+
+
+def test_what_comes_behind_a_commit_that_is_decided_meanwhile_is_not_told_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undecided, after = undecided_and_after(tmp_path, monkeypatch)
+    take = JournalLook._take
+
+    def taken(look: JournalLook, *found: Any) -> None:
+        take(look, *found)  # and behind it the commit is decided, and the put comes
+        shutil.copytree(after / "journal", undecided / "journal", dirs_exist_ok=True)
+
+    monkeypatch.setattr(JournalLook, "_take", taken)
+    assert told(str(undecided)) == [(1, b"a", b"1"), (2, b"x", b"y"), (3, b"b", b"2")]
+
+
+def test_what_comes_behind_a_commit_that_is_decided_once_that_was_looked_at_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undecided, after = undecided_and_after(tmp_path, monkeypatch)
+    decided = JournalLook._decided
+
+    def then(look: JournalLook) -> bool:
+        answer = decided(look)
+        shutil.copytree(after / "journal", undecided / "journal", dirs_exist_ok=True)
+        return answer
+
+    monkeypatch.setattr(JournalLook, "_decided", then)
+    look = JournalLook(RealDisk(), str(undecided))
+    assert look.newest() == 1
+    assert [part.last for part in look.parts(0, 3, 1 << 30)] == [1]
 
 
 def test_what_compaction_dropped_is_missing_and_the_horizon_says_so(tmp_path: Path) -> None:
