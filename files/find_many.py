@@ -60,6 +60,10 @@ def find_many(sst: Sst, keys: ByteColumn, hashes: Hashes, which: Ints | None = N
     return rows
 
 
+_COMPARED_BYTES = 16 << 20
+"""Of keys that are compared at once, or one key."""
+
+
 class _Comparison:
     """Compares keys with the keys of rows, exactly."""
 
@@ -85,6 +89,10 @@ class _Comparison:
         there = np.flatnonzero(equal)
         if len(there):
             front, size = front[there], size[there]
+            if int(size.sum()) > _COMPARED_BYTES and len(which) > 1:
+                half = len(which) // 2
+                halves = slice(half), slice(half, None)
+                return np.concatenate([self(which[some], rows[some]) for some in halves])
             begins = self._starts[which[there]]
             pairs = (
                 (self._prefixes, prefix_at[there], front, begins),

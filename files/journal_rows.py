@@ -145,20 +145,20 @@ class Headers:
     def __len__(self) -> int:
         return len(self.relative)
 
-    def few(self, *, entries: bool) -> Iterator[tuple[slice, Headers]]:
-        """Neighbouring records whose rows take ``PART_BYTES`` in all, or one record; one part at
-        the least. ``entries``: with those of their index entries, each of which repeats its
-        object's key."""
+    def few(self, most_bytes: int, *, entries: bool) -> Iterator[tuple[slice, Headers]]:
+        """Neighbouring records whose rows take so many bytes in all, or one record; one part at the
+        least. ``entries``: with those of their index entries, each of which repeats its object's
+        key."""
         sizes = ROW_BYTES + self.bucket_bytes + self.key_bytes
         if entries and self.index_bytes.any():
             sizes = sizes * (1 + self.index_bytes // LEAST_BYTES)
         filled = np.cumsum(sizes)
-        if not len(filled) or filled[-1] <= PART_BYTES:
+        if not len(filled) or filled[-1] <= most_bytes:
             yield slice(0, len(filled)), self
             return
         low = before = 0
         while low < len(filled):
-            high = int(np.searchsorted(filled, before + PART_BYTES, side="right"))
+            high = int(np.searchsorted(filled, before + most_bytes, side="right"))
             some = slice(low, max(high, low + 1))
             arrays = {each.name: getattr(self, each.name)[some] for each in fields(self)[1:]}
             yield some, replace(self, **arrays)
@@ -324,7 +324,10 @@ def rows_of(
     if without_tags:
         foreign = np.isin(head.tags, np.array(without_tags, dtype=np.uint8))
         head.index_bytes = np.where(foreign, 0, head.index_bytes)
-    return (_rows_of(some, base_sqn, file, without_tags) for _, some in head.few(entries=True))
+    return (
+        _rows_of(some, base_sqn, file, without_tags)
+        for _, some in head.few(PART_BYTES, entries=True)
+    )
 
 
 def _rows_of(head: Headers, base_sqn: int, file: str, without_tags: Sequence[int]) -> Rows:

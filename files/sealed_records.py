@@ -13,6 +13,8 @@ from octavo.files.journal_rows import Headers
 from octavo.files.rows import Rows
 from octavo.files.sparse_offsets import SparseOffsets, columns_of
 
+_PART_BYTES = 36 << 20
+"""What the rows of records that are looked at together may take."""
 STRETCH = 1 << 17
 """Records that are looked at together, which takes some 200 bytes of memory each; fewer where keys
 are long."""
@@ -86,7 +88,7 @@ def _stretches(
 ) -> Iterator[Stretch]:
     for low in range(0, max(len(table.numbers), 1), STRETCH):
         of = slice(low, low + STRETCH)
-        for some, head in headers_of(view, table, of, seed, path).few(entries=False):
+        for some, head in headers_of(view, table, of, seed, path).few(_PART_BYTES, entries=False):
             here = slice(low + some.start, low + some.stop)
             sizes = np.diff(table.starts[here.start : here.stop + 1])
             yield Stretch(here, head, journal_rows.object_rows(head, base_sqn), sizes)

@@ -12,7 +12,7 @@ from whole_store import flush, opened, rolled, settle
 
 import octavo
 from octavo.actors.penciller_clerk import stretches
-from octavo.files import jobs, journal_rows
+from octavo.files import jobs, journal_rows, sealed_records
 from octavo.files.disk import RealDisk
 from octavo.files.sealed_records import file_records
 from octavo.files.sst import Sst
@@ -83,7 +83,7 @@ def test_of_what_stands_in_several_parts_the_newest_comes_last(
 def test_records_of_long_keys_are_looked_at_few_at_a_time(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_rows, "PART_BYTES", MIB)
+    monkeypatch.setattr(sealed_records, "_PART_BYTES", MIB)
     (entry,) = store._running.inker.actor.manifest.sealed()
     path = f"{store._running.inker.actor.directory}/{entry.name}"
     _, table, found = file_records(RealDisk(), path, entry.seed, entry.base_sqn)
