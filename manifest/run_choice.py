@@ -29,7 +29,8 @@ class Worth:
         if self.run_length == 1:
             return self.single_percent
         grown = (self.run_percent - self.single_percent) * (count - 1) / (self.run_length - 1)
-        return self.single_percent + grown
+        # Rounded it may be above 100, and files without any garbage would be worth rewriting.
+        return min(self.single_percent + grown, 100.0)
 
 
 class Run(NamedTuple):

@@ -48,3 +48,10 @@ def test_one_bound_for_all_where_runs_are_of_one_file() -> None:
     worth = Worth(40.0, 90.0, 1)
     assert worth.target(1) == 40.0
     assert best_run([39.0, 20.0], worth) == (1, 1, 20.0)
+
+
+@pytest.mark.parametrize("length", range(1, 33))
+def test_files_without_garbage_are_never_worth_it(length: int) -> None:
+    clean = [100.0] * length
+    for tenths in range(1001):
+        assert best_run(clean, Worth(tenths / 10, 100.0, length)) is None

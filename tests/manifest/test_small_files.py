@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from octavo.actors.penciller import LEVEL_ZERO_FILES
+from octavo.files.rows import PART_BYTES, ROW_BYTES
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
 from octavo.manifest.small_files import FEW_SMALL, MANY_SMALL, SMALL, alike, small_run
@@ -128,3 +130,11 @@ def test_level_zero_stays_few_while_small_files_come() -> None:
         )
         assert largest <= 16
         assert moved < 8 * came
+
+
+def test_what_is_put_together_becomes_fewer_files() -> None:
+    # Files of the ledger that are one full file at the most: a merge goes through so many ranges of
+    # their keys, each of which makes files of its own, one of them more where a row is thought to
+    # take more than it does. Else they would be put together without end.
+    ranges = -(-(MAX_FILE_ROWS * ROW_BYTES + MAX_FILE_BYTES) // PART_BYTES)
+    assert ranges + 1 < min(FEW_SMALL, LEVEL_ZERO_FILES)
