@@ -17,7 +17,15 @@ from octavo.changes import Change, changes_of
 from octavo.files import ledger_key
 from octavo.files.errors import Misuse
 from octavo.files.ledger_key import STANDARD as TAG
-from octavo.files.live_batches import Segments, buckets_of, heads_of, keys_of
+from octavo.files.live_batches import (
+    WINDOW_BYTES,
+    WINDOW_ROWS,
+    Segments,
+    buckets_of,
+    heads_of,
+    keys_of,
+)
+from octavo.files.live_batches import parts_of as parts_of_batch
 from octavo.files.merkle import By, MerkleTree, bits_of, to_by
 from octavo.head_only import parts_of
 from octavo.snapshot import Snapshot
@@ -157,13 +165,14 @@ class _Side:
     def rows(self, segments: Segments) -> Iterator[_Row]:
         """The live rows of some segments, in order."""
         reader = self._reader
-        for batch in reader.batches(self._bound, segments, heads=True):
-            keys, heads = keys_of(batch), heads_of(batch)
-            for prefix, low, high in buckets_of(batch):
-                tag, bucket, _ = ledger_key.split(prefix)
-                reader.step()
-                for key, head in zip(keys[low:high], heads[low:high], strict=True):
-                    yield (tag, bucket, key), head
+        for whole in reader.batches(self._bound, segments, heads=True):
+            for batch in parts_of_batch(whole, WINDOW_ROWS, WINDOW_BYTES, by_values=False):
+                keys, heads = keys_of(batch), heads_of(batch)
+                for prefix, low, high in buckets_of(batch):
+                    tag, bucket, _ = ledger_key.split(prefix)
+                    reader.step()
+                    for key, head in zip(keys[low:high], heads[low:high], strict=True):
+                        yield (tag, bucket, key), head
 
     def value(self, at: _At) -> bytes | None:
         tag, bucket, key = at
