@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -214,23 +214,34 @@ def test_an_opening_takes_the_ledger_that_was_to_come(store: octavo.Store, tmp_p
     assert openings(tmp_path / "b") == [dict(store.items())] * 3
 
 
-def test_a_second_update_that_is_cut_short_leaves_the_ledger_that_was_to_come_of_the_first(
-    tmp_path: Path,
-) -> None:
-    def rows(path: Path) -> Content:
-        with opened(path) as backup:
-            return {row.key: row.value for row in backup.head_bucket(b"").rows()}
+NEW_ROWS = {b"%03d" % n: b"new" for n in range(100)}
 
-    with opened(tmp_path / "s", mode="head_only") as store:
+
+@contextmanager
+def head_only_store_and_backup(home: Path) -> Iterator[octavo.Store]:
+    """A store of NEW_ROWS, all trimmed, at ``home``/s, and a backup of what was before at b."""
+    with opened(home / "s", mode="head_only") as store:
         for value in (b"old", b"new"):
             for n in range(100):
                 store.head_bucket(b"").put(b"%03d" % n, value)
             store.trim()
             if value == b"old":
-                store.backup(tmp_path / "b")
+                store.backup(home / "b")
+        yield store
+
+
+def rows(path: Path) -> Content:
+    with opened(path) as backup:
+        return {row.key: row.value for row in backup.head_bucket(b"").rows()}
+
+
+def test_a_second_update_that_is_cut_short_leaves_the_ledger_that_was_to_come_of_the_first(
+    tmp_path: Path,
+) -> None:
+    with head_only_store_and_backup(tmp_path) as store:
         cut_between_the_manifests(store, tmp_path / "b")
         cut_short(store, tmp_path / "b")
-        assert rows(tmp_path / "b") == {b"%03d" % n: b"new" for n in range(100)}
+        assert rows(tmp_path / "b") == NEW_ROWS
 
 
 @pytest.mark.parametrize(
@@ -239,19 +250,11 @@ def test_a_second_update_that_is_cut_short_leaves_the_ledger_that_was_to_come_of
 def test_work_on_a_closed_backup_does_not_take_the_ledger_that_was_to_come(
     tmp_path: Path, work: Callable[..., object]
 ) -> None:
-    with opened(tmp_path / "s", mode="head_only") as store:
-        for value in (b"old", b"new"):
-            for n in range(100):
-                store.head_bucket(b"").put(b"%03d" % n, value)
-            store.trim()
-            if value == b"old":
-                store.backup(tmp_path / "b")
+    with head_only_store_and_backup(tmp_path) as store:
         cut_between_the_manifests(store, tmp_path / "b")
     with pytest.raises(octavo.Corruption, match="open it once") as told:
         work(RealDisk, str(tmp_path / "b"), offline.Run())
     assert told.value.file.endswith(UPDATING)
-    with opened(tmp_path / "b") as backup:
-        rows = {row.key: row.value for row in backup.head_bucket(b"").rows()}
-    assert rows == {b"%03d" % n: b"new" for n in range(100)}
+    assert rows(tmp_path / "b") == NEW_ROWS
     with suppress(octavo.Misuse):  # of a head-only store
         work(RealDisk, str(tmp_path / "b"), offline.Run())
