@@ -7,7 +7,7 @@ bucket, key and value itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from octavo.actors.batch_values import OpenJournal
 from octavo.actors.journal_file import JournalFile
@@ -92,14 +92,7 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
             reader.step()
             with reader.reading():
                 ask_for_heads(reader.view.journal, page[low : low + STEP])
-                found: list[tuple[int, record.Header]] = []
-                left = _STRETCH_BYTES
-                for sqn in sqns[low : low + STEP]:
-                    header = file_of(sqn).header(sqn)
-                    found.append((sqn, header))
-                    left -= len(header.key) + len(header.metadata)
-                    if left <= 0:
-                        break
+                found = _headers(file_of, sqns[low : low + STEP])
             low += len(found)
             for sqn, header in found:
                 head: Head | None = Head(
@@ -110,6 +103,21 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
                     head = reader.head(ledger_key.prefix(header.tag, header.bucket) + header.key)
                 if head is not None:
                     yield header.bucket, header.key, head
+
+
+def _headers(
+    file_of: Callable[[int], JournalFile], sqns: list[int]
+) -> list[tuple[int, record.Header]]:
+    """The first of these with their headers, as many as are not too much together."""
+    found: list[tuple[int, record.Header]] = []
+    left = _STRETCH_BYTES
+    for sqn in sqns:
+        header = file_of(sqn).header(sqn)
+        found.append((sqn, header))
+        left -= len(header.key) + len(header.metadata)
+        if left <= 0:
+            break
+    return found
 
 
 def _few(lengths: Ints) -> int:
