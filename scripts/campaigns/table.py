@@ -32,4 +32,5 @@ CAMPAIGNS = {
     "hostile": "hostile",
     "closed-stores": "closed_stores",
     "speculation": "speculation",
+    "streams": "streams",
 }
