@@ -309,7 +309,8 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for offset in (start, end):
             refuse_other(self._options, offset, self._look, newest)
         found = stretches(self._look, since, upto, self._options)
-        refuse_gap(self._options, since, int(start["horizon"]), self._look.horizon)
+        # The end's: for a first batch that is replayed Spark asks for the beginning anew.
+        refuse_gap(self._options, since, int(end["horizon"]), self._look.horizon)
         return found
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from followed_steps import LOADED, Judge, Row, Truth, differences, digest
 from whole_store import opened, settle
 
 import octavo
-from octavo.files import staging
+from octavo.files import inbox, staging
 from octavo.files.disk import RealDisk
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published
@@ -54,7 +54,8 @@ class Plan:
     """What is drawn for a case."""
 
     seed: str
-    master: str = "local[2,4]"
+    master: str = ""
+    """Of Spark; none: a program that does the same without."""
     now: bool = False
     """Streams are of availableNow, one after the other."""
     heads: bool = False
@@ -146,6 +147,8 @@ class Program:
 
     def tell(self, word: str) -> None:
         assert self.process.stdin is not None
+        if self.process.returncode is not None:
+            return
         with suppress(BrokenPipeError):
             self.process.stdin.write(word.encode() + b"\n")
             self.process.stdin.flush()
@@ -216,7 +219,8 @@ class Case:
 
     def start_spark(self) -> None:
         plan = self.plan
-        self.spark = Program("spark", self.heard, {
+        kind = "spark" if plan.master else "plain"
+        self.spark = Program(kind, self.heard, {
             "source": str(self.source), "work": str(self.work), "master": plan.master,
             "now": plan.now, "heads": plan.heads, "sink": plan.sink, "log": plan.log,
             "luck": f"{plan.seed} {self.counts['drivers']}",
@@ -291,6 +295,7 @@ class Case:
         """All of it; how much was done. Raises AssertionError."""
         try:
             self.start_owner()
+            self.hear("opened")
             self.start_spark()
             for batches, victim, more in self.plan.kills:
                 for _ in range(batches):
@@ -470,6 +475,7 @@ class Case:
 
         with opened(path, clock_ms=later, compact_every_seconds=None) as store:
             settle(store)
+            inbox.waiting(RealDisk(), str(path), later())  # as an open store does now and then
             left = [
                 str(file.relative_to(path))
                 for folder in (staging.STAGING, staging.INBOX, published.SNAPSHOTS)

@@ -21,22 +21,16 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
-import random
-import secrets
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-from followed_steps import LOADED, digest, loaded_row
 from followed_owner import say
+from followed_reads import Reads, generation, kept, row
+from followed_steps import Change
 
-from octavo.files.disk import RealDisk
-from octavo.files.wall_clock import wall_clock_ms
-from octavo.manifest import pinning
-from octavo.pipeline.feed_files import JournalLook
 from octavo.pipeline.source import DefaultSource
 
 CONFIGURATION = {
@@ -52,28 +46,18 @@ CONFIGURATION = {
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-LEASE_MS = 3_600_000
-LOADED_ROWS = 40
 
 
-def kept(where: Path, made: Any) -> None:
-    """Written as a whole or not at all."""
-    half = where.with_name(f"{where.name}.{secrets.token_hex(4)}.half")
-    half.write_bytes(pickle.dumps(made))
-    os.rename(half, where)
+def lines_of(frame: Any) -> list[dict[str, Any]]:
+    """The rows of a frame, as they come."""
+    found: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return found
 
 
 def changes_of(frame: Any) -> list[tuple[int, bytes, bytes, int]]:
-    """Rows of a feed, as they come."""
-    table = frame.select(
-        "_commit_sqn", "_change_type", "bucket", "key", "value", "metadata"
-    ).toArrow()
-    return [
-        (sqn, bucket, key, 0 if kind == "delete" else digest(value, meta))
-        for sqn, kind, bucket, key, value, meta in zip(
-            *(column.to_pylist() for column in table.columns), strict=True
-        )
-    ]
+    """Rows of a feed."""
+    columns = ("_commit_sqn", "_change_type", "bucket", "key", "value", "metadata")
+    return [row(**line) for line in lines_of(frame.select(*columns))]
 
 
 def end_with_java() -> None:
@@ -94,17 +78,10 @@ class Following:
     def __init__(self, spark: Any, request: dict[str, Any]) -> None:
         self.spark, self.request = spark, request
         self.work = Path(request["work"])
-        self.drain = threading.Event()
+        self.stop, self.drain = threading.Event(), threading.Event()
         self.batch = threading.Event()
         """Set whenever a batch is done."""
         self.running: dict[str, Any] = {}
-
-    def generation(self, name: str, *, fresh: bool = False) -> int:
-        there = len(list(self.work.glob(f"{name}.*.checkpoint")))
-        if fresh or not there:
-            (self.work / f"{name}.{there}.checkpoint").mkdir()
-            there += 1
-        return there - 1
 
     def start(self, name: str, number: int, now: bool) -> Any:
         options = self.request[name]
@@ -132,7 +109,7 @@ class Following:
     def follow(self, name: str) -> None:
         # A thread of Python's own has none, and without one Spark finds no source that is registered.
         self.spark._jvm.SparkSession.setActiveSession(self.spark._jsparkSession)
-        number = self.generation(name)
+        number = generation(self.work, name)
         while True:
             last = self.drain.is_set()
             try:
@@ -147,75 +124,46 @@ class Following:
                 gap = "HistoryCompacted" in why
                 say("gap" if gap else "failed", name, why)
                 if gap:
-                    number = self.generation(name, fresh=True)
+                    number = generation(self.work, name, fresh=True)
                 continue
             finally:
                 self.batch.set()
             if last:
                 return
 
-    def end(self) -> None:
+    def listen(self) -> None:
         sys.stdin.readline()
-        self.drain.set()
+        self.stop.set()
         self.batch.set()
+
+    def end(self) -> None:
+        """Have the streams come to the end of what there is by now."""
+        self.drain.set()
         for query in list(self.running.values()):
             query.stop()
 
 
-class Reads:
-    """What else is done with the store meanwhile."""
+class SparkReads(Reads):
+    """The same by Spark."""
 
     def __init__(self, spark: Any, request: dict[str, Any]) -> None:
-        self.spark, self.path = spark, request["source"]
-        self.work = Path(request["work"]) / "reads"
-        self.work.mkdir(exist_ok=True)
-        self.rng = random.Random(request["luck"])
-        self.heads = request["heads"]
+        super().__init__(request)
+        self.spark = spark
 
-    def one(self) -> None:
-        kinds = ("snapshot",) if self.heads else ("range", "range", "snapshot", "load")
-        kind = self.rng.choice(kinds)
-        name = secrets.token_hex(6)
-        try:
-            if kind == "load":
-                self.load(name)
-                say("loaded", name)
-                return
-            kept(self.work / f"{name}.{kind}", getattr(self, kind)())
-            say("read", kind)
-        except Exception as wrong:  # noqa: BLE001 - who started this judges it
-            end_with_java()
-            say("refused", kind, f"{type(wrong).__name__}: {wrong}"[-6000:])
+    def failed(self) -> None:
+        end_with_java()
 
-    def range(self) -> Any:
-        look = JournalLook(RealDisk(), self.path)
-        newest = look.newest()
-        if not newest:
-            return 0, 0, []
-        last = self.rng.randint(1, newest)
-        first = max(1, self.rng.choice((last - 500, last - 20_000, look.horizon + 1)))
+    def changes(self, options: dict[str, Any]) -> list[Any]:
         feed = self.spark.read.format("octavo").option("readChangeFeed", True)
-        feed = feed.options(startingSqn=first, endingSqn=max(first, last), splitBytes="200k")
-        return first - 1, max(first, last), changes_of(feed.load(self.path))
+        return changes_of(feed.options(**options).load(self.path))
 
-    def snapshot(self) -> Any:
-        made = pinning.pin(RealDisk(), self.path, LEASE_MS, wall_clock_ms())
-        columns = ["bucket", "key", "sqn", "value", *(["sub_key"] if self.heads else ["metadata"])]
-        reader = self.spark.read.format("octavo").options(
-            snapshot=made.id, columns=",".join(columns), splitBytes="500k"
-        )
-        table = reader.load(self.path).select(*columns).toArrow()
-        rows = [
-            (bucket, key, sqn, digest(value, b"" if self.heads else more))
-            for bucket, key, sqn, value, more in zip(
-                *(column.to_pylist() for column in table.columns), strict=True
-            )
-        ]
-        return made.sqn, rows
+    def rows(self, made: Any, columns: list[str]) -> list[dict[str, Any]]:
+        options = {"snapshot": made.id, "columns": ",".join(columns), "splitBytes": "500k"}
+        reader = self.spark.read.format("octavo").options(**options)
+        return lines_of(reader.load(self.path).select(*columns))
 
-    def load(self, job: str) -> None:
-        keys = [LOADED + b"%s/%d" % (job.encode(), n) for n in range(LOADED_ROWS)]
-        rows = [(change.key, change.value) for change in map(loaded_row, keys)]
+    def write(self, changes: list[Change], job: str) -> None:
+        rows = [(change.key, change.value) for change in changes]
         frame = self.spark.createDataFrame(rows, "key binary, value binary").repartition(2)
         frame.write.format("octavo").mode("append").option("jobId", job).save(self.path)
 
@@ -243,16 +191,17 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     spark = session(request["master"])
     say("up")
-    following, reads = Following(spark, request), Reads(spark, request)
+    following, reads = Following(spark, request), SparkReads(spark, request)
     names = () if request["heads"] else ("sink", "log")
     threads = [threading.Thread(target=following.follow, args=(name,)) for name in names]
-    for thread in (*threads, threading.Thread(target=following.end, daemon=True)):
+    for thread in (*threads, threading.Thread(target=following.listen, daemon=True)):
         thread.start()
-    while not following.drain.is_set():
+    while not following.stop.is_set():
         if names:
             following.batch.wait()
         following.batch.clear()
         reads.one()
+    following.end()
     for thread in threads:
         thread.join()
     spark.stop()

@@ -210,6 +210,22 @@ def stream(path: Path, **options: Any) -> FeedStream:
     return FeedStream(feed_options(given), KEYS)
 
 
+def test_a_first_batch_that_is_replayed_lacks_nothing_that_it_had(tmp_path: Path) -> None:
+    """Spark asks for the beginning anew, which is of a journal that was compacted since."""
+    path = tmp_path / "s"
+    with octavo.open(path) as store:
+        for n in range(300):
+            store.put(f"k{n % 5}", f"{n}")
+        first = stream(path)
+        reached = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+        store.compact()
+        again = stream(path)
+        with pytest.raises(octavo.HistoryCompacted, match="changes above sqn 0"):
+            again.partitions(again.initialOffset(), reached)
+        careless = stream(path, failOnDataLoss="false")
+        assert careless.partitions(careless.initialOffset(), reached)
+
+
 def test_a_consumer_begins_behind_what_is_compacted_as_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
