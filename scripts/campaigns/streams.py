@@ -1,6 +1,7 @@
 """Spark's change feed and sink beside an owner at full speed: nothing lost, repeated, invented.
 
-The owner, Spark's driver, its executors and its Python workers are killed at random moments; see
+The owner, Spark's driver, its executors and its Python workers are killed at random moments. In half of
+the cases streams are driven as Spark drives them, but without it, which is quicker. See
 tests/model/followed.py.
 """
 
@@ -10,7 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from followed import Case, drawn
+from followed import Case
+from followed_plan import drawn
 from in_memory import place
 
 CASE_SECONDS = 1800

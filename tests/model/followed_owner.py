@@ -52,9 +52,7 @@ def opened(path: str, **options: Any) -> octavo.Store:
 
 
 def told(changes: Any) -> list[Any]:
-    return [
-        (c.sqn, c.bucket.hex(), c.key.hex(), digest(c.value, c.metadata)) for c in changes
-    ]
+    return [(c.sqn, c.bucket.hex(), c.key.hex(), digest(c.value, c.metadata)) for c in changes]
 
 
 class Owner:

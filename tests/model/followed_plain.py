@@ -19,7 +19,14 @@ from followed_owner import say
 from followed_reads import Reads, generation, kept, row
 from followed_steps import Change
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 from staged_rows import StagedRow, operations
 
 import octavo
@@ -121,7 +128,7 @@ class Stream(threading.Thread):
         options = writing.write_options({"path": target})
         job = f"stream-{number_of(place)}"
         names = [writing.staged(stream.read(part), options, job).attempt for part in parts]
-        commit.committed(target, job, sorted(names), "query", id)
+        commit.committed(target, job, names, "query", id)
         say("taken", id)
 
 

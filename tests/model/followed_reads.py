@@ -1,4 +1,4 @@
-"""What followers of a store do beside their streams: reads of ranges and of snapshots, and loads."""
+"""What followers of a store do beside their streams: reads of ranges and snapshots, and loads."""
 
 from __future__ import annotations
 

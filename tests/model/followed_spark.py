@@ -107,7 +107,7 @@ class Following:
         return writer.foreachBatch(take).start()
 
     def follow(self, name: str) -> None:
-        # A thread of Python's own has none, and without one Spark finds no source that is registered.
+        # A thread of its own has none, and without one Spark finds no source that is registered.
         self.spark._jvm.SparkSession.setActiveSession(self.spark._jsparkSession)
         number = generation(self.work, name)
         while True:

@@ -65,7 +65,9 @@ def step(seed: str, number: int) -> Step:
         plain = {c.key: Change(b"", c.key, (c.value or b"")[:9000]) for c in made.values()}
         return Step(kind, tuple(plain.values()))
     if kind == "gone":
-        return Step(kind, tuple(Change(b"", key, None) for key in {c.key: 0 for c in made.values()}))
+        return Step(
+            kind, tuple(Change(b"", key, None) for key in {c.key: 0 for c in made.values()})
+        )
     if kind == "batch":
         gone = _put(rng, number, count)._replace(value=None, metadata=b"")
         made[gone[:2]] = gone
