@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files import cdb, record
 from octavo.files.disk import Disk, refuse_links
-from octavo.files.errors import Corruption, HistoryCompacted, storage_error
+from octavo.files.errors import Busy, Corruption, HistoryCompacted, storage_error
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.pipeline.places import Places, sealed_places, whole_records
@@ -68,7 +68,7 @@ class JournalLook:
 
     def look(self) -> None:
         """See which files there are. One listing where nothing changed. Raises Misuse where there
-        is no store, Corruption, StorageFailed."""
+        is no store, Busy where others came and went each time, Corruption, StorageFailed."""
         try:
             with _reading(self._folder):
                 self._look()
@@ -90,7 +90,7 @@ class JournalLook:
                 adoption.refuse_earlier(self._disk, self._folder, unlisted, found.state_epoch)
             except FileNotFoundError:
                 continue  # it was sealed, or compacted away
-            if frozenset(self._disk.listdir(self._folder)) == names:
+            if _only_went_on(names, frozenset(self._disk.listdir(self._folder)), manifest):
                 with unsynced.marking(self._disk, self._folder):
                     change_log.settle(self._disk, f"{self._folder}/manifest")
                 self._take(names, manifest, unlisted)
@@ -99,7 +99,7 @@ class JournalLook:
                         return
                 except FileNotFoundError:
                     continue
-        raise Corruption(self._folder, 0, "changes faster than it can be read; try again")
+        raise Busy(f"{self._folder} changed {_TRIES} times while it was being read; try again")
 
     def _take(self, names: frozenset[str], manifest: JournalManifest, unlisted: set[str]) -> None:
         self._names, self.manifest = names, manifest
@@ -323,6 +323,24 @@ class JournalLook:
             key = b"%d,%d,%s%s" % (head.tag, len(head.bucket), head.bucket, head.key)
             return f"{head.time_ms:x}-{xxh3(key):016x}"
         return ""
+
+
+def _only_went_on(names: frozenset[str], later: frozenset[str], manifest: JournalManifest) -> bool:
+    """Whether a listing is whole, as the next one tells, with the manifest read in between: since
+    then files were sealed that it has, and others were begun behind all that there was. A file
+    that it missed as that was sealed is sealed in the next one, and it had none of its names."""
+    sealed = {f"{name[:-4]}{recovery.SEALED}" for name in names - later if name in _logs(names)}
+    begun = later - names - sealed
+    if not (names - later <= _logs(names) and sealed <= later and begun <= _logs(later)):
+        return False
+    there = [who[0] for who in map(recovery.identity, names) if who is not None]
+    last = max([*there, *(entry.last_sqn for entry in manifest.entries[-1:])], default=0)
+    return all(who is not None and who[0] > last for who in map(recovery.identity, begun))
+
+
+def _logs(names: frozenset[str]) -> set[str]:
+    """Journal files that are not sealed."""
+    return {n for n in names if n.endswith(recovery.LOG) and recovery.identity(n) is not None}
 
 
 @contextmanager

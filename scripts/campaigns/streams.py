@@ -1,7 +1,7 @@
 """Spark's change feed and sink beside an owner at full speed: nothing lost, repeated, invented.
 
-The owner, Spark's driver, its executors and its Python workers are killed at random moments. In half of
-the cases streams are driven as Spark drives them, but without it, which is quicker. See
+The owner, Spark's driver, its executors and its Python workers are killed at random moments. In
+half of the cases streams are driven as Spark drives them, but without it, which is quicker. See
 tests/model/followed.py.
 """
 

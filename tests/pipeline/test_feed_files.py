@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,6 +37,84 @@ def told(path: str, since: int = 0, split: int = 1 << 30) -> list[tuple[int, byt
 
 def expected(store: octavo.Store, since: int = 0) -> list[tuple[int, bytes, bytes | None]]:
     return [(change.sqn, change.key, change.value) for change in store.changes(since)]
+
+
+class Overtaken(RealDisk):
+    """Behind each listing of the journal something happens there."""
+
+    def __init__(self, happens: Callable[[], None]) -> None:
+        super().__init__()
+        self.happens = happens
+
+    def listdir(self, path: str) -> list[str]:
+        found = super().listdir(path)
+        if path.endswith("/journal"):
+            self.happens()
+        return found
+
+
+def test_it_is_seen_while_files_are_sealed_and_begun_all_the_time(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+
+        def go_on() -> None:
+            store.put(b"k", b"v")
+            rolled(store)
+            settle(store)
+
+        store.put(b"first", b"v")
+        look = JournalLook(Overtaken(go_on), store.path)
+        before = 0
+        for _ in range(5):
+            newest = look.newest()
+            assert before < newest <= store.last_sqn
+            before = newest
+
+
+def test_a_journal_whose_files_come_and_go_each_time_is_busy_and_not_damaged(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "s") as store:
+        for n in range(300):
+            store.put(b"k%d" % (n % 5), b"v")
+        names = iter(range(1000))
+        stray = Path(store.path, "journal", f"{1:016x}-{2:016x}.cdb")
+        stray.touch()
+
+        def replace() -> None:
+            nonlocal stray
+            stray = stray.rename(stray.with_name(f"{1:016x}-{next(names) + 3:016x}.cdb"))
+
+        with pytest.raises(octavo.Busy, match="try again"):
+            JournalLook(Overtaken(replace), store.path).newest()
+        stray.unlink()
+
+
+def test_a_listing_that_misses_a_file_as_it_is_sealed_is_made_again(tmp_path: Path) -> None:
+    """As one of many names may, that takes several calls."""
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"v")
+        rolled(store)
+        store.put(b"b", b"v")
+        rolled(store)
+        settle(store)
+        newest = store.last_sqn
+        missed = max(name for name in os.listdir(f"{store.path}/journal") if ".cdb" in name)
+
+        class Missing(RealDisk):
+            listed = 0
+
+            def listdir(self, path: str) -> list[str]:
+                found = super().listdir(path)
+                if path.endswith("/journal"):
+                    self.listed += 1
+                    if self.listed == 1:
+                        found.remove(missed)
+                return found
+
+        disk = Missing()
+        look = JournalLook(disk, store.path)
+        assert look.newest() == newest
+        assert disk.listed >= 4
 
 
 def test_it_agrees_with_the_owner_at_every_moment(tmp_path: Path) -> None:
