@@ -22,7 +22,6 @@ BUCKETS = (b"", b"docs")
 KEYS = 150
 LOADED = b"loaded/"
 """Keys of loads by Spark, which no step knows, begin so."""
-ATOMIC = ("batch", "load")
 Place = tuple[bytes, bytes]
 
 
@@ -183,7 +182,7 @@ class Truth:
             raise AssertionError(f"step {number} has sqns {first}-{last} behind {self.newest}")
         for at, change in enumerate(taken.changes[:count]):
             self.rows[first + at] = change.told
-        if taken.kind in ATOMIC and count > 1:
+        if taken.kind == "batch" and count > 1:  # a load comes at once, and may be read in parts
             self.atomic.append((first, last))
         self.done, self.newest = number, last
 
