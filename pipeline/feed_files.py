@@ -23,6 +23,8 @@ from octavo.manifest.journal_manifest import JournalManifest
 from octavo.pipeline.places import Places, sealed_places, whole_records
 
 _TRIES = 20
+_LOOKS = 400
+"""Of some milliseconds each: where files come and go every few, most may see one that does."""
 _TABLES = 4
 """Of sealed files, which are read again where they are asked for again."""
 T = TypeVar("T")
@@ -79,7 +81,7 @@ class JournalLook:
         refuse_links(self._disk, self._folder, f"{self._folder}/manifest")
         if self._names is None and not self._disk.exists(self._folder):
             raise store_identity.without_journal(self._disk, self._store)
-        for _ in range(_TRIES):
+        for _ in range(_LOOKS):
             names = frozenset(self._disk.listdir(self._folder))
             if names == self._names and self._settled:
                 return
@@ -99,7 +101,7 @@ class JournalLook:
                         return
                 except FileNotFoundError:
                     continue
-        raise Busy(f"{self._folder} changed {_TRIES} times while it was being read; try again")
+        raise Busy(f"{self._folder} changed {_LOOKS} times while it was being read; try again")
 
     def _take(self, names: frozenset[str], manifest: JournalManifest, unlisted: set[str]) -> None:
         self._names, self.manifest = names, manifest
