@@ -24,7 +24,7 @@ from typing import Any
 
 from followed_look import Looks
 from followed_plan import Plan
-from followed_steps import Row, Truth
+from followed_steps import Row, Truth, row_of
 
 HOME = Path(__file__).parent
 PATIENCE_SECONDS = 300.0
@@ -280,11 +280,6 @@ class Case:
         counts["changes"] = Looks(self.plan, self.work, self.truth, self.jobs).all(self.consumed)
         wanted = ("changes", "batches", "kills", "drivers", "gap", "read", "refused", "loaded")
         return {name: counts[name] for name in wanted}
-
-
-def row_of(told: list[Any]) -> Row:
-    sqn, bucket, key, each = told
-    return Row(sqn, bytes.fromhex(bucket), bytes.fromhex(key), each)
 
 
 def spin(seconds: float) -> None:

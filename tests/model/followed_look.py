@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from followed_plan import Plan
-from followed_steps import LOADED, Judge, Row, Truth, differences, digest
+from followed_steps import LOADED, Judge, Row, Truth, differences, digest, row_of
 from whole_store import opened, settle
 
 import octavo
@@ -86,7 +85,7 @@ class Looks:
         attempts: dict[int, dict[int, list[Row]]] = {}
         for file in folder.glob("*.rows"):
             id, attempt, _ = file.name.split(".")
-            rows = [Row(*row) for row in pickle.loads(file.read_bytes())]
+            rows = [row_of(row) for row in json.loads(file.read_text())]
             attempts.setdefault(int(id), {})[int(attempt)] = rows
         there = sorted(attempts)
         assert there == list(range(len(there))), f"{what}: batches {there}"
@@ -126,11 +125,14 @@ class Looks:
         judge = Judge(self.truth)
         for file in (self.work / "reads").glob("*.*"):
             if file.suffix == ".range":
-                since, upto, rows = pickle.loads(file.read_bytes())
-                judge.told([Row(*row) for row in rows], since, upto, 0, f"range {since} {upto}")
+                since, upto, rows = json.loads(file.read_text())
+                judge.told([row_of(row) for row in rows], since, upto, 0, f"range {since} {upto}")
             elif file.suffix == ".snapshot":
-                upto, rows = pickle.loads(file.read_bytes())
-                found = {(bucket, key): (sqn, each) for bucket, key, sqn, each in rows}
+                upto, rows = json.loads(file.read_text())
+                found = {
+                    (bytes.fromhex(bucket), bytes.fromhex(key)): (sqn, each)
+                    for bucket, key, sqn, each in rows
+                }
                 wanted = self.truth.state(upto)
                 assert len(found) == len(rows)
                 assert found == wanted, f"at {upto}: {differences(wanted, found)}"

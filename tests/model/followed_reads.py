@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import random
 import secrets
 from abc import abstractmethod
@@ -25,7 +25,7 @@ LOADED_ROWS = 40
 def kept(where: Path, made: Any) -> None:
     """Written as a whole or not at all."""
     half = where.with_name(f"{where.name}.{secrets.token_hex(4)}.half")
-    half.write_bytes(pickle.dumps(made))
+    half.write_text(json.dumps(made, default=bytes.hex))
     os.rename(half, where)
 
 

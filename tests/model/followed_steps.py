@@ -146,6 +146,11 @@ class Row(NamedTuple):
     digest: int
 
 
+def row_of(told: list[Any]) -> Row:
+    sqn, bucket, key, each = told
+    return Row(sqn, bytes.fromhex(bucket), bytes.fromhex(key), each)
+
+
 def loaded_row(key: bytes) -> Change:
     """What a load of Spark's brings for a key."""
     return Change(b"", key, b"of " + key)
