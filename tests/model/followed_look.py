@@ -102,7 +102,7 @@ class Looks:
                 ends.append(given[-1][-1].sqn)
         upto = self.truth.newest if last else ends[-1] if ends else 0
         judge.told(told, 0, upto, horizon, what)
-        judge.whole_batches(ends, what)
+        judge.whole_batches(ends, horizon, what)
 
     def look_at_target(
         self, path: str, judge: Judge, state: dict[Any, int] | None, careless: bool
