@@ -358,7 +358,9 @@ class Items:
                 values = located.values(low, max(high, low + 1))
                 stretch = window.keys[first + low : first + low + len(values)]
                 low += len(values)
-                yield self._together(reader, stretch, values, place)
+                for at in range(0, len(values), STEP):  # with a look at the lease before each
+                    few = slice(at, at + STEP)
+                    yield self._together(reader, stretch[few], values[few], place)
             first += end
 
     def _together(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -23,29 +23,29 @@ def key_ranges(
     """Ranges [low, high) of ledger keys, ascending, that together are the given one, about equally
     large in bytes. Verifies all checksums. Some 3 us for each file and each of up to 1,024 keys.
     Raises Corruption, OSError."""
-    spans, weights = [], []
-    for sst, _ in files:
+    spans, total = [], 0
+    for sst, _ in files:  # of which not all may stay mapped: nothing of a file is kept here
         sst.ensure_whole()
-        spans.append(
-            range(sst.lower_bound(low), sst.rows if high is None else sst.lower_bound(high))
-        )
-        weights.append(partial(_bytes_before, sst.column(Section.KEY_ENDS, "I")))
-    total = sum(
-        of(rows.stop) - of(rows.start) for rows, of in zip(spans, weights, strict=True) if rows
-    )
+        rows = range(sst.lower_bound(low), sst.rows if high is None else sst.lower_bound(high))
+        spans.append(rows)
+        if rows:
+            of = _weight(sst)
+            total += of(rows.stop) - of(rows.start)
     parts = -int(-total // _RANGE_BYTES)
     if parts < 2:
         return [(low, high)]
     step = max(_STEP_BYTES, total // _MOST_EDGES)
     keys: set[bytes] = set()
-    for (sst, _), rows, of in zip(files, spans, weights, strict=True):
+    for (sst, _), rows in zip(files, spans, strict=True):
         if rows:
+            of = _weight(sst)
             marks = range(of(rows.start) + step, of(rows.stop), step)
             cuts = {bisect_left(rows, mark, key=of) for mark in marks}
             keys.update(sst.ledger_key(rows[at]) for at in cuts if 0 < at < len(rows))
     edges = sorted(keys)
     below = np.zeros(len(edges))
-    for (sst, _), rows, of in zip(files, spans, weights, strict=True):
+    for (sst, _), rows in zip(files, spans, strict=True):
+        of = _weight(sst)
         below += np.array([of(sst.lower_bound(edge)) - of(rows.start) for edge in edges])
     wanted = total / parts * np.arange(1, parts)
     nearest = sorted(
@@ -54,7 +54,11 @@ def key_ranges(
     return list(pairwise([low, *nearest, high]))
 
 
+def _weight(sst: Sst) -> Callable[[int], int]:
+    """Tells what the rows of a file before one take. It keeps the file mapped."""
+    return partial(_bytes_before, sst.column(Section.KEY_ENDS, "I"))
+
+
 def _bytes_before(key_ends: memoryview, row: int) -> int:
-    """What the rows of a file before this one take."""
     found: int = key_ends[row]
     return found + row * ROW_BYTES
