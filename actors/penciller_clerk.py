@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from octavo.actors import reserve
@@ -169,6 +168,7 @@ class PencillerClerk(TurnActor):
         with unbroken:
             from octavo.actors.recalculation import recalculated
             from octavo.files import jobs
+            from octavo.files.journal_rows import concatenated
 
         damaged: list[str] = []
         rows = jobs.level_zero_rows(
@@ -181,11 +181,13 @@ class PencillerClerk(TurnActor):
         )
         noted: list[str] = []
         anew = recalculated(journal.view, since, task.upto, self.recalculated, noted)
+        # One run: the numbers of what was worked out stand among those of the rest, and of files
+        # whose numbers overlap none may share a range of keys with another.
+        whole = [*rows, *(() if anew is None else (anew,))]
+        run = [concatenated(whole)] if whole else []
+        del whole, anew
         return {
-            # Of other keys, so whichever of them comes later may be told as newer.
-            **jobs.write_sorted(
-                penciller.disk, chain(rows, () if anew is None else (anew,)), **where
-            ),
+            **jobs.write_sorted(penciller.disk, run, **where),
             "damaged": damaged,
             "noted": noted,
         }

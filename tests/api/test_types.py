@@ -14,6 +14,7 @@ from whole_store import WallClock, flush, killed, opened
 import octavo
 from octavo import Tag
 from octavo.actors import startup
+from octavo.files import journal_rows
 
 
 def first_word(key: bytes, value: bytes) -> bytes:
@@ -386,6 +387,21 @@ def test_what_a_rebuild_under_recalc_made_is_no_damage_under_the_next_strategy(
     octavo.restore(tmp_path / "backup", tmp_path / "restored")
     with opened(tmp_path / "restored") as store:
         assert store.verify().ok
+
+
+def test_a_rebuild_under_recalc_makes_one_run_however_large_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    with opened(path, tags={"note": NOTE}, **RECALC) as store:
+        for n in range(20):
+            store.put(b"plain%d" % n, b"v")
+            store.bucket("notes", tag="note").put(b"n%d" % n, b"v")
+    shutil.rmtree(path / "ledger")
+    monkeypatch.setattr(journal_rows, "PART_BYTES", 500)
+    with opened(path, tags={"note": NOTE}) as store:
+        report = store.verify()
+        assert report.ok, report.problems[:3]
 
 
 def test_a_rebuild_that_is_cut_short_works_out_the_rest_at_the_next_opening(
