@@ -101,7 +101,7 @@ def restore_on(
     if f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(backup)}/"):
         raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
     identity = identities.read(disk, backup)
-    lock = locked(disk, f"{backup}/{LOCK}")
+    lock = locked(disk, f"{backup}/{LOCK}", to_read=True)
     try:
         source = _source(disk, backup, identity)
         upto, told = _upto(source, sqn, time_ms)

@@ -13,7 +13,7 @@ import click
 
 from octavo import arguments
 from octavo.cli_notation import from_hex, from_text
-from octavo.files.errors import Misuse
+from octavo.files.errors import READ_ONLY, Misuse
 from octavo.files.wall_clock import ms_of
 from octavo.manifest.store_identity import IDENTITY
 
@@ -70,15 +70,19 @@ def refuse_none(path: str) -> None:
 
 
 def open_for_reading(path: str) -> Store:
-    """The store at ``path``; one that is open elsewhere as it was just now. Raises Misuse where
-    there is none."""
+    """The store at ``path``; as it was just now, where it is open elsewhere, or this user may only
+    read it. Raises Misuse where there is none."""
     import octavo
 
     try:
         return open_store(path)
     except octavo.StoreLocked:
-        found: Any = octavo.open(path, read_only=True)
-        return cast("Store", found)
+        pass
+    except Misuse as refused:
+        if not isinstance(cause := refused.__cause__, OSError) or cause.errno not in READ_ONLY:
+            raise
+    found: Any = octavo.open(path, read_only=True)
+    return cast("Store", found)
 
 
 def to_bytes(name: str, argument: str, *, hexadecimal: bool = False) -> bytes:

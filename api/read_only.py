@@ -22,6 +22,7 @@ from octavo.changes import Change
 from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse, SnapshotExpired, usable
+from octavo.files.held_disk import NO_LINKS, HeldDisk
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.manifest.consumers import Progress, known_of
@@ -36,6 +37,8 @@ from octavo.type_parameters import Out, Told
 log = logging.getLogger("octavo.published")
 
 LEASE_SECONDS = 3600.0
+_FOR_EVER_MS = 1 << 42
+"""139 years."""
 _WRITES = frozenset(
     {
         "put", "put_many", "delete", "delete_many", "batch", "sync", "compact", "trim", "backup",
@@ -83,7 +86,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
     Whatever its owner does meanwhile changes nothing here; ``newest`` gives a newer state. Its
     lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired. Close it:
     the links of one that is dropped go with the next opening, ``newest`` too, or as the process
-    ends.
+    ends. Where its files could not be linked they are held open, and there is no lease.
     """
 
     _OF_BUCKETS = ReadOnlyBucket
@@ -95,12 +98,12 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         max_open_files: int = 512,
         before: Published | None = None,
     ) -> None:
-        self._path, self._disk, self._max_open_files = path, disk, max_open_files
+        self._path, self._max_open_files = path, max_open_files
         identity = identity_of(disk, path) if disk.exists(f"{path}/OCTAVO") else None
         if identity is None:
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
-        now_ms = wall_clock_ms()
-        self._found = found = pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms, before)
+        disk, self._found = _pinned(disk, path, before)
+        self._disk, found = disk, self._found
         try:
             files = OpenFiles(max_open_files)
             let_go = partial(_dropped.append, (disk, found.path, weakref.ref(files)))
@@ -210,6 +213,21 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
 
     def __repr__(self) -> str:
         return f"<octavo.ReadOnlyStore {self._path!r} at sqn {self.sqn}>"
+
+
+def _pinned(disk: Disk, path: str, before: Published | None) -> tuple[Disk, Published]:
+    """(by which disk to read it, what was pinned): links, with a lease that others can see; or,
+    where none can be made, open files, which are there as long as this process has them."""
+    now_ms = wall_clock_ms()
+    if not isinstance(disk, HeldDisk):
+        try:
+            return disk, pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms, before)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            log.info("%s: its files are held open, for they cannot be linked: %s", path, error)
+        disk = HeldDisk()
+    return disk, pinning.pin(disk, path, _FOR_EVER_MS, now_ms, before)
 
 
 class _Again(_Refusing, Snapshot):  # type: ignore[misc]  # as its base

@@ -79,7 +79,9 @@ def open(
 
     With ``read_only`` the store may be open elsewhere, and is left as it is but for a directory
     of hard links below it, which goes at ``close``: what comes back is a Snapshot of its newest
-    durable state, ReadOnlyStore. Takes as long as reading the journal file being written.
+    durable state, ReadOnlyStore. Takes as long as reading the journal file being written. Where
+    nothing can be made (a read-only mount, another user's store) its files are held open instead,
+    one descriptor each.
 
     Raises StoreLocked, Misuse (a bad option, a path that cannot be used), UnsupportedFormat,
     Corruption, StorageFull, StorageFailed, OSError; read-only also Busy, where the store changed

@@ -21,16 +21,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
+from octavo.files import file_system
 from octavo.files.errors import Corruption
-from octavo.files.file_lock import FileLock, hold_file, is_held, lock_file
-from octavo.files.file_system import PROBE_PREFIX, finds_room_late, refuse_unsupported
+from octavo.files.file_lock import FileLock, hold_file, is_held, lock_file, lock_to_read
+from octavo.files.file_system import PROBE_PREFIX
 from octavo.files.open_file import (
     OPEN_FLAGS,
     AppendFile,
@@ -211,6 +210,11 @@ class Disk(ABC):
         the system when the process ends, however it ends. A forked child does not hold it.
         """
 
+    def lock_to_read(self, path: str) -> FileLock:
+        """As ``lock``, for who changes nothing around the file: it need not be written to, if it
+        is there."""
+        return self.lock(path)  # not abstract: one that may be read may be written, too
+
     def hold_file(self, path: str) -> FileLock:
         """Lock a file that is there, so that ``is_held`` tells others that its holder lives: until
         it is released, or the process ends, however it does. A forked child does not hold it."""
@@ -295,28 +299,20 @@ class Disk(ABC):
 
 # ---------------------------------------------------------------- the operating system
 
-_SET_ASIDE = 0x4030582A
-"""Linux's FS_IOC_RESVSP64: fallocate with FALLOC_FL_KEEP_SIZE, for which Python has no name."""
-_ROOM = struct.Struct("@hhqqiI16s")
-"""Its argument: type, whence, start, length, and what nobody reads."""
-_PLENTY = 8
-"""Room is set aside only where there is so many times as much."""
-
-
-@contextlib.contextmanager
-def _opened(path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
-    fd = open_regular(path, flags)
-    try:
-        yield fd
-    except OSError as error:
-        error.filename = error.filename or path  # a descriptor has no name
-        raise
-    finally:
-        os.close(fd)
-
 
 class RealDisk(Disk):
     """The operating system's file systems. Has no state of its own."""
+
+    @contextlib.contextmanager
+    def _opened(self, path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+        fd = open_regular(path, flags)
+        try:
+            yield fd
+        except OSError as error:
+            error.filename = error.filename or path  # a descriptor has no name
+            raise
+        finally:
+            os.close(fd)
 
     def create(self, path: str) -> AppendFile:
         return RealFile(path, open_apart(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS))
@@ -335,20 +331,21 @@ class RealDisk(Disk):
 
     def set_aside(self, path: str, length: int) -> None:
         with contextlib.suppress(OSError):
-            if finds_room_late(path) and self.free_bytes(path) >= _PLENTY * length:
-                with _opened(path, os.O_RDWR) as fd:
-                    fcntl.ioctl(fd, _SET_ASIDE, _ROOM.pack(0, 0, 0, length, 0, 0, b""))
+            room = file_system.PLENTY * length
+            if file_system.finds_room_late(path) and self.free_bytes(path) >= room:
+                with self._opened(path, os.O_RDWR) as fd:
+                    file_system.set_room_aside(fd, length)
 
     def create_zeros(self, path: str, length: int) -> None:
         if not hasattr(os, "posix_fallocate"):
             super().create_zeros(path, length)
             return
         self.create(path).close()
-        with _opened(path, os.O_RDWR) as fd:
+        with self._opened(path, os.O_RDWR) as fd:
             os.posix_fallocate(fd, 0, length)
 
     def map(self, path: str) -> mmap.mmap | bytes:
-        with _opened(path) as fd:
+        with self._opened(path) as fd:
             length = os.fstat(fd).st_size
             return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
 
@@ -356,11 +353,11 @@ class RealDisk(Disk):
         return pread_of(path)
 
     def map_growing(self, path: str, start: int = 0) -> mmap.mmap | bytes:
-        with _opened(path) as fd:
+        with self._opened(path) as fd:
             return copied_map(fd, start)
 
     def read(self, path: str, limit_bytes: int) -> bytes:
-        with _opened(path) as fd:
+        with self._opened(path) as fd:
             # The size is asked first, so that what is refused is not read before.
             size = os.fstat(fd).st_size
             if size <= limit_bytes:
@@ -371,7 +368,7 @@ class RealDisk(Disk):
         raise Corruption(path, limit_bytes, "file too large", expected=limit_bytes, found=size)
 
     def pread(self, path: str, length: int, offset: int) -> bytes:
-        with _opened(path) as fd:
+        with self._opened(path) as fd:
             # A length read from a damaged file must not decide how much memory is taken.
             room = max(os.fstat(fd).st_size - offset, 0)
             return pread_all(fd, min(length, room), offset)
@@ -415,11 +412,14 @@ class RealDisk(Disk):
             os.close(fd)
 
     def sync_file(self, path: str) -> None:
-        with _opened(path) as fd:
+        with self._opened(path) as fd:
             sync_data(fd)
 
     def lock(self, path: str) -> FileLock:
         return lock_file(path)
+
+    def lock_to_read(self, path: str) -> FileLock:
+        return lock_to_read(path)
 
     def hold_file(self, path: str) -> FileLock:
         return hold_file(path)
@@ -432,7 +432,7 @@ class RealDisk(Disk):
         return found.f_bavail * found.f_frsize
 
     def check_supported(self, path: str) -> None:
-        refuse_unsupported(path)
+        file_system.refuse_unsupported(path)
 
     def _make_directory(self, path: str) -> None:
         if os.path.isdir(path):

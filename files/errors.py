@@ -111,6 +111,9 @@ OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 OUT_OF_MEANS = (*OUT_OF_DESCRIPTORS, errno.ENOMEM)
 """What is wrong is with this process, and not with a file."""
 
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""Files may be read there, and not written."""
+
 _MAKES_ROOM = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space",
@@ -120,8 +123,7 @@ _MAKES_ROOM = {
 }
 
 _ALLOWS = dict.fromkeys(
-    (errno.EACCES, errno.EPERM),
-    "this process's user must be allowed to read, write and search it",
+    READ_ONLY[1:], "this process's user must be allowed to read, write and search it"
 )
 _HAPPENED = {
     errno.ENOENT: "it, or the directory of its store, was moved or removed meanwhile",
@@ -142,8 +144,12 @@ def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
 
 _UNUSABLE = {
     errno.ENAMETOOLONG: "choose a shorter one",
-    errno.EROFS: "copy the store to where files can be made: to only read it, too, links are made",
-    **_ALLOWS,
+    errno.EROFS: "copy the store to where files can be made, or only read it, with read_only=True",
+    **dict.fromkeys(
+        _ALLOWS,
+        "this process's user must be allowed to read, write and search it; with read_only=True, to "
+        "read and search it",
+    ),
     errno.ENOTDIR: "a part of it is a file",
     errno.ENOENT: "the directory above it must be there, and symbolic links lead somewhere",
     errno.ELOOP: "its symbolic links lead in a circle",

@@ -22,7 +22,7 @@ from functools import partial
 from operator import attrgetter, call, contains
 from typing import TypeAlias
 
-from octavo.files.errors import StoreLocked
+from octavo.files.errors import READ_ONLY, StoreLocked
 from octavo.files.open_file import open_apart, open_regular
 
 LOCK = "LOCK"
@@ -92,13 +92,14 @@ class FileLock:
     """No Python, in which a Ctrl-C could be lost, and leave it locked."""
 
 
-def lock_file(path: str) -> FileLock:
-    """Lock a file, made where absent, and write this process's id into it.
+def lock_file(path: str, flags: int = os.O_RDWR | os.O_CREAT) -> FileLock:
+    """Lock a file, by default made where absent, and write this process's id into it, if the
+    ``flags`` allow it.
 
     Raises StoreLocked, OSError; Corruption where something else than a file is there.
     """
     for _ in range(_ATTEMPTS):
-        fd = open_regular(path, os.O_RDWR | os.O_CREAT)
+        fd = open_regular(path, flags)
         try:
             _lock_alone(fd)
             current = _names(path, fd)
@@ -116,13 +117,25 @@ def lock_file(path: str) -> FileLock:
                 os.close(fd)
                 raise
             lock = _keep(path, fd, directory)
-            # A hint for people; on a full disk the lock must work without it.
+            # A hint for people; on a full disk, or a read-only one, the lock must work without it.
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, b"%d\n" % os.getpid(), 0)
             return lock
         os.close(fd)  # somebody unlinked it before we had it: that lock keeps nobody out
     raise StoreLocked(f"{path} is replaced again and again by someone else")
+
+
+def lock_to_read(path: str) -> FileLock:
+    """As ``lock_file``; a file that may only be read is locked, if it is there."""
+    try:
+        return lock_file(path)
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            return lock_file(path, os.O_RDONLY)
+        raise
 
 
 def hold_file(path: str) -> FileLock:

@@ -169,7 +169,11 @@ def _failed_untold(fd: int) -> OSError:
 def open_apart(path: str, flags: int) -> int:
     """``os.open``, but never for one of the three standard descriptors: where a process has those
     closed, what anybody prints would go into a store's file."""
-    fd = os.open(path, flags, 0o666)
+    return moved_apart(os.open(path, flags, 0o666))
+
+
+def moved_apart(fd: int) -> int:
+    """The descriptor, or, where it is one of the three standard ones, another of the same file."""
     if fd > _STANDARD:
         return fd
     try:
@@ -297,7 +301,7 @@ class RealFile(AppendFile):
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
-        self.fd = owned = Descriptor(fd)
+        self.fd = owned = fd if isinstance(fd, Descriptor) else Descriptor(fd)
         self.write = partial(os.write, owned)
         self.pread = partial(os.pread, owned)
         self.pwrite = partial(os.pwrite, owned)

@@ -128,8 +128,9 @@ class Unbroken(ContextDecorator):
 unbroken = Unbroken()
 
 
-def locked(disk: Disk, path: str) -> FileLock:
-    """``disk.lock(path)``; an interrupt leaves no descriptor behind that has the lock, and no
-    owner. Put off meanwhile, which is moments, or seconds where a killed owner's worker is left."""
+def locked(disk: Disk, path: str, *, to_read: bool = False) -> FileLock:
+    """``disk.lock(path)``, or ``lock_to_read``; an interrupt leaves no descriptor behind that has
+    the lock, and no owner. Put off meanwhile, which is moments, or seconds where a killed owner's
+    worker is left."""
     with unbroken:
-        return disk.lock(path)
+        return disk.lock_to_read(path) if to_read else disk.lock(path)

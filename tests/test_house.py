@@ -29,7 +29,7 @@ UPWARD = {
 """(module, room): imports that go up, made in a function when they are needed. What an executor
 runs is in none of them."""
 
-DOOR = ("disk", "open_file", "file_lock", "file_system")
+DOOR = ("disk", "open_file", "file_lock", "file_system", "held_disk")
 """The modules of files/ that are the door to the operating system."""
 
 USERS_FILES = ("cli", "cli_demo", "cli_output", "cli_pipeline", "cli_source", "cli_write")

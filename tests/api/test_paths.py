@@ -145,7 +145,7 @@ def test_a_path_that_cannot_be_used_is_refused_with_what_to_do(
 @pytest.mark.parametrize(
     ("number", "kind", "advice"),
     [
-        (errno.EROFS, octavo.Misuse, "copy the store to where files can be made"),
+        (errno.EROFS, octavo.Misuse, "only read it, with read_only=True"),
         (errno.EACCES, octavo.Misuse, "must be allowed to read, write and search"),
         (errno.EMFILE, octavo.StorageFull, "raise the limit"),
         (errno.ENOMEM, octavo.StorageFull, "allow this process more memory"),

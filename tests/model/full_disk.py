@@ -36,6 +36,19 @@ class SmallDisk:
     def resize(self, kib: int) -> None:
         _mount("-o", f"remount,size={kib}k", str(self.path))
 
+    def fill(self) -> None:
+        """Leave no room. Raises nothing."""
+        with open(self.path / "filling", "wb", buffering=0) as file:
+            try:
+                while file.write(bytes(1 << 12)):
+                    pass
+            except OSError:
+                pass
+
+    def only_read(self) -> None:
+        """Nothing can be made there any more. Nobody may have a file open to write."""
+        _mount("-o", "remount,ro", str(self.path))
+
     def close(self) -> None:
         subprocess.run(["umount", "-l", str(self.path)], check=False, capture_output=True)
         self._home_gone()

@@ -1,0 +1,122 @@
+"""Directories that this process alone sees, of files that it holds open."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from descriptors import descriptors
+
+from octavo.files.disk import RealDisk
+from octavo.files.held_disk import HeldDisk
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    path = tmp_path / "söurce"
+    path.write_bytes(b"0123456789")
+    return str(path)
+
+
+def test_what_was_linked_is_read_after_it_was_unlinked(source: str, tmp_path: Path) -> None:
+    disk, made = HeldDisk(), str(tmp_path / "made")
+    disk.mkdir(made)
+    disk.link(source, f"{made}/a")
+    os.unlink(source)
+    assert bytes(disk.map(f"{made}/a")) == b"0123456789"
+    assert bytes(disk.map_growing(f"{made}/a")) == b"0123456789"
+    assert disk.pread(f"{made}/a", 3, 8) == b"89"
+    assert disk.read(f"{made}/a", 10) == b"0123456789"
+    assert disk.opened_to_read(f"{made}/a")(2, 1) == b"12"
+    assert disk.size(f"{made}/a") == 10
+    disk.sync_file(f"{made}/a")
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_are_given_and_taken_as_on_any_disk(source: str, tmp_path: Path) -> None:
+    disk, made = HeldDisk(), str(tmp_path / "made")
+    disk.mkdir(made)
+    disk.link(source, f"{made}/a")
+    with pytest.raises(FileExistsError):
+        disk.link(source, f"{made}/a")
+    with pytest.raises(FileExistsError):
+        disk.create(f"{made}/a")
+    disk.rename(f"{made}/a", f"{made}/b")
+    disk.write_atomically(f"{made}/c", b"new")
+    disk.write_atomically(f"{made}/c", b"newer")
+    assert disk.listdir(made) == ["b", "c"]
+    assert disk.read(f"{made}/c", 9) == b"newer"
+    assert disk.exists(made)
+    assert disk.exists(f"{made}/b")
+    assert not disk.exists(f"{made}/a")
+    for missing in (
+        lambda: disk.map(f"{made}/a"),
+        lambda: disk.size(f"{made}/a"),
+        lambda: disk.unlink(f"{made}/a"),
+        lambda: disk.rename(f"{made}/a", f"{made}/d"),
+        lambda: disk.opened_to_read(f"{made}/a"),
+    ):
+        with pytest.raises(FileNotFoundError) as error:
+            missing()
+        assert error.value.filename == f"{made}/a"
+    disk.unlink(f"{made}/b")
+    disk.unlink(f"{made}/c")
+    disk.rmdir(made)
+    assert not disk.exists(made)
+
+
+def test_descriptors_go_with_the_names_and_with_the_disk(source: str, tmp_path: Path) -> None:
+    disk, made = HeldDisk(), str(tmp_path / "made")
+    disk.mkdir(made)
+    disk.link(source, f"{made}/a")
+    disk.link(source, f"{made}/b")
+    disk.write_atomically(f"{made}/c", b"new")
+    assert len(descriptors(source)) == 2
+    disk.unlink(f"{made}/a")
+    assert len(descriptors(source)) == 1
+    assert disk.read(f"{made}/c", 9) == b"new"
+    del disk
+    assert not descriptors(source)
+
+
+def test_what_is_in_no_directory_of_its_own_is_the_file_systems(
+    source: str, tmp_path: Path
+) -> None:
+    disk = HeldDisk()
+    disk.create(f"{tmp_path}/x").close()
+    disk.rename(f"{tmp_path}/x", f"{tmp_path}/y")
+    assert disk.listdir(str(tmp_path)) == sorted(os.listdir(tmp_path)) == ["söurce", "y"]
+    disk.unlink(f"{tmp_path}/y")
+    assert disk.read(source, 10) == b"0123456789"
+    with pytest.raises(OSError, match="ross-device"):
+        disk.link(source, f"{tmp_path}/z")
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EROFS])
+def test_a_file_system_that_never_writes_needs_no_fsync(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    for name in ("sync_file", "sync_dir"):
+        monkeypatch.setattr(RealDisk, name, refused)
+    disk = HeldDisk()
+    disk.sync_file(source)
+    disk.sync_dir(str(tmp_path))
+
+
+def test_a_sync_that_failed_is_told(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for name in ("sync_file", "sync_dir"):
+        monkeypatch.setattr(RealDisk, name, failed)
+    disk = HeldDisk()
+    for call in (lambda: disk.sync_file(source), lambda: disk.sync_dir(str(tmp_path))):
+        with pytest.raises(OSError, match="Input/output"):
+            call()
