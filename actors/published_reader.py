@@ -66,9 +66,11 @@ class PublishedReader(Reader):
         clock_ms: Callable[[], int],
         open_files: OpenFiles | int,
         let_go: Callable[[], object] = NOTHING,
+        store: str | None = None,
     ) -> None:
         """``open_files``: where they are counted, or how many there may be. ``let_go``: what is
-        done where it is dropped without being closed; as a live reader's."""
+        done where it is dropped without being closed; as a live reader's. ``store``: whose files
+        are told of instead of its own, which go with it."""
         self._disk = disk
         self._clock_ms = clock_ms
         self._found = found
@@ -77,6 +79,7 @@ class PublishedReader(Reader):
         self._renews_ms = 0  # no earlier
         self._closed = False
         self._let_go = let_go
+        self._store = store
         self._inherited = False
         self.cache = ReadCache(0)
         self._open_files = OpenFiles(open_files) if isinstance(open_files, int) else open_files
@@ -135,8 +138,17 @@ class PublishedReader(Reader):
 
     def damaged(self, damage: Corruption) -> None:
         """Told to the caller, and to nobody else. Raises SnapshotExpired where somebody released
-        it, or swept it by a clock that is ahead."""
+        it, or swept it by a clock that is ahead; and Corruption, where the file has a better name.
+        """
         self._found = published.read(self._disk, self._found.path)
+        if (file := self.named(damage.file)) != damage.file:
+            raise Corruption(file, damage.offset, damage.what) from damage
+
+    def named(self, text: str) -> str:
+        """What is told of its files, with the names that they have in the store."""
+        if self._store is None:
+            return text
+        return published.in_store(text, self._found.path, self._store)
 
     def gone(self, missing: FileNotFoundError) -> Corruption:
         """What to raise where a file is not there. Raises SnapshotExpired, Closed."""

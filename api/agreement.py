@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from octavo.actors.identity import Identity
 from octavo.actors.reader import Reader
-from octavo.actors.startup import Running
 from octavo.actors.view import Head
 from octavo.files import index_terms, ledger_key, record, record_digests
 from octavo.files.arrays import np, npt
@@ -165,17 +165,16 @@ def _end_to_end(blocks: list[Columns], count: int) -> Iterator[Array]:
         yield np.concatenate(column) if column else np.empty(0, dtype=np.uint64)
 
 
-def agreement(
-    running: Running, reader: Reader, both: Both, recalculated: frozenset[int]
-) -> Iterator[Report]:
+def agreement(identity: Identity, reader: Reader, both: Both) -> Iterator[Report]:
     """The newest record of each key is what the ledger and memory have of it, and what they have
     is in the journal. The records were noted while the journal was read."""
-    bound = HEAD_ROWS if running.identity.head_only else OBJECTS
+    recalculated = identity.tags.by_functions()  # whoever has the types' functions
+    bound = HEAD_ROWS if identity.head_only else OBJECTS
     for batch in reader.batches(bound, heads=True):
         both.note_rows(record_digests.of_batch(batch))
         yield Report(keys=len(batch.rows))
     bases = reader.view.journal.bases
-    trimmed = bases[0] - 1 if running.identity.head_only and bases else 0
+    trimmed = bases[0] - 1 if identity.head_only and bases else 0
     for part in range(both.parts):
         told, kinds, indexed = both.newest(part)
         keys, sqns, rests = both.rows(part)

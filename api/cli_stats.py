@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from octavo.cli_options import json_option, open_for_reading, open_store, path_argument
+from octavo.cli_options import json_option, open_for_reading, path_argument
 from octavo.cli_output import Output, count, duration, flat, moment, plural, progress, size
 from octavo.files.errors import Misuse
 
@@ -63,7 +63,7 @@ def verify(ctx: click.Context, path: str, as_json: bool) -> None:
     Every checksum and every invariant. Ends with 1 if anything is damaged, and says what and where.
     """
     began = time.perf_counter()
-    with Output() as out, open_store(path) as store:
+    with Output() as out, open_for_reading(path) as store:
         with progress("verifying", None) as advance:
             report = store.verify(lambda what, done, total: advance(done, total, what))
         seconds = time.perf_counter() - began
@@ -78,7 +78,7 @@ def verify(ctx: click.Context, path: str, as_json: bool) -> None:
                     "keys": report.keys,
                     "bytes": report.bytes,
                     "seconds": round(seconds, 3),
-                    "notes": store.stats()["notes"],
+                    "notes": store.stats().get("notes", []),
                 }
             )
         else:

@@ -7,7 +7,7 @@ import logging
 import os
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,6 +16,7 @@ from octavo import changes as feed
 from octavo.actors.identity import read as identity_of
 from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.open_files import OpenFiles
+from octavo.actors.progress import untold
 from octavo.actors.published_reader import PublishedReader
 from octavo.arguments import to_flag, to_lease
 from octavo.changes import Change
@@ -23,6 +24,7 @@ from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.disk import Disk
 from octavo.files.errors import Misuse, SnapshotExpired, usable
 from octavo.files.held_disk import NO_LINKS, HeldDisk
+from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.manifest.consumers import Progress, known_of
@@ -34,6 +36,9 @@ from octavo.snapshot import Snapshot, SnapshotBucket
 from octavo.stats import consumers_of, levels_of
 from octavo.type_parameters import Out, Told
 
+if TYPE_CHECKING:
+    from octavo.verify import Report
+
 log = logging.getLogger("octavo.published")
 
 LEASE_SECONDS = 3600.0
@@ -42,7 +47,7 @@ _FOR_EVER_MS = 1 << 42
 _WRITES = frozenset(
     {
         "put", "put_many", "delete", "delete_many", "batch", "sync", "compact", "trim", "backup",
-        "head_batch", "verify", "stats_prometheus", "inspect_html", "consumer",
+        "head_batch", "stats_prometheus", "inspect_html", "consumer",
         "ingest", "clear", "pop", "popitem", "setdefault", "update",
     }
 )  # fmt: skip
@@ -107,7 +112,7 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         try:
             files = OpenFiles(max_open_files)
             let_go = partial(_dropped.append, (disk, found.path, weakref.ref(files)))
-            self._pinned = PublishedReader(disk, found, wall_clock_ms, files, let_go)
+            self._pinned = PublishedReader(disk, found, wall_clock_ms, files, let_go, path)
             reader: Any = self._pinned
             SnapshotBucket.__init__(self, reader, identity, b"")
             _open.add(self._pinned)
@@ -206,6 +211,19 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
             },
             "consumers": consumers_of(self._consumers(), self.sqn, sealed),
         }
+
+    def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:
+        """Read all that it has, and check it: see ``Store.verify``; nothing of the store is
+        changed, which may be a backup, and open elsewhere. Raises Closed, SnapshotExpired,
+        StorageFull, StorageFailed."""
+        self._pinned.check()
+        with unbroken:
+            from octavo.verify import Verified, verified
+        found = self._found
+        what = Verified(self._disk, self._identity, found.journal, found.path)
+        report = verified(what, self._pinned, progress or untold)
+        report.problems = [self._pinned.named(problem) for problem in report.problems]
+        return report
 
     def publish(self, *_: object, **__: object) -> NoReturn:
         """Only the owner publishes. Raises Misuse."""

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 
+from octavo.actors.identity import Identity
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.progress import Progress
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.startup import Running
 from octavo.agreement import Both, Noted, Report, agreement, unequal
 from octavo.files import cdb
-from octavo.files.errors import OctavoError, StorageFull, room_for
+from octavo.files.disk import Disk
+from octavo.files.errors import OctavoError, SnapshotExpired, StorageFull, room_for
 from octavo.files.journal_windows import read_windows, verify_windows
 from octavo.files.lifecycle import State
 from octavo.files.record_digests import check_values
 from octavo.files.sealed_records import file_records
 from octavo.files.sparse_offsets import SparseOffsets
 from octavo.files.spill import ScratchFailed
+from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 
 __all__ = ["Report", "verify"]
@@ -27,27 +31,43 @@ MOST_KEYS = 2 << 20
 """Records, and so keys, that are held against each other at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What is verified, beside the view of a reader."""
+
+    disk: Disk
+    identity: Identity
+    journal: JournalManifest
+    scratch: str
+    """A directory in which scratch files can be made."""
+
+
 def verify(running: Running, progress: Progress) -> Report:
+    """See ``verified``, of the store as it is now."""
+    inker = running.inker.actor
+    what = Verified(running.disk, running.identity, inker.manifest, inker.directory)
+    with ExitStack() as held:
+        reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
+        held.callback(reader.close)
+        return verified(what, reader, progress)
+
+
+def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
     """Every checksum and invariant of every file, then the journal against the ledger: of over two
     million records by way of scratch files of 60 bytes a record. Raises StorageFull,
     StorageFailed where those cannot be written."""
     report = Report()
-    recalculated = running.identity.tags.by_functions()  # whoever has the types' functions
-    with ExitStack() as held:
-        reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
-        held.callback(reader.close)
-        bits = (_records(reader) // MOST_KEYS).bit_length()
-        both = Both(running.disk, running.inker.actor.directory, bits, reader.sqn)
-        held.callback(both.close)
+    bits = (_records(reader) // MOST_KEYS).bit_length()
+    with closing(Both(what.disk, what.scratch, bits, reader.sqn)) as both:
         steps = [
-            *_journal_steps(running, reader, both),
+            *_journal_steps(what, reader, both),
             *_ledger_steps(reader),
-            ("ledger and journal", agreement(running, reader, both, recalculated)),
+            ("ledger and journal", agreement(what.identity, reader, both)),
         ]
-        for done, (what, work) in enumerate(steps):
-            progress(what, done, len(steps))
+        for done, (part, work) in enumerate(steps):
+            progress(part, done, len(steps))
             try:
-                with room_for(f"reading of {what}"):
+                with room_for(f"reading of {part}"):
                     for found in work:
                         report.bytes += found.bytes
                         report.records += found.records
@@ -56,8 +76,8 @@ def verify(running: Running, progress: Progress) -> Report:
                         report.ledger_files += found.ledger_files
                         report.problems += found.problems
                         reader.renew()
-            except (StorageFull, ScratchFailed):
-                raise  # it is this process that is short of something
+            except (StorageFull, ScratchFailed, SnapshotExpired):
+                raise  # it is this process that is short of something, or too late
             except (OctavoError, OSError) as wrong:
                 report.problems.append(str(wrong))
         progress("done", len(steps), len(steps))
@@ -80,14 +100,14 @@ def _records_of(file: JournalFile) -> int:
 Step = tuple[str, Iterator[Report]]
 
 
-def _journal_steps(running: Running, reader: Reader, both: Both) -> Iterator[Step]:
+def _journal_steps(what: Verified, reader: Reader, both: Both) -> Iterator[Step]:
     for directory, manifest in (
-        ("journal manifest", running.inker.actor.manifest),
+        ("journal manifest", what.journal),
         ("ledger manifest", reader.view.ledger),
     ):
         yield directory, _checked(manifest.check)
     for file in reader.view.journal.files:
-        yield f"journal {file.name}", _journal_file(running, file, reader.sqn, both)
+        yield f"journal {file.name}", _journal_file(what, file, reader.sqn, both)
 
 
 def _ledger_steps(reader: Reader) -> Iterator[Step]:
@@ -101,17 +121,17 @@ def _checked(check: Callable[[], None]) -> Iterator[Report]:
     yield Report()
 
 
-def _journal_file(running: Running, file: JournalFile, upto: int, both: Both) -> Iterator[Report]:
+def _journal_file(what: Verified, file: JournalFile, upto: int, both: Both) -> Iterator[Report]:
     length = 0
     if file.state is State.SEALED:
-        view = memoryview(running.disk.map(file.path))
+        view = memoryview(what.disk.map(file.path))
         cdb.read_header(view[: cdb.RECORDS_AT], file.path)
         trailer, _ = cdb.sealed_offsets(view, file.path)
         cdb.verify_tables(view, trailer, file.path)
         read_windows(view, trailer, file.path)
         cdb.read_origin(view, trailer, file.path)
         length = len(view)
-        entry = next((e for e in running.inker.actor.manifest.entries if e.name == file.name), None)
+        entry = next((e for e in what.journal.entries if e.name == file.name), None)
         if entry is not None:
             covered = entry.last_sqn - entry.base_sqn + 1
             yield Report(
@@ -119,7 +139,7 @@ def _journal_file(running: Running, file: JournalFile, upto: int, both: Both) ->
                     file.path, "its manifest", (entry.bytes, covered), (length, trailer.count)
                 )
             )
-        if records := _whole_file(running, file, both):
+        if records := _whole_file(what.disk, file, both):
             yield Report(journal_files=1, records=records, bytes=length)
             # Now that its records are whole: where one is not, that is what is to be told.
             verify_windows(view, trailer, file.path)
@@ -143,12 +163,12 @@ def _journal_file(running: Running, file: JournalFile, upto: int, both: Both) ->
     )
 
 
-def _whole_file(running: Running, file: JournalFile, both: Both) -> int:
+def _whole_file(disk: Disk, file: JournalFile, both: Both) -> int:
     """Check a sealed file by array kernels; how many records it has, or 0 where anything is
     wrong with any of them: what that is, reading them one by one tells."""
     noted: list[Noted] = []
     try:
-        view, table, stretches = file_records(running.disk, file.path, file.seed, file.base)
+        view, table, stretches = file_records(disk, file.path, file.seed, file.base)
         for stretch in stretches:
             check_values(view, stretch.head, file.seed, file.path)
             noted.append(both.of_stretch(stretch))

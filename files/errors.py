@@ -159,12 +159,12 @@ _UNUSABLE = {
 @contextmanager
 def usable(name: str, path: str) -> Iterator[None]:
     """Within it an OSError that says that a directory can not be used is Misuse, which names the
-    argument that gave it, and what to do; one for want of descriptors or memory StorageFull; one of
-    a directory, or a file in it, that went meanwhile StorageFailed."""
+    argument that gave it, and what to do; one for want of room, descriptors or memory StorageFull;
+    one of a directory, or a file in it, that went meanwhile StorageFailed."""
     try:
         yield
     except OSError as error:
-        if error.errno in OUT_OF_MEANS:
+        if error.errno in _MAKES_ROOM:
             raise storage_error(error, f"{name}={path!r} cannot be opened") from error
         advice = _UNUSABLE.get(error.errno or 0)
         inside = str(error.filename).startswith(f"{path}/")

@@ -3,7 +3,7 @@
 A read-only mount, another user's store, a full disk: no link can be made there. But a file that is
 open stays whole after its owner removed it. So a directory of links is a table of open files here,
 which no other process sees, and which goes with the process however that ends. What is written
-into such a directory is a file without a name, in memory where the system has such files.
+into such a directory is a temporary file without a name, in memory where none can be made.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ class HeldDisk(RealDisk):
     def create(self, path: str) -> AppendFile:
         if self._table(path) is None:
             return super().create(path)
-        held = Descriptor(_nameless())
+        where, fd = _nameless()
+        held = Descriptor(fd)
         self._hold(path, held)
-        return RealFile(path, held)
+        return RealFile(where, held)
 
     def mkdir(self, path: str) -> None:
         """A directory that this process alone sees."""
@@ -145,11 +146,15 @@ def _where_any_is_written() -> Iterator[None]:
             raise
 
 
-def _nameless() -> int:
-    if hasattr(os, "memfd_create"):
-        return moved_apart(os.memfd_create("octavo"))
+def _nameless() -> tuple[str, int]:
+    """(where it is, a descriptor) of a new file without a name."""
     with unbroken:
         import tempfile
-
-    with tempfile.TemporaryFile() as file:
-        return moved_apart(os.dup(file.fileno()))
+    try:
+        where = tempfile.gettempdir()
+        with tempfile.TemporaryFile() as file:
+            return f"{where}/(a temporary file)", moved_apart(os.dup(file.fileno()))
+    except OSError:  # nothing can be made anywhere
+        if not hasattr(os, "memfd_create"):
+            raise
+        return "(a file in memory)", moved_apart(os.memfd_create("octavo"))

@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,15 @@ class Published:
 def _total(counts: list[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return None if len(known) < len(counts) else sum(known)
+
+
+def in_store(text: str, path: str, store: str) -> str:
+    """``text``, in which the files of a snapshot's directory have the names of those of the store
+    that they are links of."""
+    linked = re.compile(re.escape(f"{path}/") + r"(?!side)([0-9a-f-]+)\.(sst|cdb|log)")
+    return linked.sub(
+        lambda of: f"{store}/{'ledger' if of[2] == 'sst' else 'journal'}/{of[1]}.{of[2]}", text
+    )
 
 
 def new_id(now_ms: int) -> str:

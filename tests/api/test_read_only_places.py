@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -217,3 +218,13 @@ def test_a_store_on_a_full_disk_is_read_by_others(small_disk: SmallDisk) -> None
         small_disk.fill()
         with octavo.open(store.path, read_only=True) as reader:
             assert contents(reader) == contents(store)
+
+
+def test_where_there_is_no_room_for_temporary_files_that_is_told(
+    store: octavo.Store, small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_links(monkeypatch)
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk.path))
+    small_disk.fill()
+    with pytest.raises(octavo.StorageFull, match=r"temporary file.*free some space"):
+        octavo.open(store.path, read_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,19 @@ def test_descriptors_go_with_the_names_and_with_the_disk(source: str, tmp_path: 
     assert disk.read(f"{made}/c", 9) == b"new"
     del disk
     assert not descriptors(source)
+
+
+def test_what_is_written_is_in_memory_where_no_file_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", refused)
+    disk, made = HeldDisk(), str(tmp_path / "made")
+    disk.mkdir(made)
+    disk.write_atomically(f"{made}/a", b"new")
+    assert disk.read(f"{made}/a", 3) == b"new"
 
 
 def test_what_is_in_no_directory_of_its_own_is_the_file_systems(
