@@ -15,6 +15,7 @@ from without_links import refuse_links
 import octavo
 from octavo import verify
 from octavo.cli import cli
+from octavo.files.wall_clock import wall_clock_ms
 
 
 @pytest.fixture
@@ -123,3 +124,14 @@ def test_the_command_verifies_beside_an_owner(store: octavo.Store) -> None:
     found = CliRunner().invoke(cli, ["verify", store.path, "--json"])
     assert found.exit_code == 0
     assert json.loads(found.stdout)["ok"] is True
+
+
+def test_a_lease_that_ends_meanwhile_is_no_damage(store: octavo.Store) -> None:
+    later = wall_clock_ms() + 7_200_000
+    with octavo.open(store.path, read_only=True) as reader:
+
+        def rest(*_: object) -> None:
+            reader._pinned._clock_ms = lambda: later
+
+        with pytest.raises(octavo.SnapshotExpired):
+            reader.verify(rest)

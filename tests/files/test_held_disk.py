@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 from descriptors import descriptors
 
-from octavo.files.disk import RealDisk
+from octavo.files import file_lock
+from octavo.files.disk import FileLock, RealDisk
+from octavo.files.errors import StoreLocked
 from octavo.files.held_disk import HeldDisk
 
 
@@ -134,3 +137,50 @@ def test_a_sync_that_failed_is_told(
     for call in (lambda: disk.sync_file(source), lambda: disk.sync_dir(str(tmp_path))):
         with pytest.raises(OSError, match="Input/output"):
             call()
+
+
+@pytest.fixture
+def only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The path of a lock whose file can be opened to read only, as long as ``file_lock`` tries."""
+    path = tmp_path / "LOCK"
+    path.touch()
+    plain = file_lock.open_regular
+
+    def opened(path: str, flags: int) -> int:
+        if flags & os.O_RDWR and threading.current_thread().name != "owner":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return plain(path, flags)
+
+    monkeypatch.setattr(file_lock, "open_regular", opened)
+    return str(path)
+
+
+def as_owner(path: str) -> FileLock | StoreLocked:
+    found: list[FileLock | StoreLocked] = []
+
+    def run() -> None:
+        try:
+            found.append(RealDisk().lock(path))
+        except StoreLocked as locked:
+            found.append(locked)
+
+    owner = threading.Thread(target=run, name="owner")
+    owner.start()
+    owner.join()
+    return found[0]
+
+
+def test_who_only_reads_locks_an_owner_out_and_is_locked_out_by_one(only_read: str) -> None:
+    lock = RealDisk().lock_to_read(only_read)
+    assert isinstance(as_owner(only_read), StoreLocked)
+    lock.release()
+    lock = as_owner(only_read)  # type: ignore[assignment]
+    with pytest.raises(StoreLocked):
+        RealDisk().lock_to_read(only_read)
+    lock.release()
+
+
+def test_a_lock_that_can_neither_be_written_nor_found_is_refused(only_read: str) -> None:
+    os.unlink(only_read)
+    with pytest.raises(OSError, match="Read-only file system"):
+        RealDisk().lock_to_read(only_read)
