@@ -12,7 +12,6 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from octavo.files.disk import RealDisk, directory_of
 from octavo.files.errors import READ_ONLY
@@ -23,6 +22,7 @@ from octavo.files.open_file import (
     RealFile,
     moved_apart,
     open_regular,
+    pread_by,
 )
 from octavo.files.unbroken import unbroken
 
@@ -73,7 +73,7 @@ class HeldDisk(RealDisk):
 
     def opened_to_read(self, path: str) -> Callable[[int, int], bytes]:
         held = self._held(path)
-        return super().opened_to_read(path) if held is None else partial(os.pread, held)
+        return super().opened_to_read(path) if held is None else pread_by(held)
 
     def create(self, path: str) -> AppendFile:
         if self._table(path) is None:

@@ -287,8 +287,12 @@ class Descriptor(int):
 
 
 def pread_of(path: str) -> Callable[[int, int], bytes]:
-    """As Disk.opened_to_read; a read has what is asked for read, and no more around it."""
-    fd = Descriptor(open_regular(path, os.O_RDONLY))
+    """As Disk.opened_to_read."""
+    return pread_by(Descriptor(open_regular(path, os.O_RDONLY)))
+
+
+def pread_by(fd: Descriptor) -> Callable[[int, int], bytes]:
+    """Reads by a descriptor: each has what is asked for read, and no more around it."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     return partial(os.pread, fd)
