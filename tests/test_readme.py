@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pkgutil
 import pydoc
 import re
 import shlex
+import sys
+import sysconfig
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 
@@ -129,3 +132,13 @@ def test_the_exit_codes_are_those_of_the_help() -> None:
 )
 def test_the_scripts_can_be_run(script: str) -> None:
     assert os.access(ROOT / script, os.X_OK)
+
+
+@pytest.mark.skipif(
+    not list(Path(sys.prefix).glob(".octavo-*")),
+    reason="this environment was made by hand: scripts/test makes one",
+)
+def test_what_the_scripts_install_is_where_spark_looks_for_data_sources() -> None:
+    installed = sysconfig.get_path("purelib")
+    found = {module.name for module in pkgutil.iter_modules([installed])}
+    assert {"pyspark_octavo", "pyspark_octavo_metadata"} <= found
