@@ -10,6 +10,11 @@ from octavo.manifest import pinning, published
 from octavo.manifest.published import Published
 from octavo.pipeline.read_options import ReadOptions
 
+_ONLY_READ = (
+    "whoever may not write there can only read a snapshot that its owner published (option "
+    "'snapshot'), or a copy"
+)
+
 
 def snapshot_path(options: ReadOptions) -> str:
     """The directory of the snapshot to read. Raises Misuse, SnapshotExpired, Corruption."""
@@ -44,7 +49,7 @@ def chosen(options: ReadOptions) -> Published:
     if options.snapshot is not None:
         return published.found(disk, options.path, options.snapshot, now_ms)
     if not given:
-        with usable("path", options.path):
+        with usable("path", options.path, _ONLY_READ):
             return pinning.pin(disk, options.path, int(options.lease_seconds * 1000), now_ms)
     live = [each for each in published.listed(disk, options.path) if now_ms < each.expires_at]
     fitting = [
