@@ -68,7 +68,8 @@ class Draft:
     def original(self, damage: Corruption) -> Corruption:
         """Damage that was met in a link, of the store's own file: the links go."""
         source = self._there.get(damage.file.removeprefix(f"{self.path}/"))
-        return damage if source is None else Corruption(source, damage.offset, damage.what)
+        what = published.in_store(damage.what, self.path, self._store)
+        return damage if source is None else Corruption(source, damage.offset, what)
 
     def finish(
         self,

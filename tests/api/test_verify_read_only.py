@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from whole_store import flush, opened, rolled
+from whole_store import active_file, flush, opened, rolled
 from without_links import refuse_links
 
 import octavo
@@ -100,6 +100,19 @@ def test_damage_that_a_read_meets_is_told_by_those_names_too(
             with pytest.raises(octavo.Corruption) as damage:
                 read()
             assert damage.value.file == str(file)
+
+
+def test_damage_at_the_journals_end_is_told_by_those_names_as_it_is_opened(
+    store: octavo.Store,
+) -> None:
+    store.put("newest", b"value of it")
+    store.put("behind", b"it")
+    file = active_file(store)
+    flipped(file, file.read_bytes().index(b"value of it") + 5)
+    with pytest.raises(octavo.Corruption) as damage:
+        octavo.open(store.path, read_only=True)
+    assert damage.value.file == str(file)
+    assert "snapshots" not in str(damage.value)
 
 
 def test_a_backup_is_verified_and_stays_as_it_is(store: octavo.Store, tmp_path: Path) -> None:
