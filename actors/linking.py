@@ -61,9 +61,11 @@ def bring(
             if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
                 raise
             if not copy:
+                elsewhere = "name a directory on the same file system, or "
                 raise Misuse(
-                    f"path={target!r} cannot have a link to {path} ({error.strerror}): name a "
-                    "directory on the same file system, or let the files be copied (copy=True)"
+                    f"path={target!r} cannot have a link to {path} ({error.strerror}): "
+                    f"{elsewhere if error.errno == errno.EXDEV else ''}let the files be copied "
+                    "(copy=True)"
                 ) from error
             copied(disk, path, temporary)
             done.copied += 1
