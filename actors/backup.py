@@ -28,7 +28,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.linking import Linked, bring, remove_all_in, remove_others
 from octavo.actors.progress import Progress, untold
 from octavo.files.disk import Disk
-from octavo.files.errors import Corruption, room_for
+from octavo.files.errors import Corruption, room_for, storage_errors, usable
 from octavo.files.file_lock import LOCK
 from octavo.files.unbroken import locked
 from octavo.manifest import change_log, consumers, update_mark
@@ -85,8 +85,13 @@ def backup(
     copy: bool,
     progress: Progress = untold,
 ) -> BackedUp:
-    """See Store.backup. Not in a turn."""
-    with room_for(f"backup at {path}"):
+    """See Store.backup; a head-only store's ledger is always there. Not in a turn."""
+    ledger = ledger or running.identity.head_only
+    with (
+        storage_errors(f"the backup at {path}"),
+        usable("path", path),
+        room_for(f"backup at {path}"),
+    ):
         return _backed_up(running, path, ledger, copy, progress)
 
 

@@ -12,14 +12,16 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from octavo.actors.backup import BackedUp, backup
 from octavo.actors.ingest import ingest
 from octavo.actors.interpreter import begin
 from octavo.files import inbox
-from octavo.files.argument_checks import to_whole
-from octavo.files.errors import AskTimeout, Closed, OctavoError
+from octavo.files.argument_checks import shown, to_whole
+from octavo.files.errors import AskTimeout, Closed, Misuse, OctavoError
 from octavo.files.locks import new_lock
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
@@ -72,10 +74,14 @@ def _serve(running: Running, name: str) -> None:
 def _answer(
     running: Running, asked: dict[str, Any], wanted: Callable[[], bool] | None
 ) -> dict[str, object]:
+    if "job" not in asked and wanted is not None and not wanted():
+        raise AskTimeout("nobody waits for it any more")
     if "consumer" in asked:
-        if wanted is not None and not wanted():
-            raise AskTimeout("nobody waits for it any more")
         return {"position": acknowledge(running, asked["consumer"], asked["sqn"])}
+    if "backup" in asked:
+        if wanted is None:  # whoever made the store's files must not have others written
+            raise Misuse("a backup is made for who waits for it, and has its request locked")
+        return asdict(_backed_up(running, asked["backup"], asked["ledger"]))
     done = ingest(
         running,
         asked["job"],
@@ -85,6 +91,16 @@ def _answer(
         wanted=wanted,
     )
     return {"first_sqn": done.first_sqn, "last_sqn": done.last_sqn, "repeated": done.repeated}
+
+
+def _backed_up(running: Running, path: object, ledger: object) -> BackedUp:
+    """By links alone: copying would keep whoever else asks waiting for as long as it takes."""
+    if not isinstance(path, str) or not os.path.isabs(path) or not isinstance(ledger, bool):
+        raise Misuse(
+            f"path={shown(path)}, ledger={shown(ledger)}: a backup is asked for by an absolute "
+            "path, and with its ledger or not"
+        )
+    return backup(running, path, ledger=ledger, copy=False)
 
 
 def acknowledge(running: Running, name: str, sqn: int) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from octavo.batch import Batch
     from octavo.bucket import Bucket
     from octavo.changes import Change
-    from octavo.committing import acknowledge, commit
+    from octavo.committing import acknowledge, backup, commit
     from octavo.comparing import Difference, compare
     from octavo.consumer import Consumer
     from octavo.destroying import destroy
@@ -80,7 +80,7 @@ _HOMES = {
     "octavo.published": ("PublishedSnapshot",),
     "octavo.read_only": ("ReadOnlyStore",),
     "octavo.scans": ("Scan",),
-    "octavo.committing": ("acknowledge", "commit"),
+    "octavo.committing": ("acknowledge", "backup", "commit"),
     "octavo.destroying": ("destroy",),
     "octavo.actors.backup": ("BackedUp",),
     "octavo.repairing": ("Repair", "repair"),
@@ -159,6 +159,7 @@ __all__ = [
     "UnsupportedFormat",
     "__version__",
     "acknowledge",
+    "backup",
     "commit",
     "compare",
     "destroy",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from octavo.cli_options import json_option, open_store, path_argument, to_moment
 from octavo.cli_output import Output, count, plural, progress, size
+
+if TYPE_CHECKING:
+    from octavo.actors.backup import BackedUp
 
 
 @click.command()
@@ -20,14 +25,11 @@ def backup(path: str, target: str, no_ledger: bool, copy: bool, as_json: bool) -
     """Back up the store at PATH into the directory TARGET.
 
     By hard links: no value is read or written. Again with the same TARGET brings the backup up to
-    date. A backup is a store.
+    date. A backup is a store. Where the store is open, whoever has it open makes the backup.
     """
-    with Output() as out, open_store(path) as store, progress("backup", None) as advance:
-        done = store.backup(
-            target,
-            ledger=not no_ledger,
-            copy=copy,
-            progress=lambda what, at, total: advance(at, total, what),
+    with Output() as out, progress("backup", None) as advance:
+        done = _backed_up(
+            path, target, not no_ledger, copy, lambda what, at, total: advance(at, total, what)
         )
         if as_json:
             out.json(dataclasses.asdict(done))
@@ -39,6 +41,24 @@ def backup(path: str, target: str, no_ledger: bool, copy: bool, as_json: bool) -
             f"sqn {count(done.sqn)}: {plural(done.files, 'file')}, {count(done.linked)} of them "
             f"new ({moved}), {count(done.removed)} removed"
         )
+
+
+def _backed_up(
+    path: str, target: str, ledger: bool, copy: bool, progress: Callable[[str, int, int], None]
+) -> BackedUp:
+    import octavo
+
+    try:
+        store = open_store(path)
+    except octavo.StoreLocked as locked:
+        if copy:
+            raise octavo.StoreLocked(
+                f"{locked}: its owner makes backups by links alone; make one beside it without "
+                "--copy, and copy that"
+            ) from None
+        return octavo.backup(path, target, ledger=ledger)
+    with store:
+        return store.backup(target, ledger=ledger, copy=copy, progress=progress)
 
 
 @click.command()

@@ -1,4 +1,5 @@
-"""Committing what a job has staged, whether the store is open elsewhere or not."""
+"""What is done with a store by its path, whether it is open elsewhere or not: committing what a job
+has staged, acknowledging changes, backing it up."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
 from octavo.actors import inbox_watch, joining
+from octavo.actors.backup import BackedUp
 from octavo.actors.ingest import Ingested, checked
 from octavo.actors.penciller import Merge, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
-from octavo.arguments import to_path, to_timeout
+from octavo.arguments import to_flag, to_path, to_timeout
 from octavo.files import errors, inbox
 from octavo.files.argument_checks import to_whole
 from octavo.files.disk import RealDisk
@@ -107,6 +109,31 @@ def acknowledge(
     return int(answer["position"])
 
 
+def backup(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    ledger: bool = True,
+    timeout_seconds: float = 600.0,
+) -> BackedUp:
+    """As ``Store.backup`` of the store at ``path`` into the directory ``target``, by hard links:
+    opened for it, or, where it is open in this or another process, by asking its owner, which must
+    find ``target`` by the same absolute path. For who backs up on a schedule, say.
+
+    Raises as ``octavo.open`` and ``Store.backup``, StoreLocked where the backup at ``target`` is
+    open; AskTimeout, as ``commit``.
+    """
+    where, ledger = to_path("target", target), to_flag("ledger", ledger)
+    answer = _by_owner(
+        path,
+        {"backup": where, "ledger": ledger},
+        lambda store: asdict(store.backup(where, ledger=ledger)),
+        timeout_seconds,
+        {},
+    )
+    return BackedUp(**answer)
+
+
 def _by_owner(
     path: str | os.PathLike[str],
     asked: dict[str, Any],
@@ -124,10 +151,12 @@ def _by_owner(
     try:
         while True:
             try:
-                with opened_to_write(where, {**options, "create": False}, briefly=True) as store:
-                    return do(store)
+                store = opened_to_write(where, {**options, "create": False}, briefly=True)
             except StoreLocked:
                 pass
+            else:
+                with store:
+                    return do(store)
             with errors.storage_errors(f"a request to the owner of {where}"):
                 request.ask()
                 # Then the store is worth another try to open it.

@@ -32,7 +32,7 @@ from octavo.changes import Change
 from octavo.consumer import Consumer
 from octavo.files.argument_checks import to_sqn
 from octavo.files.disk import RealDisk
-from octavo.files.errors import Misuse, storage_errors, usable
+from octavo.files.errors import Misuse, usable
 from octavo.files.locks import new_rlock
 from octavo.files.unbroken import unbroken
 from octavo.head_only import HeadBatch, HeadBucket
@@ -379,15 +379,13 @@ class Store(Bucket[bytes, Head]):
         open; Corruption where a file is missing; StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
-        where = to_path("path", path)
-        with storage_errors(f"the backup at {where}"), usable("path", where):
-            return backup(
-                self._running,
-                where,
-                ledger=to_flag("ledger", ledger) or self._running.identity.head_only,
-                copy=to_flag("copy", copy),
-                progress=progress or untold,
-            )
+        return backup(
+            self._running,
+            to_path("path", path),
+            ledger=to_flag("ledger", ledger),
+            copy=to_flag("copy", copy),
+            progress=progress or untold,
+        )
 
     def close(self) -> None:
         """Make everything durable and let go of the directory. Idempotent.
