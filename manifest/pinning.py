@@ -268,7 +268,6 @@ def _tail(
     with unsynced.marking(disk, draft.journal):
         disk.sync_file(path)  # not before it is read: more may have come since
         disk.sync_dir(draft.journal)  # its owner may never have made its name durable
-    unsynced.refuse(disk, draft.journal)  # behind it: its owner may have failed before
     table = tail.offsets.tobytes()
     if not tail.sealed and len(tail.offsets) > 1:
         disk.write_atomically(path + OFFSETS, table + xxh3(table).to_bytes(8, "little"))

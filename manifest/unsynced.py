@@ -9,6 +9,9 @@ what is read then comes from the disk.
 An opening that finds the mark copies each journal file that the manifest does not have to a new
 file under the same name: new pages, a new name, fsyncs that mean something. If one of them fails
 the opening does, and the mark stays.
+
+Who may only read the store, or whose disk is full, cannot leave the mark. Then at least this
+process knows.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ import contextlib
 import errno
 import logging
 from collections.abc import Container, Iterator
+from weakref import WeakKeyDictionary
 
 from octavo.files.copying import set_apart
-from octavo.files.disk import Disk
+from octavo.files.disk import Disk, RealDisk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFailed, storage_error
 from octavo.manifest import recovery
 
@@ -28,39 +32,54 @@ log = logging.getLogger("octavo.journal")
 UNSYNCED = "UNSYNCED"
 _NEVER_BEGUN = (errno.ENOENT, errno.EACCES, errno.EPERM, *OUT_OF_DESCRIPTORS)
 """What is told of a file that could not even be opened."""
+_unmarked: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
+"""Journals in which an fsync of this process failed, and no mark could be left."""
 
 
-def mark(disk: Disk, directory: str) -> None:
-    """Say that an fsync of the journal in ``directory`` failed. Raises nothing."""
+_ADVICE = (
+    "its newest records may not be durable; open the store for writing, which writes them anew"
+)
+
+
+def mark(disk: Disk, directory: str) -> bool:
+    """Say that an fsync of the journal in ``directory`` failed; whether that was possible. Raises
+    nothing."""
     try:
         disk.create(f"{directory}/{UNSYNCED}").close()
     except FileExistsError:
-        return
+        return True
     except OSError as error:
         log.error(
             "%s: an fsync failed, and the next opening could not be told so: %s", directory, error
         )
+        return False
+    return True
 
 
 @contextlib.contextmanager
 def marking(disk: Disk, directory: str) -> Iterator[None]:
     """Within it somebody who is not the owner syncs what is in the journal; where that fails the
-    mark stays behind, for the next one who does would be told that all is well."""
+    mark stays behind, for the next one who does would be told that all is well.
+
+    Raises StorageFailed for that, and no OSError, of which a caller could think that another way
+    is left; and where the mark is: what is read there is not known to be durable.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno not in _NEVER_BEGUN:
-            mark(disk, directory)
-        raise
+        if error.errno in _NEVER_BEGUN:
+            raise
+        if not mark(disk, directory):
+            _known_here(disk).add(directory)
+        raise StorageFailed(f"{directory}: an fsync failed: {error}; {_ADVICE}") from error
+    # Behind it: whoever synced there before may have failed.
+    if directory in _known_here(disk) or disk.exists(f"{directory}/{UNSYNCED}"):
+        raise StorageFailed(f"{directory}: an fsync failed; {_ADVICE}")
 
 
-def refuse(disk: Disk, directory: str) -> None:
-    """Raise StorageFailed where the mark is: what is read there is not known to be durable."""
-    if disk.exists(f"{directory}/{UNSYNCED}"):
-        raise StorageFailed(
-            f"{directory}: an fsync failed, so its newest records may not be durable; open the "
-            "store for writing, which writes them anew"
-        )
+def _known_here(disk: Disk) -> set[str]:
+    """All that reach the operating system's files know the same."""
+    return _unmarked.setdefault(RealDisk if isinstance(disk, RealDisk) else disk, set())
 
 
 def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]:
@@ -69,7 +88,8 @@ def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]
     ``known``: names of files that the manifest has, which are durable. One call where there is no
     mark, else O(bytes of the others). Raises StorageFull, StorageFailed.
     """
-    if not disk.exists(f"{directory}/{UNSYNCED}"):
+    marked = disk.exists(f"{directory}/{UNSYNCED}")
+    if not marked and directory not in _known_here(disk):
         return []
     names = [
         name
@@ -80,8 +100,10 @@ def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]
         for name in names:
             set_apart(disk, f"{directory}/{name}")
         disk.sync_dir(directory)
-        disk.unlink(f"{directory}/{UNSYNCED}")
+        if marked:
+            disk.unlink(f"{directory}/{UNSYNCED}")
     except OSError as error:
         raise storage_error(error, directory) from error
+    _known_here(disk).discard(directory)
     note = f"{directory}: an fsync had failed; {len(names)} journal files were written anew for it"
     return [note]

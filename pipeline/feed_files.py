@@ -218,7 +218,6 @@ class JournalLook:
             if path not in self._named:  # its owner may never have made its name durable
                 self._disk.sync_dir(self._folder)
                 self._named.add(path)
-        unsynced.refuse(self._disk, self._folder)  # behind it: its owner may have failed before
 
     def _sealed(self, name: str) -> Places:
         found = self._tables.pop(name, None)

@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner
 from descriptors import descriptors
 from full_disk import SmallDisk
-from loop_disk import NotHere
-from whole_store import flush, opened, rolled
+from loop_disk import LoopDisk, NotHere
+from whole_store import flush, opened, rolled, settle
 from without_links import refuse_links
 
 import octavo
 from octavo.cli import cli
 from octavo.files import wall_clock
-from octavo.files.disk import RealDisk
+from octavo.files.disk import AppendFile, RealDisk
 
 
 @pytest.fixture
@@ -99,6 +99,7 @@ def test_descriptors_of_those_closed_or_dropped_are_let_go_of(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_links(monkeypatch)
+    settle(store)  # whose owner opens and closes files, too
     with octavo.open(store.path, read_only=True) as reader:
         assert reader["0001"] == b"1" * 50
     gc.disable()  # or how many are left would be up to that
@@ -228,3 +229,57 @@ def test_where_there_is_no_room_for_temporary_files_that_is_told(
     small_disk.fill()
     with pytest.raises(octavo.StorageFull, match=r"temporary file.*free some space"):
         octavo.open(store.path, read_only=True)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_what_could_not_be_synced_is_not_believed_where_no_mark_can_be_left(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    failures = [OSError(number, os.strerror(number))]
+    sync, create = RealDisk.sync_file, RealDisk.create
+
+    def fails_once(disk: RealDisk, path: str) -> None:
+        if failures and path.endswith(".log"):
+            raise failures.pop()
+        sync(disk, path)
+
+    def is_full(disk: RealDisk, path: str) -> AppendFile:
+        if path.endswith("/UNSYNCED"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return create(disk, path)
+
+    want = contents(store)
+    store.close()
+    with monkeypatch.context() as broken:
+        broken.setattr(RealDisk, "sync_file", fails_once)
+        broken.setattr(RealDisk, "create", is_full)
+        for _ in range(2):  # a second fsync would say that all is well
+            with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+                octavo.open(store.path, read_only=True)
+    assert not failures
+    with octavo.open(store.path) as again:
+        assert any("written anew" in note for note in again.stats()["notes"])
+    with octavo.open(store.path, read_only=True) as reader:
+        assert contents(reader) == want
+
+
+@pytest.fixture
+def failing_disk() -> Iterator[LoopDisk]:
+    try:
+        disk = LoopDisk("ext4")
+    except NotHere as missing:
+        pytest.skip(f"NOT RUN: {missing}")
+    yield disk
+    disk.close()
+
+
+def test_what_a_file_system_that_failed_has_not_written_is_not_read(failing_disk: LoopDisk) -> None:
+    with suppress(octavo.StorageFailed), opened(failing_disk.path / "s") as store:
+        store.put(b"a", b"durable", sync=True)
+        store.put(b"a", b"not durable")
+        try:
+            failing_disk.fail()
+        except NotHere as missing:
+            pytest.skip(f"NOT RUN: {missing}")
+        with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+            octavo.open(store.path, read_only=True)

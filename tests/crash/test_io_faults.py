@@ -176,3 +176,23 @@ def test_a_reader_without_descriptors_puts_nothing_in_doubt(name: str) -> None:
     with pytest.raises((octavo.StorageFull, OSError)):
         read(disk)
     read(disk)
+
+
+@pytest.mark.parametrize("name", ["pin", "feed"])
+def test_a_manifest_that_one_reader_could_not_sync_no_other_one_believes(name: str) -> None:
+    read, disk = READERS[name], SimDisk()
+    with one_thread("owner"):
+        store = opened(disk, clock_ms=clock_ms, roll_count=20_000)
+        store.put_many((b"%d" % n, b"v") for n in range(17_000))
+        store.close()  # which seals so many: nothing else is to be synced
+    disk = disk.after_kill()
+    assert not any(name.endswith(".log") for name in disk.listdir("/store/journal"))
+    disk.fail("sync_file", 1, errno.EIO)
+    with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+        read(disk)
+    with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+        read(disk)
+    disk = disk.after_kill()
+    with one_thread("again"):
+        forget(opened(disk, clock_ms=clock_ms))
+    read(disk.after_kill())

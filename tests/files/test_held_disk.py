@@ -111,12 +111,11 @@ def test_what_is_in_no_directory_of_its_own_is_the_file_systems(
         disk.link(source, f"{tmp_path}/z")
 
 
-@pytest.mark.parametrize("number", [errno.EINVAL, errno.EROFS])
 def test_a_file_system_that_never_writes_needs_no_fsync(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     for name in ("sync_file", "sync_dir"):
         monkeypatch.setattr(RealDisk, name, refused)
@@ -125,17 +124,18 @@ def test_a_file_system_that_never_writes_needs_no_fsync(
     disk.sync_dir(str(tmp_path))
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
 def test_a_sync_that_failed_is_told(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def failed(*_: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        raise OSError(number, os.strerror(number))
 
     for name in ("sync_file", "sync_dir"):
         monkeypatch.setattr(RealDisk, name, failed)
     disk = HeldDisk()
     for call in (lambda: disk.sync_file(source), lambda: disk.sync_dir(str(tmp_path))):
-        with pytest.raises(OSError, match="Input/output"):
+        with pytest.raises(OSError, match=os.strerror(number)):
             call()
 
 

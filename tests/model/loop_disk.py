@@ -96,6 +96,19 @@ class LoopDisk:
             os.close(fd)
         self.off = True
 
+    def fail(self) -> None:
+        """As after an error that ext4 met: it is only read from here on, and what was not synced
+        is in memory alone."""
+        _run("mount", "-o", "remount,errors=remount-ro", str(self.path))
+        found = os.stat(self.path).st_dev
+        device = os.path.basename(
+            os.path.realpath(f"/sys/dev/block/{os.major(found)}:{os.minor(found)}")
+        )
+        try:
+            Path(f"/sys/fs/{self.kind}/{device}/trigger_fs_error").write_text("1")
+        except OSError as error:
+            raise NotHere(f"an error of {self.kind}: {error}") from None
+
     def unmount(self) -> None:
         """Tried again while it is busy: a process that dies lets go of its lock on the store a
         moment before it lets go of its last file."""
