@@ -249,7 +249,7 @@ def _recorded(reader: Reader, key: bytes, head: Head, recalculated: frozenset[in
     try:
         file = reader.view.journal.file_of(head.sqn)
         header = file.header(head.sqn)
-    except OctavoError as wrong:
+    except (OctavoError, OSError) as wrong:
         return [f"{wrong} (ledger key {key[:80]!r})"]
     where = f"{file.path}: sqn {head.sqn}"
     if ledger_key.prefix(header.tag, header.bucket) + header.key != key:

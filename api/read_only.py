@@ -85,7 +85,13 @@ class ReadOnlyBucket(_Refusing, SnapshotBucket[Out, Told]):  # type: ignore[misc
     """A bucket of a store opened with ``read_only=True``."""
 
 
-class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
+class _Unpublished(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
+    def publish(self, *_: object, **__: object) -> NoReturn:
+        """Only the owner publishes. Raises Misuse."""
+        _refuse("publish")
+
+
+class ReadOnlyStore(_Unpublished):
     """The store as it was when it was opened with ``read_only=True``: itself a snapshot.
 
     Whatever its owner does meanwhile changes nothing here; ``newest`` gives a newer state. Its
@@ -225,10 +231,6 @@ class ReadOnlyStore(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
         report.problems = [self._pinned.named(problem) for problem in report.problems]
         return report
 
-    def publish(self, *_: object, **__: object) -> NoReturn:
-        """Only the owner publishes. Raises Misuse."""
-        _refuse("publish")
-
     def __repr__(self) -> str:
         return f"<octavo.ReadOnlyStore {self._path!r} at sqn {self.sqn}>"
 
@@ -248,7 +250,7 @@ def _pinned(disk: Disk, path: str, before: Published | None) -> tuple[Disk, Publ
     return disk, pinning.pin(disk, path, _FOR_EVER_MS, now_ms, before)
 
 
-class _Again(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
+class _Again(_Unpublished):
     def __init__(self, store: ReadOnlyStore) -> None:
         SnapshotBucket.__init__(self, store._shared, store._identity, b"")
         self._store = store

@@ -92,7 +92,7 @@ def _records(reader: Reader) -> int:
 def _records_of(file: JournalFile) -> int:
     try:
         offsets = file.offsets or file.ensure_open()[1]
-    except OctavoError:
+    except (OctavoError, OSError):
         return 0  # told when the file is read
     return len(offsets.numbers) if isinstance(offsets, SparseOffsets) else len(offsets)
 

@@ -111,6 +111,8 @@ def test_writes_are_refused_by_name(store: octavo.Store, name: str) -> None:
     with octavo.open(store.path, read_only=True) as found:
         with pytest.raises(octavo.Misuse, match=f"{name}.*read_only"):
             getattr(found, name)("a", "b")
+        with found.snapshot() as again, pytest.raises(octavo.Misuse, match=f"{name}.*read_only"):
+            getattr(again, name)("a", "b")
         with pytest.raises(octavo.Misuse, match=r"put.*read_only"):
             found["a"] = "b"  # type: ignore[index]
         with pytest.raises(octavo.Misuse, match=r"put.*read_only"):

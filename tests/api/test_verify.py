@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from descriptors import descriptors
-from whole_store import killed, opened, rolled, settle
+from whole_store import flush, killed, opened, rolled, settle
 from xxhash import xxh3_64_intdigest
 
 import octavo
@@ -52,6 +52,32 @@ def test_a_store_that_is_whole_has_no_problem(store: octavo.Store) -> None:
     assert report.problems == []
     assert report.keys - len(store) in (0, 1)  # what expired is there until it is merged
     assert report.journal_files == len(store._running.inker.actor.view.files)
+
+
+def test_a_file_that_cannot_be_opened_is_told_and_all_else_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s") as made:
+        for half in (b"a", b"b"):
+            made.put_many((half + b"%d" % n, b"v") for n in range(50))
+            rolled(made)
+        flush(made)
+    with octavo.open(tmp_path / "s") as store:
+        bad = store._running.inker.actor.view.files[0].path
+        plain = OwnDisk.map
+
+        def refused(disk: OwnDisk, path: str) -> object:
+            if path == bad:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return plain(disk, path)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(OwnDisk, "map", refused)
+            found = store.verify()
+    assert found.problems
+    assert all(f"{os.strerror(errno.EIO)}: '{bad}'" in problem for problem in found.problems)
+    assert sum("ledger key" in problem for problem in found.problems) == 50
+    assert found.records == 50
 
 
 def test_keys_are_taken_in_parts_with_the_same_result(
