@@ -73,8 +73,13 @@ def marking(disk: Disk, directory: str) -> Iterator[None]:
             _known_here(disk).add(directory)
         raise StorageFailed(f"{directory}: an fsync failed: {error}; {_ADVICE}") from error
     # Behind it: whoever synced there before may have failed.
-    if directory in _known_here(disk) or disk.exists(f"{directory}/{UNSYNCED}"):
+    if disk.exists(f"{directory}/{UNSYNCED}"):
         raise StorageFailed(f"{directory}: an fsync failed; {_ADVICE}")
+    if directory in _known_here(disk):
+        raise StorageFailed(
+            f"{directory}: an fsync failed, and no mark of that could be left there; {_ADVICE}, in "
+            "this process; or mend the disk, mount it again and begin another process"
+        )
 
 
 def _known_here(disk: Disk) -> set[str]:
