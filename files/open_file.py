@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import io
 import mmap
 import os
 import stat
@@ -227,20 +226,32 @@ def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
     if not length:
         return b""
     copy = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with memoryview(copy) as room, open(fd, "rb", buffering=0, closefd=False) as file:
-        _read_into(file, room, start)
+    with memoryview(copy) as room:
+        _read_into(fd, room, start)
         end = _zeros_from(copy, start)
-        reached = _read_into(file, room[:end], start)
+        reached = _read_into(fd, room[:end], start)
         room[reached:end] = bytes(end - reached)  # it was cut meanwhile
     return copy
 
 
-def _read_into(file: io.FileIO, room: memoryview, start: int) -> int:
-    """Where it ends."""
-    file.seek(at := start)
-    while at < len(room) and (taken := file.readinto(room[at:])):
+def _read_into(fd: int, room: memoryview, at: int) -> int:
+    """Fill it from ``at`` on with what stands there in the file; where that ends. The descriptor's
+    own position is not moved: others may use it."""
+    while at < len(room) and (taken := _pread_into(fd, room[at:], at)):
         at += taken
     return at
+
+
+if hasattr(os, "preadv"):
+
+    def _pread_into(fd: int, room: memoryview, at: int) -> int:
+        return os.preadv(fd, (room,), at)
+else:
+
+    def _pread_into(fd: int, room: memoryview, at: int) -> int:
+        found = os.pread(fd, min(len(room), _PIECE), at)
+        room[: len(found)] = found
+        return len(found)
 
 
 def _zeros_from(copy: mmap.mmap, start: int) -> int:

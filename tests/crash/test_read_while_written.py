@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from whole_store import opened
@@ -44,22 +42,19 @@ def test_a_record_is_not_seen_without_the_one_before_it(
             lengthened.truncate(at + 4096)
         met = []
 
-        class Waiting(io.FileIO):
-            def readinto(self, room: Any) -> int:
-                if met:
-                    return super().readinto(room)
-                met.append(True)
-                view, begin = memoryview(room), self.tell()
-                passed = at + 40 - begin
-                taken = super().readinto(view[:passed])
-                store.put(b"b", b"2" * 100)
-                store.put(b"c", b"3")
-                return taken + super().readinto(view[passed:])
+        plain = open_file._pread_into
 
-        def waiting(fd: int, *how: Any, **more: Any) -> io.FileIO:
-            return Waiting(fd, "rb", closefd=False)
+        def waiting(fd: int, room: memoryview, begin: int) -> int:
+            if met:
+                return plain(fd, room, begin)
+            met.append(True)
+            passed = at + 40 - begin
+            taken = plain(fd, room[:passed], begin)
+            store.put(b"b", b"2" * 100)
+            store.put(b"c", b"3")
+            return taken + plain(fd, room[passed:], begin + passed)
 
-        monkeypatch.setattr(open_file, "open", waiting, raising=False)
+        monkeypatch.setattr(open_file, "_pread_into", waiting)
         assert read(store.path) in (1, 3)
         assert met
         assert read(store.path) == 3

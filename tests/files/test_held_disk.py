@@ -71,6 +71,18 @@ def test_names_are_given_and_taken_as_on_any_disk(source: str, tmp_path: Path) -
     assert not disk.exists(made)
 
 
+def test_a_copy_of_a_file_moves_no_position_that_another_thread_reads_at(
+    source: str, tmp_path: Path
+) -> None:
+    disk, made = HeldDisk(), str(tmp_path / "made")
+    disk.mkdir(made)
+    disk.link(source, f"{made}/a")
+    held = disk._made[made]["a"]
+    os.lseek(held, 3, os.SEEK_SET)
+    assert bytes(disk.map_growing(f"{made}/a", 1)) == b"\x00123456789"
+    assert os.lseek(held, 0, os.SEEK_CUR) == 3
+
+
 def test_descriptors_go_with_the_names_and_with_the_disk(source: str, tmp_path: Path) -> None:
     disk, made = HeldDisk(), str(tmp_path / "made")
     disk.mkdir(made)
