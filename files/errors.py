@@ -157,11 +157,10 @@ _UNUSABLE = {
 
 
 @contextmanager
-def usable(name: str, path: str, only_read: str = "") -> Iterator[None]:
+def usable(name: str, path: str) -> Iterator[None]:
     """Within it an OSError that says that a directory can not be used is Misuse, which names the
     argument that gave it, and what to do; one for want of room, descriptors or memory StorageFull;
-    one of a directory, or a file in it, that went meanwhile StorageFailed. ``only_read``: what else
-    whoever may only read there can do."""
+    one of a directory, or a file in it, that went meanwhile StorageFailed."""
     try:
         yield
     except OSError as error:
@@ -174,8 +173,6 @@ def usable(name: str, path: str, only_read: str = "") -> Iterator[None]:
         if advice is None:
             raise
         where = "" if error.filename in (None, path) else f" ({error.filename})"
-        if only_read and error.errno in READ_ONLY:
-            advice = only_read
         raise Misuse(
             f"{name}={path!r} cannot be used: {error.strerror}{where}; {advice}"
         ) from error

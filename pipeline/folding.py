@@ -20,14 +20,14 @@ from octavo.files.errors import Misuse
 from octavo.files.find_many import Level
 from octavo.files.live_batches import Batch, buckets_of, heads_of, keys_of
 from octavo.files.stale_entries import without_stale
-from octavo.files.wall_clock import wall_clock_ms
-from octavo.manifest import pinning, published
+from octavo.manifest import published
 from octavo.pipeline import spark_tasks
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.batch_reader import tag_number
 from octavo.pipeline.partitions import partitions, ranges_of
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import ReadOptions, local_path
+from octavo.pipeline.snapshot_choice import pinned
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 S = TypeVar("S")
@@ -105,11 +105,7 @@ def fold(
 def _published(snapshot: Any) -> tuple[str, bool]:
     """(directory of a published snapshot, whether it is to be removed behind the fold)."""
     if isinstance(snapshot, str | os.PathLike):
-        now_ms = wall_clock_ms()
-        made = pinning.pin(
-            RealDisk(), local_path(os.fspath(snapshot)), int(_LEASE_SECONDS * 1000), now_ms
-        )
-        return made.path, True
+        return pinned(local_path(os.fspath(snapshot)), int(_LEASE_SECONDS * 1000)).path, True
     if hasattr(snapshot, "store_path"):
         return str(snapshot.path), False
     if hasattr(snapshot, "publish"):

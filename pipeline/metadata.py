@@ -27,6 +27,7 @@ from octavo.files.live_batches import Batch
 from octavo.files.wall_clock import moment_of, wall_clock_ms
 from octavo.manifest import pinning, published, store_identity
 from octavo.pipeline.read_options import local_path, refuse_unknown
+from octavo.pipeline.snapshot_choice import pinned
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 _LEASE_MS = 3_600_000
@@ -62,11 +63,10 @@ def _levels(path: str) -> Iterator[Row]:
 
 
 def _journal(path: str) -> Iterator[Row]:
-    disk, now_ms = RealDisk(), wall_clock_ms()
-    pinned = pinning.pin(disk, path, _LEASE_MS, now_ms)
+    found = pinned(path, _LEASE_MS)
     try:
-        files = SnapshotFiles(pinned.path)
-        entries = pinned.journal.entries
+        files = SnapshotFiles(found.path)
+        entries = found.journal.entries
         keys = np.zeros(len(entries) + 1, dtype=np.int64)
         sizes = np.zeros(len(entries) + 1, dtype=np.float64)
         for batch in chain.from_iterable(map(files.batches, (HEAD_ROWS, OBJECTS))):
@@ -80,7 +80,7 @@ def _journal(path: str) -> Iterator[Row]:
             yield (entry.name, entry.base_sqn, entry.last_sqn, entry.count, entry.bytes, live,
                    int(sizes[number]), garbage)  # fmt: skip
     finally:
-        published.remove(disk, pinned.path)
+        published.remove(RealDisk(), found.path)
 
 
 def _sizes(batch: Batch) -> Ints:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from octavo.files.disk import RealDisk
-from octavo.files.errors import Misuse, usable
+from octavo.files.errors import READ_ONLY, Misuse, usable
 from octavo.files.ledger_key import HEAD_ONLY
 from octavo.files.wall_clock import moment_of, wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.manifest.published import Published
 from octavo.pipeline.read_options import ReadOptions
-
-_ONLY_READ = (
-    "whoever may not write there can only read a snapshot that its owner published (option "
-    "'snapshot'), or a copy"
-)
 
 
 def snapshot_path(options: ReadOptions) -> str:
@@ -49,8 +44,7 @@ def chosen(options: ReadOptions) -> Published:
     if options.snapshot is not None:
         return published.found(disk, options.path, options.snapshot, now_ms)
     if not given:
-        with usable("path", options.path, _ONLY_READ):
-            return pinning.pin(disk, options.path, int(options.lease_seconds * 1000), now_ms)
+        return pinned(options.path, int(options.lease_seconds * 1000))
     live = [each for each in published.listed(disk, options.path) if now_ms < each.expires_at]
     fitting = [
         each
@@ -66,6 +60,24 @@ def chosen(options: ReadOptions) -> Published:
             f"{given[0]}={asked}: no published snapshot is as old; there are: {there or 'none'}"
         )
     return max(fitting, key=lambda each: (each.sqn, each.taken_at))
+
+
+def pinned(path: str, lease_ms: int) -> Published:
+    """The newest state of the store, which tasks read by links. Raises Misuse where it cannot be
+    used, or nothing can be made there; Busy, Corruption, StorageFailed, OSError."""
+    try:
+        with usable("path", path):
+            return pinning.pin(RealDisk(), path, lease_ms, wall_clock_ms())
+    except Misuse as refused:
+        cause, there = refused.__cause__, f"{path}/{published.SNAPSHOTS}"
+        if not isinstance(cause, OSError) or cause.errno not in READ_ONLY:
+            raise
+        if there not in f"{cause.filename} {cause.filename2}":
+            raise  # it is not read either
+        raise Misuse(
+            f"path={path!r}: no links can be made there ({cause.strerror}), and Spark's tasks read "
+            "a store by links; name a snapshot that its owner published, or copy the store"
+        ) from cause
 
 
 def _utc(ms: int) -> str:
