@@ -257,11 +257,24 @@ class JournalManifest:
     def replayed(cls, payload: bytes | None, changes: Iterable[bytes]) -> JournalManifest:
         """An encoded manifest (None: the empty one) with changes applied in order, checked.
 
-        O(files x changes). Raises Corruption, UnsupportedFormat.
+        O(files + what changed): for a log of many changes, instead of ``apply`` for each.
+        Raises Corruption, UnsupportedFormat.
         """
         made = cls.empty() if payload is None else cls.decode(payload)
+        version, ceiling, horizon = made.version, made.ceiling, made.horizon
+        there = {entry.base_sqn: entry for entry in made.entries}
+        commits: list[Commit] = []
         for change in changes:
-            made = made.apply(change)
+            version, ceiling, higher, newer, gone, added = _unpack_change(change, len(there))
+            horizon = max(horizon, higher)
+            commits += newer
+            for base in gone:
+                there.pop(base, None)
+            there.update((entry.base_sqn, entry) for entry in added)
+        entries = tuple(sorted(there.values(), key=_base))
+        bases = tuple(map(_base, entries))
+        known = packed_commits.merged(made.commits, commits)
+        made = cls(version, entries, bases, ceiling, horizon, known)
         made.check()
         return made
 
@@ -286,16 +299,7 @@ class JournalManifest:
 
     def apply(self, change: bytes) -> JournalManifest:
         """The manifest after an encoded change. O(files). Raises Corruption, UnsupportedFormat."""
-        found = Unpacker(change, "journal manifest change", _CHANGE, _VERSION, 1)
-        version, ceiling = found.number(), found.number()
-        horizon = found.number() if found.version > 1 else 0
-        commits = packed_commits.unpack(found) if found.version > 2 else ()
-        count = found.number()
-        if count > len(self.entries):
-            raise found.wrong("removes more than there is", expected=len(self.entries), found=count)
-        gone = set(found.integers(count))
-        added = _unpack(found)
-        found.end()
+        version, ceiling, horizon, commits, gone, added = _unpack_change(change, len(self.entries))
         try:
             return self._edited(version, added, gone, ceiling, max(self.horizon, horizon), commits)
         except ValueError as wrong:
@@ -333,3 +337,21 @@ def _unpack(found: Unpacker) -> list[JournalEntry]:
         if fault:
             raise found.wrong(fault)
     return made
+
+
+def _unpack_change(
+    change: bytes, files: int
+) -> tuple[int, int, int, tuple[Commit, ...], set[int], list[JournalEntry]]:
+    """Version, ceiling, horizon, new commits, the base sqns that go, and the files that come, of a
+    change to so many files."""
+    found = Unpacker(change, "journal manifest change", _CHANGE, _VERSION, 1)
+    version, ceiling = found.number(), found.number()
+    horizon = found.number() if found.version > 1 else 0
+    commits = packed_commits.unpack(found) if found.version > 2 else ()
+    count = found.number()
+    if count > files:
+        raise found.wrong("removes more than there is", expected=files, found=count)
+    gone = set(found.integers(count))
+    added = _unpack(found)
+    found.end()
+    return version, ceiling, horizon, commits, gone, added

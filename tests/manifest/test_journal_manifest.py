@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
@@ -285,3 +286,24 @@ def test_a_commit_is_remembered_though_the_clock_was_set_back() -> None:
     assert found(there, "job late", 0) == late
     assert found(there, "stream s", 7) == empty
     assert found(there, "job 1", 0) is None
+
+
+def test_a_log_of_many_changes_costs_what_changed() -> None:
+    """Whoever follows an owner that seals a file every few milliseconds reads it each time."""
+    empty = JournalManifest.empty()
+    changes = [
+        empty.change_to(empty.edit([sealed(base, base)], ceiling=base + 100))
+        for base in range(1, 8001)
+    ]
+    began = time.thread_time()
+    found = JournalManifest.replayed(None, changes)
+    assert time.thread_time() - began < 2
+    assert len(found.entries) == 8000
+
+
+def test_changes_that_make_files_share_sqns_are_refused() -> None:
+    before = JournalManifest.empty().edit([sealed(1, 10)], ceiling=100)
+    other = JournalManifest.empty().edit([sealed(5, 20)], ceiling=100)
+    change = JournalManifest.empty().change_to(other)
+    with pytest.raises(Corruption, match="reaches into"):
+        JournalManifest.replayed(before.encode(), [change])
