@@ -29,12 +29,15 @@ from followed_steps import Row, Truth, row_of
 HOME = Path(__file__).parent
 PATIENCE_SECONDS = 300.0
 KILLED = (
-    "Python worker exited unexpectedly", "Python worker failed to connect", "EOFException",
+    "Python worker exited unexpectedly", "EOFException",
     "EOFError", "SocketException", "Connection reset", "Broken pipe", "ClosedChannelException",
     "ExecutorLostFailure", "Remote RPC client disassociated", "SparkContext was shut down",
     "BrokenPipeError", "ConnectionResetError", "Could not initialize", "worker for streaming",
 )  # fmt: skip
 """What Spark says where somebody was killed."""
+SLOW = "Python worker failed to connect back"
+"""What it says where a worker has not begun within ten seconds, which cannot be set: on a machine
+with too much to do, killed or not. Who follows begins again."""
 BELOW = {"python": "-m\0pyspark", "executor": "CoarseGrainedExecutor"}
 """What their commands have."""
 DONE = ("batch", "read", "refused")
@@ -191,16 +194,17 @@ class Case:
         if word != "end" and spark.killed:
             pass  # what its Python says without its Java
         elif word == "failed":
-            if not self.disturbed or not any(sign in words[2] for sign in KILLED):
-                raise AssertionError(f"{words[1]} failed: {words[2]}")
+            allowed = (SLOW, *(KILLED if self.disturbed else ()))
+            if not any(sign in words[2] for sign in allowed):
+                raise AssertionError(f"{words[1]} failed: {ends(words[2])}")
         elif word == "gap":
             options = self.plan.sink if words[1] == "sink" else self.plan.log
             if "consumerId" in options or "failOnDataLoss" in options:
-                raise AssertionError(f"{words[1]} has a gap: {words[2]}")
+                raise AssertionError(f"{words[1]} has a gap: {ends(words[2])}")
         elif word == "refused":
-            allowed = ("HistoryCompacted", "Busy", *(KILLED if self.disturbed else ()))
+            allowed = ("HistoryCompacted", "Busy", SLOW, *(KILLED if self.disturbed else ()))
             if not any(sign in words[2] for sign in allowed):
-                raise AssertionError(f"read of a {words[1]}: {words[2]}")
+                raise AssertionError(f"read of a {words[1]}: {ends(words[2])}")
         elif word == "loaded":
             self.jobs.add(words[1])
         elif word == "end":
@@ -286,3 +290,9 @@ def spin(seconds: float) -> None:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass
+
+
+def ends(said: str) -> str:
+    """An error begins with what was wrong, and ends with where; Java's have thousands of characters
+    in between."""
+    return said if len(said) < 3000 else f"{said[:1500]}\n...\n{said[-1400:]}"

@@ -72,7 +72,7 @@ class Stream(threading.Thread):
                 say("gap", self.name, f"HistoryCompacted: {wrong}")
                 number = generation(self.work, self.name, fresh=True)
             except Exception:  # noqa: BLE001 - who started this judges it
-                say("failed", self.name, traceback.format_exc()[-4000:])
+                say("failed", self.name, traceback.format_exc())
                 return
 
     def follow(self, number: int) -> None:

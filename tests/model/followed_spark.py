@@ -36,7 +36,7 @@ from octavo.pipeline.source import DefaultSource
 CONFIGURATION = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "OFF",
+    "spark.log.level": "WARN",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
@@ -120,7 +120,7 @@ class Following:
                 query.awaitTermination()
             except Exception as wrong:  # noqa: BLE001 - who started this judges it
                 end_with_java()
-                why = str(wrong)[-6000:]
+                why = str(wrong)
                 gap = "HistoryCompacted" in why
                 say("gap" if gap else "failed", name, why)
                 if gap:
@@ -168,14 +168,24 @@ class SparkReads(Reads):
         frame.write.format("octavo").mode("append").option("jobId", job).save(self.path)
 
 
-def session(master: str) -> Any:
+def home_of(pyspark: str, work: Path) -> Path:
+    """Spark's programs as they are, and a place for its executors' logs that goes with the case."""
+    home = work / "spark"
+    home.mkdir(exist_ok=True)
+    for entry in os.scandir(pyspark):
+        if entry.name != "work" and not (home / entry.name).exists():
+            (home / entry.name).symlink_to(entry.path)
+    return home
+
+
+def session(master: str, work: Path) -> Any:
     import pyspark
     from pyspark.sql import SparkSession
 
     from octavo.pipeline.session import of_version
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
+    os.environ["SPARK_HOME"] = str(home_of(os.path.dirname(pyspark.__file__), work))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     configuration = CONFIGURATION | of_version(pyspark.__version__)
     configuration["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
@@ -189,7 +199,7 @@ def session(master: str) -> Any:
 
 def main() -> None:
     request = json.loads(sys.argv[1])
-    spark = session(request["master"])
+    spark = session(request["master"], Path(request["work"]))
     say("up")
     following, reads = Following(spark, request), SparkReads(spark, request)
     names = () if request["heads"] else ("sink", "log")
