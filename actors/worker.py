@@ -151,7 +151,7 @@ class JobRunner:
         try:
             with unbroken:  # one that nobody knows of would never leave
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "octavo.files.worker", str(self._niceness)],
+                    [*_interpreter(), "-m", "octavo.files.worker", str(self._niceness)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     bufsize=0,  # WorkerPipe's are the only reads and writes: see forked
@@ -247,6 +247,13 @@ class _Unable(Exception):  # noqa: N818 - internal: the job is done on a thread
 
 class WorkerDied(errors.OctavoError):
     """The worker process ended in the middle of a job; the job may be run again."""
+
+
+def _interpreter() -> list[str]:
+    """Python, by which names of files have the same bytes as here, whatever the environment says by
+    now; and what lies in the directory that it begins in is none of its modules."""
+    utf8 = sys.getfilesystemencoding() == "utf-8"
+    return [sys.executable, "-P", "-X", f"utf8={utf8:d}"]
 
 
 def _import_path() -> str:

@@ -46,6 +46,7 @@ class Request:
         self._stem = f"{now_ms:012x}-{secrets.randbits(64):016x}"
         self._path = f"{store}/{INBOX}/{self._stem}"
         self._lock: FileLock | None = None
+        self._begun = False
 
     def ask(self) -> None:
         """Put it there, locked; but once. Not synced: behind a power cut nobody waits for it."""
@@ -54,6 +55,7 @@ class Request:
         disk, path = self._disk, self._path + REQUEST
         refuse_links(disk, f"{self._store}/{INBOX}")
         disk.mkdir(f"{self._store}/{INBOX}")
+        self._begun = True
         file = disk.create(path + TEMPORARY_SUFFIX)
         try:
             file.write_all(_encoded(self._told))
@@ -70,6 +72,8 @@ class Request:
     def withdraw(self) -> bool:
         """Wait no more, and leave nothing; whether the owner may have done it. Where not, it never
         will. Idempotent."""
+        if not self._begun:
+            return False  # and what says why is not hidden by an inbox that cannot be searched
         disk, store, stem = self._disk, self._store, self._stem
         try:
             remove(disk, store, stem + REQUEST, stem + REQUEST + TEMPORARY_SUFFIX)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,33 @@ def test_a_program_s_own_modules_take_no_place_of_python_s(
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
     assert merge_of_nothing(runner, tmp_path)["files"] == []
     assert not runner._in_process
+
+
+_NAMED = """
+import sys, octavo
+with octavo.open(sys.argv[1]) as store:
+    store.put_many((f"{n}", b"v" * 200) for n in range(20))
+    store.compact()
+    print([kind for kind, jobs in store.stats()["jobs"]["totals"].items() if jobs["failures"]])
+"""
+
+
+def test_it_has_its_owners_names_of_files_whatever_the_locale(tmp_path: Path) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # which knows no \xfc
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", _NAMED, str(tmp_path / "b\xfccher")],
+        env={**os.environ, **plain},
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout.strip() == b"[]", done.stderr
+
+
+def test_what_lies_in_the_directory_it_begins_in_is_none_of_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter(tmp_path, monkeypatch, f'echo "$@" > "{tmp_path}/told"; exit 1')
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    merge_of_nothing(runner, tmp_path)
+    told = (tmp_path / "told").read_text().split()
+    assert "-P" in told[: told.index("-m")]

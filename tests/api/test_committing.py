@@ -51,6 +51,20 @@ def test_the_owner_of_an_open_store_does_it(tmp_path: Path) -> None:
     assert list((tmp_path / "s" / "inbox").iterdir()) == []
 
 
+def test_who_may_not_search_a_store_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    octavo.open(tmp_path / "s").close()
+
+    def refused(_: RealDisk, path: str) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(RealDisk, "exists", refused)
+    monkeypatch.setattr(RealDisk, "unlink", refused)
+    with pytest.raises(octavo.Misuse, match="user must be allowed"):
+        octavo.acknowledge(tmp_path / "s", "c", 0)
+
+
 def test_another_process_can_ask(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         staged(tmp_path / "s", "j", b"v")
