@@ -30,8 +30,8 @@ def found_files(disk: Disk, path: str, head_only: bool, notes: list[str]) -> Fou
     """What is in the store at ``path``; files in doubt are written anew, of unsealed ones the
     records read. ``notes`` is told what was not as it should be. Raises Corruption, OSError."""
     journal, ledger = f"{path}/journal", f"{path}/ledger"
-    for directory in (journal, ledger):
-        disk.mkdir(f"{directory}/manifest")
+    for directory in ("journal", "ledger"):
+        disk.mkdir_within(path, f"{directory}/manifest")
     disk.hold(journal)  # a failed sync of it fails the journal
     found_journal = change_log.recover(disk, f"{journal}/manifest")
     found_ledger = change_log.recover(disk, f"{ledger}/manifest")

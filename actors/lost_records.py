@@ -57,7 +57,7 @@ def keep(disk: Disk, store: str, lost: Sequence[Lost]) -> None:
         names = [_short(each.bucket), _short(each.key)]
         lines.append(_LOST + json.dumps([each.sqn, each.file, each.why[:_MAX_NAME], *names]))
     if lines:
-        disk.mkdir(f"{store}/{DAMAGED}")
+        disk.mkdir_within(store, DAMAGED)
         disk.write_atomically(f"{store}/{DAMAGED}/{LOST}", "\n".join(lines).encode())
 
 

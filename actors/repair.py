@@ -112,7 +112,7 @@ def repair_files(
 def _put_aside(disk: Disk, path: str, name: str, done: Repaired) -> None:
     """Give a file of the store a second name in ``damaged``."""
     folder = f"{path}/{DAMAGED}"
-    disk.mkdir(folder)
+    disk.mkdir_within(path, DAMAGED)
     aside = f"{folder}/{name.replace('/', '-')}"
     number = 0
     while disk.exists(f"{aside}.{number}"):

@@ -25,11 +25,14 @@ import mmap
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 
 from octavo.files import file_system
+from octavo.files.belonging import hand_over, hand_over_directory
 from octavo.files.errors import Corruption
 from octavo.files.file_lock import FileLock, hold_file, is_held, lock_file, lock_to_read
 from octavo.files.file_system import PROBE_PREFIX
+from octavo.files.names import directory_of, refuse_links
 from octavo.files.open_file import (
     OPEN_FLAGS,
     AppendFile,
@@ -59,22 +62,6 @@ __all__ = [
 
 TEMPORARY_SUFFIX = ".tmp"
 """``write_atomically`` writes here first; such a file left by a crash may be removed."""
-
-
-def refuse_links(disk: Disk, *directories: str) -> None:
-    """Raise Corruption where a directory of a store is a symbolic link: what is done in a store
-    stays in it, whoever made it."""
-    for path in directories:
-        if disk.is_link(path):
-            raise Corruption(path, 0, "not ours", expected="directory", found="symbolic link")
-
-
-def directory_of(path: str) -> str:
-    """The directory that holds the name ``path``: what ``sync_dir`` needs after a change of it."""
-    stripped = path.rstrip("/")
-    if not stripped:
-        return "/" if path else "."
-    return os.path.dirname(stripped) or "."
 
 
 # ---------------------------------------------------------------- what a disk can do
@@ -263,6 +250,14 @@ class Disk(ABC):
                         self.rmdir(directory)
                 raise
 
+    def mkdir_within(self, store: str, inner: str) -> None:
+        """As ``mkdir`` of ``inner`` in a store, which may be another user's: see belonging."""
+        self.mkdir(f"{store}/{inner}")
+        for part in accumulate(inner.split("/"), "{}/{}".format):
+            self._hand_over(f"{store}/{part}")
+
+    def _hand_over(self, directory: str) -> None: ...  # noqa: B027 - a disk may know no users
+
     def _sync_inherited(self, path: str) -> None:
         """Sync a directory in which a name was found that we may have made before a crash."""
         try:
@@ -315,7 +310,9 @@ class RealDisk(Disk):
             os.close(fd)
 
     def create(self, path: str) -> AppendFile:
-        return RealFile(path, open_apart(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS))
+        file = RealFile(path, open_apart(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS))
+        hand_over(file.fd, directory_of(path))
+        return file
 
     def reopen(self, path: str, length: int) -> AppendFile:
         file = RealFile(path, open_regular(path, os.O_RDWR))
@@ -433,6 +430,9 @@ class RealDisk(Disk):
 
     def check_supported(self, path: str) -> None:
         file_system.refuse_unsupported(path)
+
+    def _hand_over(self, directory: str) -> None:
+        hand_over_directory(directory)
 
     def _make_directory(self, path: str) -> None:
         if os.path.isdir(path):

@@ -22,6 +22,7 @@ from functools import partial
 from operator import attrgetter, call, contains
 from typing import TypeAlias
 
+from octavo.files.belonging import hand_over
 from octavo.files.errors import READ_ONLY, StoreLocked
 from octavo.files.open_file import open_apart, open_regular
 
@@ -117,6 +118,7 @@ def lock_file(path: str, flags: int = os.O_RDWR | os.O_CREAT) -> FileLock:
                 os.close(fd)
                 raise
             lock = _keep(path, fd, directory)
+            hand_over(fd, os.path.dirname(path) or ".")
             # A hint for people; on a full disk, or a read-only one, the lock must work without it.
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, 0)

@@ -54,7 +54,7 @@ class Request:
             return
         disk, path = self._disk, self._path + REQUEST
         refuse_links(disk, f"{self._store}/{INBOX}")
-        disk.mkdir(f"{self._store}/{INBOX}")
+        disk.mkdir_within(self._store, INBOX)
         self._begun = True
         file = disk.create(path + TEMPORARY_SUFFIX)
         try:
@@ -121,7 +121,7 @@ def _lives(disk: Disk, store: str, stem: str) -> bool:
 def write(disk: Disk, store: str, name: str, told: dict[str, Any]) -> None:
     """Put a request or an answer there, durably."""
     refuse_links(disk, f"{store}/{INBOX}")
-    disk.mkdir(f"{store}/{INBOX}")
+    disk.mkdir_within(store, INBOX)
     disk.write_atomically(f"{store}/{INBOX}/{name}", _encoded(told))
 
 

@@ -104,7 +104,7 @@ class StagedWriter:
     def _begin(self) -> None:
         if self._file is not None:
             return
-        self._disk.mkdir(self._folder)
+        self._disk.mkdir_within(self._store, f"{staging.STAGING}/{self._job}")
         self._seed = secrets.randbits(64)
         number = len(self._journals)
         name = f"{self._attempt}-{number:04x}-{self._now_ms:012x}-{self._seed:016x}.cdb"
@@ -180,7 +180,7 @@ class StagedWriter:
         if self._file is not None and len(self._offsets) > 1:
             self._seal()
         attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._now_ms)
-        self._disk.mkdir(self._folder)
+        self._disk.mkdir_within(self._store, f"{staging.STAGING}/{self._job}")
         self._disk.sync_dir(self._folder)
         staging.write_attempt(self._disk, self._store, attempt)
         return attempt

@@ -160,8 +160,8 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
             f"{journal}/{UPDATING}", 0,
             "a backup whose update was cut short: open it once, which removes what came of that",
         )  # fmt: skip
-    for directory in (journal, ledger):
-        disk.mkdir(f"{directory}/manifest")
+    for directory in ("journal", "ledger"):
+        disk.mkdir_within(path, f"{directory}/manifest")
     found_journal = change_log.recover(disk, f"{journal}/manifest")
     found_ledger = change_log.recover(disk, f"{ledger}/manifest")
     manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)

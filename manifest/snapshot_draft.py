@@ -30,7 +30,7 @@ class Draft:
         self.id = published.new_id(now_ms)
         self.path = f"{store}/{SNAPSHOTS}/{self.id}"
         self._there: dict[str, str] = {}  # name: what it is a link of
-        disk.mkdir(self.path)
+        disk.mkdir_within(store, f"{SNAPSHOTS}/{self.id}")
         try:
             disk.create(f"{self.path}/{MAKING}").close()
             self._lock = disk.hold_file(f"{self.path}/{MAKING}")
