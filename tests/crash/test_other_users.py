@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import octavo
+import octavo.files.jobs  # as the worker does, which may not be able to run
 
 OWNER, COLLEAGUE, GROUP = 4001, 4002, 5000
 
@@ -24,8 +25,9 @@ def place() -> Iterator[Path]:
     """A store's directory, of OWNER and for the GROUP, that other users can reach."""
     if os.geteuid():
         pytest.skip("NOT RUN: being several users needs root")
-    above = Path(tempfile.mkdtemp(prefix="octavo-users-"))
+    above = Path(tempfile.mkdtemp(prefix="octavo-users-", dir="/var/tmp"))  # TMPDIR may be private
     above.chmod(0o755)
+    used(above / "first")  # loads what is loaded later: users may not be allowed to read the tree
     there = above / "s"
     with octavo.open(there) as store:
         store.put_many((f"{n:04}", b"%d" % n * 50) for n in range(2000))
