@@ -8,6 +8,8 @@ the next import of any other thread waits for ever. So what Octavo loads within 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -17,11 +19,15 @@ from octavo.files.unbroken import unbroken
 class Later:
     """Stands for a module; takes each attribute over when it is first asked for."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, around: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """``around``: the context in which it is loaded."""
         self.__name__ = name
+        self._around = around
 
     def __getattr__(self, attribute: str) -> Any:
-        with unbroken:  # and so whole
+        with unbroken, self._around():  # and so whole
             module = import_module(self.__name__)
         found = getattr(module, attribute)
         self.__dict__[attribute] = found

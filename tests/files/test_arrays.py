@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 _INTERRUPTED = """
 import signal, sys
@@ -29,3 +32,34 @@ def test_numpy_is_there_after_an_interrupt_as_it_was_loaded() -> None:
         [sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=300
     )
     assert done.stdout.split() == ["interrupted", "0.0"], done.stderr
+
+
+_WITHOUT_THREADS = """
+import os, sys, threading
+from octavo.files.arrays import np
+
+class Comes:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy.lib.mixins":
+            print(os.environ.get("OPENBLAS_NUM_THREADS"))
+
+def start(thread):
+    raise RuntimeError("can't start new thread")
+
+os.cpu_count = lambda: 4
+if sys.argv[1] == "none":
+    threading.Thread.start = start
+sys.meta_path.insert(0, Comes())
+np.zeros(3)
+print(os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+
+
+@pytest.mark.parametrize(("threads", "told"), [("none", "1"), ("enough", "None")])
+def test_what_comes_with_numpy_begins_no_threads_where_there_are_none_to_be_had(
+    threads: str, told: str
+) -> None:
+    words = [sys.executable, "-c", _WITHOUT_THREADS, threads]
+    plain = {name: word for name, word in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=plain)
+    assert done.stdout.split() == [told, "None"], done.stderr
