@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 STDIN = "-"
+_PIECE_BYTES = 1 << 20
+_LONGEST_HEX = 3
+"""Characters of a byte, with white space between them."""
 COUNT = click.IntRange(0, sys.maxsize)
 """How many at most: what counts in C takes no more."""
 
@@ -117,9 +121,15 @@ def stdin() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def read_stdin() -> bytes:
-    """All of standard input. Raises OSError."""
-    return stdin().read()
+def read_value(stream: BinaryIO, hexadecimal: bool = False) -> bytes:
+    """All that is left of it. Raises OSError, and Misuse as soon as it is more than a value may be:
+    a source such as /dev/zero has no end."""
+    found, most = io.BytesIO(), arguments.MAX_VALUE_BYTES
+    while part := stream.read(_PIECE_BYTES):
+        found.write(part)
+        if found.tell() > (_LONGEST_HEX * most if hexadecimal else most):
+            raise Misuse(f"value of more than {most} bytes: at most so many are allowed")
+    return found.getvalue()  # no copy
 
 
 def one_key(argument: str, *, hexadecimal: bool) -> bytes:
@@ -134,7 +144,7 @@ def one_key(argument: str, *, hexadecimal: bool) -> bytes:
 
 def keys_of_stdin(*, hexadecimal: bool) -> list[bytes]:
     """Keys from standard input, one a line, as ``scan --keys-only`` prints them. Raises Misuse."""
-    lines = read_stdin().split(b"\n")
+    lines = stdin().read().split(b"\n")
     if not lines[-1]:
         lines.pop()
     return [from_hex("KEY", line) if hexadecimal else from_text(line) for line in lines]

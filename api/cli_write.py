@@ -21,7 +21,7 @@ from octavo.cli_options import (
     one_key,
     open_store,
     path_argument,
-    read_stdin,
+    read_value,
     stdin,
     to_bytes,
 )
@@ -80,9 +80,10 @@ def put(
         raise click.UsageError("standard input is either KEY or VALUE, not both")
     wanted = one_key(key, hexadecimal=hex_key)
     if file is not None:
-        raw = file.read_bytes()
+        with file.open("rb") as source:
+            raw = read_value(source)
     else:
-        raw = read_stdin() if value == STDIN else os.fsencode(value or "")
+        raw = read_value(stdin(), hex_value) if value == STDIN else os.fsencode(value or "")
         raw = from_hex("VALUE", raw) if hex_value else raw
     with Output() as out, open_store(path, create=True) as store:
         sqn = store.bucket(to_bytes("--bucket", bucket)).put(
