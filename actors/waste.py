@@ -25,7 +25,8 @@ class Waste:
         self._retention_ms = int(retention_seconds * 1000)
         self._clock_ms = clock_ms
         if self._retention_ms:
-            disk.mkdir(directory)
+            store, _, name = directory.rpartition("/")
+            disk.mkdir_within(store, name)
 
     def remove(self, path: str) -> None:
         """A file goes: hither, or for good. Raises OSError."""

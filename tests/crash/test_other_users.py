@@ -56,7 +56,7 @@ def being(user: int) -> Iterator[None]:
 
 def used(path: Path) -> None:
     """Make all that a store is made of."""
-    with octavo.open(path) as store:
+    with octavo.open(path, waste_retention_seconds=3600) as store:
         store.put_many((f"{n:04}", b"new %d" % n) for n in range(2000))
         store.compact()
         store.consumer("c").acknowledge(store.last_sqn)
