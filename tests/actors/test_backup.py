@@ -214,6 +214,7 @@ def test_another_file_system_is_refused_or_copied_to() -> None:
     copy.close()
 
 
+@pytest.mark.usefixtures("small_reserve")
 @pytest.mark.parametrize("mode", ["nothing", "all", "random_subset", "names_reordered"])
 def test_a_crash_leaves_the_backup_before_or_the_one_after(mode: str) -> None:
     print(f"seed {SEED}")
@@ -246,6 +247,7 @@ def test_a_crash_leaves_the_backup_before_or_the_one_after(mode: str) -> None:
     assert seen == {b"old", b"new"}
 
 
+@pytest.mark.usefixtures("small_reserve")
 def test_a_first_backup_that_crashed_is_not_there() -> None:
     crashes = 0
     while True:

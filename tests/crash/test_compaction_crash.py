@@ -92,6 +92,7 @@ def without_ledger(disk: SimDisk) -> None:
                 disk.unlink(f"{directory}/{name}")
 
 
+@pytest.mark.usefixtures("small_reserve")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_power_cut_at_any_operation_of_a_compaction_loses_nothing(mode: str) -> None:
     marks = workload(SimDisk()).marks
@@ -117,6 +118,7 @@ def test_a_power_cut_at_any_operation_of_a_compaction_loses_nothing(mode: str) -
             without_ledger(image)
 
 
+@pytest.mark.usefixtures("small_reserve")
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
 @pytest.mark.parametrize(
     "operation",

@@ -95,8 +95,12 @@ def _error(code: int, path: str) -> OSError:
 class SimDisk(Faults, Disk):
     """A simulated disk. Paths are as on a real one; relative ones begin at the root."""
 
+    made = 0
+    """How many there ever were in this process."""
+
     def __init__(self) -> None:
         super().__init__()
+        SimDisk.made += 1
         self.free = 1 << 40
         """What ``free_bytes`` answers; nothing is enforced (``fail("write", ...)`` does that)."""
         self._root = Directory()
