@@ -330,6 +330,7 @@ def test_what_compaction_dropped_is_not_made_up(tmp_path: Path) -> None:
         assert dict(copy.items()) == at(700)
 
 
+@pytest.mark.usefixtures("small_reserve")
 @pytest.mark.parametrize("mode", ["nothing", "random_subset", "names_reordered"])
 @pytest.mark.parametrize("sqn", [None, 300])
 def test_a_restore_that_is_cut_short_leaves_nothing_or_all(mode: str, sqn: int | None) -> None:

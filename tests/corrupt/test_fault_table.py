@@ -186,6 +186,7 @@ def test_the_tail_is_torn(place: Path) -> None:
         assert any("torn tail" in note for note in store.stats()["notes"])
 
 
+@pytest.mark.usefixtures("small_reserve")
 def test_the_disk_is_full() -> None:
     """Nothing acknowledged is lost, whatever the write that found no room; it goes on with room."""
     for nth in range(1, 40):

@@ -367,6 +367,7 @@ def test_the_command_tells_what_it_did(
     assert told["problems"] == []
 
 
+@pytest.mark.usefixtures("small_reserve")
 def test_a_repair_that_is_cut_short_is_done_again_by_the_next() -> None:
     def damaged() -> SimDisk:
         disk = SimDisk()

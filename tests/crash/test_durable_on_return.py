@@ -37,6 +37,7 @@ SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 SEEDS = 4
 HOUR_MS = 3_600_000
 Content = dict[bytes, bytes]
+pytestmark = pytest.mark.usefixtures("small_reserve")
 
 
 def opened(disk: Disk, path: str = "/s", **options: object) -> octavo.Store:
