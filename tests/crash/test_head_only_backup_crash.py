@@ -62,6 +62,7 @@ def by_pinning(disk: SimDisk) -> Rows:
     return found
 
 
+@pytest.mark.usefixtures("small_reserve")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_crash_leaves_the_backup_before_or_the_one_after(mode: str) -> None:
     print(f"OCTAVO_SEED={SEED}")
