@@ -14,5 +14,6 @@ def settled(_: int) -> int:
 
 
 def test_what_a_worker_has_loaded_is_not_collected_task_after_task(spark: Any) -> None:
-    assert settled(0) == 0  # this is no worker
+    before = gc.get_freeze_count()  # some hundreds where 3.12 begins
+    assert settled(0) == before  # this is no worker
     assert spark.sparkContext.parallelize([0], 1).map(lambda _: settled(0)).first() > 10_000
