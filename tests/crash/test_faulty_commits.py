@@ -144,13 +144,16 @@ def test_what_is_written_behind_a_failed_commit_whose_links_stay_is_told() -> No
                 commit(store)
             reached, fault.number = fault.calls >= number, 0  # by now nothing but removals fails
             look = JournalLook(disk, "/store")
-            told = look.newest()
-            assert told <= store.last_sqn
-            left += store._inker.failed is None and any(
-                name.startswith(f"{BASE:016x}") and name.endswith(".cdb")
-                for name in disk.listdir("/store/journal")
-            )
-            if store._inker.failed is None:
+            if store._inker.failed is not None:
+                with suppress(octavo.StorageFailed):  # an fsync failed, of which a mark may tell
+                    assert look.newest() <= store.last_sqn
+            else:
+                told = look.newest()
+                assert told <= store.last_sqn
+                left += any(
+                    name.startswith(f"{BASE:016x}") and name.endswith(".cdb")
+                    for name in disk.listdir("/store/journal")
+                )
                 for key, value in LATER.items():
                     store.put(key, value)
                 assert look.newest() == store.last_sqn
