@@ -87,6 +87,9 @@ class HeldDisk(RealDisk):
         """A directory that this process alone sees."""
         self._made.setdefault(path, {})
 
+    def _hand_over(self, directory: str) -> None:
+        """Nothing was made that another user could meet."""
+
     def link(self, source: str, target: str) -> None:
         held = self._held(source)
         self._hold(target, Descriptor(open_regular(source, os.O_RDONLY)) if held is None else held)

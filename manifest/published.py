@@ -120,7 +120,7 @@ def _total(counts: list[int | None]) -> int | None:
 def in_store(text: str, path: str, store: str) -> str:
     """``text``, in which the files of a snapshot's directory have the names of those of the store
     that they are links of."""
-    linked = re.compile(re.escape(f"{path}/") + r"(?!side)([0-9a-f-]+)\.(sst|cdb|log)")
+    linked = re.compile(re.escape(f"{path}/") + r"([0-9a-f-]+)\.(sst|cdb|log)")  # no side file
     return linked.sub(
         lambda of: f"{store}/{'ledger' if of[2] == 'sst' else 'journal'}/{of[1]}.{of[2]}", text
     )

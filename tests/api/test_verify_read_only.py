@@ -18,6 +18,13 @@ from octavo.cli import cli
 from octavo.files.wall_clock import wall_clock_ms
 
 
+@pytest.fixture(params=["linked", "held open"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a reader keeps the files of a store."""
+    if request.param == "held open":
+        refuse_links(monkeypatch)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[octavo.Store]:
     with opened(tmp_path / "störe") as store:
@@ -30,12 +37,8 @@ def store(tmp_path: Path) -> Iterator[octavo.Store]:
         yield store
 
 
-@pytest.mark.parametrize("linked", [True, False])
-def test_it_finds_a_sound_store_sound_and_counts_all_of_it(
-    store: octavo.Store, linked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not linked:
-        refuse_links(monkeypatch)
+@pytest.mark.usefixtures("either_way")
+def test_it_finds_a_sound_store_sound_and_counts_all_of_it(store: octavo.Store) -> None:
     own = store.verify()
     with octavo.open(store.path, read_only=True) as reader:
         store.put("later", b"x")
@@ -44,12 +47,10 @@ def test_it_finds_a_sound_store_sound_and_counts_all_of_it(
         assert found.journal_files == own.journal_files
 
 
-@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.usefixtures("either_way")
 def test_more_than_fits_into_memory_is_put_aside(
-    store: octavo.Store, linked: bool, monkeypatch: pytest.MonkeyPatch
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not linked:
-        refuse_links(monkeypatch)
     monkeypatch.setattr(verify, "MOST_KEYS", 500)
     with octavo.open(store.path, read_only=True) as reader:
         assert reader.verify().ok
@@ -64,13 +65,11 @@ def flipped(path: Path, at: int) -> None:
         file.write(bytes((byte ^ 1,)))
 
 
-@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("kind", ["journal/*.cdb", "ledger/*.sst"])
 def test_damage_is_told_by_the_names_that_files_have_in_the_store(
-    store: octavo.Store, linked: bool, kind: str, monkeypatch: pytest.MonkeyPatch
+    store: octavo.Store, kind: str
 ) -> None:
-    if not linked:
-        refuse_links(monkeypatch)
     store.close()
     file = min(Path(store.path).glob(kind))
     flipped(file, file.stat().st_size // 3)
@@ -81,12 +80,8 @@ def test_damage_is_told_by_the_names_that_files_have_in_the_store(
         assert any(str(file) in problem for problem in found.problems)
 
 
-@pytest.mark.parametrize("linked", [True, False])
-def test_damage_that_a_read_meets_is_told_by_those_names_too(
-    store: octavo.Store, linked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not linked:
-        refuse_links(monkeypatch)
+@pytest.mark.usefixtures("either_way")
+def test_damage_that_a_read_meets_is_told_by_those_names_too(store: octavo.Store) -> None:
     store.close()
     value = b"777" * 50
     (file,) = (f for f in Path(store.path).glob("journal/*.cdb") if value in f.read_bytes())
