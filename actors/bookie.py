@@ -12,29 +12,29 @@ from functools import partial
 from itertools import islice
 from typing import NoReturn, TypeAlias
 
-from octavo.actors import waits
-from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import resumes
-from octavo.actors.kept_scans import KeptScans
-from octavo.actors.live_reads import LiveReads
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.operation import Data, Ends, IndexEdit, Operation, resolved
-from octavo.actors.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
+from octavo.actors.opening.journal_start import resumes
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
-from octavo.actors.plain_batch import plain_batches
-from octavo.actors.plain_put import plain_puts
-from octavo.actors.read_cache import ReadCache
-from octavo.actors.runtime import Ref, TurnActor, in_turn
-from octavo.actors.scan_sources import dead_entries
-from octavo.actors.unfinished_writes import UnfinishedWrites
+from octavo.actors.reading.live_reads import LiveReads
+from octavo.actors.reading.read_cache import ReadCache
+from octavo.actors.scanning.empty_ranges import EmptyRanges
+from octavo.actors.scanning.kept_scans import KeptScans
+from octavo.actors.scanning.scan_sources import dead_entries
+from octavo.actors.turns import waits
+from octavo.actors.turns.runtime import Ref, TurnActor, in_turn
 from octavo.actors.view import JournalView, View
+from octavo.actors.writing.operation import Data, Ends, IndexEdit, Operation, resolved
+from octavo.actors.writing.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
+from octavo.actors.writing.plain_batch import plain_batches
+from octavo.actors.writing.plain_put import plain_puts
+from octavo.actors.writing.unfinished_writes import UnfinishedWrites
 from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
+from octavo.files.journal.record import PUT
 from octavo.files.locks import new_lock
-from octavo.files.record import PUT
 from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister

@@ -7,18 +7,16 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from octavo.actors.crowd import Crowd
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import map_to_roll, resumes, retire_empty, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.operation import Operation, encoded, packed_values, plain_encoded
-from octavo.actors.runtime import TurnActor, in_turn
+from octavo.actors.opening.journal_start import map_to_roll, resumes, retire_empty, started_file
+from octavo.actors.turns.runtime import TurnActor, in_turn
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner
-from octavo.files import cdb
-from octavo.files.compress import Compressor
-from octavo.files.disk import Disk
+from octavo.actors.writing.crowd import Crowd
+from octavo.actors.writing.operation import Operation, encoded, packed_values, plain_encoded
+from octavo.files.door.disk import Disk
 from octavo.files.errors import (
     Closed,
     Misuse,
@@ -27,6 +25,8 @@ from octavo.files.errors import (
     StorageFull,
     storage_error,
 )
+from octavo.files.journal import cdb
+from octavo.files.journal.compress import Compressor
 from octavo.files.lifecycle import State
 from octavo.files.unbroken import unbroken
 from octavo.manifest import unsynced

@@ -10,18 +10,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from octavo.actors import journal_install, scheduled, trimming
-from octavo.actors.delete_pending import due
-from octavo.actors.giving_up import named_or_gone, remove
-from octavo.actors.identity import Identity
+from octavo.actors.compacting import journal_install, scheduled, trimming
+from octavo.actors.compacting.delete_pending import due
+from octavo.actors.compacting.giving_up import named_or_gone, remove
+from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import started_file
-from octavo.actors.options import Options
+from octavo.actors.opening.identity import Identity
+from octavo.actors.opening.journal_start import started_file
+from octavo.actors.opening.options import Options
 from octavo.actors.penciller import Penciller
-from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.turns.runtime import Ref, TurnActor
 from octavo.actors.view import View
-from octavo.actors.waste import Waste
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.errors import (
     Busy,

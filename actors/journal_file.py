@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.group_commit import GroupCommit
-from octavo.actors.growing_map import GrowingMap
-from octavo.actors.journal_offsets import first_and_last, sealed_offsets
-from octavo.actors.messages import interruptible
 from octavo.actors.open_files import OpenFiles, Pread
-from octavo.actors.operation import Data, joined, standing
-from octavo.actors.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
-from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.reading.growing_map import GrowingMap
+from octavo.actors.reading.journal_offsets import first_and_last, sealed_offsets
+from octavo.actors.turns.messages import interruptible
+from octavo.actors.turns.runtime import Ref, TurnActor
 from octavo.actors.worker import JobRunner
-from octavo.files import cdb, record, short_value
-from octavo.files.cold_pages import COLD, scattered
-from octavo.files.disk import AppendFile, Disk
+from octavo.actors.writing.group_commit import GroupCommit
+from octavo.actors.writing.operation import Data, joined, standing
+from octavo.actors.writing.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
+from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
+from octavo.files.jobs.worker import no_memory
+from octavo.files.journal import cdb, record, short_value
+from octavo.files.journal.sparse_offsets import numbers_of
+from octavo.files.kernels.cold_pages import COLD, scattered
 from octavo.files.lifecycle import State, after
-from octavo.files.sparse_offsets import numbers_of
 from octavo.files.unbroken import unbroken
-from octavo.files.worker import no_memory
 from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
 

@@ -6,11 +6,11 @@ import dataclasses
 from mmap import mmap
 
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.runtime import TurnActor
-from octavo.files.cold_pages import COLD, scattered
-from octavo.files.disk import Disk
+from octavo.actors.turns.runtime import TurnActor
+from octavo.files.door.disk import Disk
+from octavo.files.kernels.cold_pages import COLD, scattered
+from octavo.files.ledger.sst import Sst
 from octavo.files.lifecycle import State, after
-from octavo.files.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry, refuse_another
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from octavo.actors.latency import Latency, Meter
-from octavo.files.cold_pages import COLD
+from octavo.files.kernels.cold_pages import COLD
 from octavo.files.wall_clock import wall_clock_ms
 
 log = logging.getLogger("octavo.jobs")

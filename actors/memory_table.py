@@ -14,9 +14,9 @@ from typing import Protocol
 
 from sortedcontainers import SortedList
 
-from octavo.files import index_terms
+from octavo.files.journal.record import KEY_DELTA, PUT
+from octavo.files.ledger import index_terms
 from octavo.files.locks import new_rlock
-from octavo.files.record import KEY_DELTA, PUT
 
 
 class Change(Protocol):

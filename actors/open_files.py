@@ -12,9 +12,9 @@ from collections.abc import Callable
 from mmap import mmap
 from typing import Protocol
 
-from octavo.files.cold_pages import COLD
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import OUT_OF_MEANS, Closed, room_for, storage_error
+from octavo.files.kernels.cold_pages import COLD
 from octavo.files.locks import new_lock
 
 

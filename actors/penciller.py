@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from octavo.actors.delete_pending import due
-from octavo.actors.giving_up import named_or_gone
+from octavo.actors.compacting.delete_pending import due
+from octavo.actors.compacting.giving_up import named_or_gone
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.runtime import TurnActor
-from octavo.files.disk import Disk
+from octavo.actors.turns.runtime import TurnActor
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFull, storage_error
 from octavo.files.unbroken import unbroken
 from octavo.manifest.change_log import ChangeLog

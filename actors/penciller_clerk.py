@@ -7,15 +7,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from octavo.actors import reserve
 from octavo.actors.inker import Inker
-from octavo.actors.messages import interruptible
+from octavo.actors.opening.tags import NamedTag
 from octavo.actors.penciller import LevelZero, Merge, Penciller
-from octavo.actors.runtime import Ref, TurnActor
-from octavo.actors.tags import NamedTag
+from octavo.actors.turns.messages import interruptible
+from octavo.actors.turns.runtime import Ref, TurnActor
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files import ledger_key
+from octavo.actors.writing import reserve
 from octavo.files.errors import (
     Closed,
     Corruption,
@@ -23,7 +22,8 @@ from octavo.files.errors import (
     StorageFull,
     storage_error,
 )
-from octavo.files.sparse_offsets import cut, stretch
+from octavo.files.journal.sparse_offsets import cut, stretch
+from octavo.files.ledger import ledger_key
 from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS, MOST_SEARCHED
@@ -166,12 +166,12 @@ class PencillerClerk(TurnActor):
             )
         # Loaded here: who opens a store should not wait for what the worker does.
         with unbroken:
-            from octavo.actors.recalculation import recalculated
-            from octavo.files import jobs
-            from octavo.files.journal_rows import concatenated
+            from octavo.actors.opening.recalculation import recalculated
+            from octavo.files.jobs import ledger_files
+            from octavo.files.journal.journal_rows import concatenated
 
         damaged: list[str] = []
-        rows = jobs.level_zero_rows(
+        rows = ledger_files.level_zero_rows(
             journal.disk,
             offsets,
             damaged,
@@ -187,7 +187,7 @@ class PencillerClerk(TurnActor):
         run = [concatenated(whole)] if whole else []
         del whole, anew
         return {
-            **jobs.write_sorted(penciller.disk, run, **where),
+            **ledger_files.write_sorted(penciller.disk, run, **where),
             "damaged": damaged,
             "noted": noted,
         }
@@ -271,7 +271,7 @@ def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int |
 
 
 def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, Any]], bytes]:
-    """What jobs.level_zero takes of the records (since, upto]: (parts, offsets)."""
+    """What ledger_files.level_zero takes of the records (since, upto]: (parts, offsets)."""
     parts, blobs = [], []
     first = max(bisect_right(view.bases, since + 1) - 1, 0)
     for file in view.files[first:]:

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.kept_scans import KeptScans
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.read_cache import ReadCache
 from octavo.actors.reader import NOTHING, Reader
+from octavo.actors.reading.read_cache import ReadCache
+from octavo.actors.scanning.empty_ranges import EmptyRanges
+from octavo.actors.scanning.kept_scans import KeptScans
 from octavo.actors.view import JournalView, View
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Closed, Corruption, storage_errors
 from octavo.files.lifecycle import after
 from octavo.manifest import published

@@ -10,20 +10,21 @@ from typing import NoReturn
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors import bucket_names, scan
-from octavo.actors.batches import BatchWindow, batches
 from octavo.actors.bookie import Bookie
-from octavo.actors.kept_items import ItemsOfBucket
 from octavo.actors.penciller import Penciller
-from octavo.actors.plain_heads import PlainHeads
-from octavo.actors.plain_reads import PlainReads
-from octavo.actors.scan_windows import Brief
-from octavo.actors.short_scans import short_windows
+from octavo.actors.reading import bucket_names
+from octavo.actors.reading.plain_heads import PlainHeads
+from octavo.actors.reading.plain_reads import PlainReads
+from octavo.actors.scanning import scan
+from octavo.actors.scanning.batches import BatchWindow, batches
+from octavo.actors.scanning.kept_items import ItemsOfBucket
+from octavo.actors.scanning.scan_windows import Brief
+from octavo.actors.scanning.short_scans import short_windows
 from octavo.actors.view import Head, View
-from octavo.files import ledger_key
-from octavo.files.cold_pages import COLD
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
-from octavo.files.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
+from octavo.files.kernels.cold_pages import COLD
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
 
 LEASE_SECONDS = 900.0
 _LOW_32 = 0xFFFFFFFF

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.guide import Guide
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.memory_table import MemoryTable
-from octavo.files import record
+from octavo.actors.reading.guide import Guide
 from octavo.files.errors import Corruption
-from octavo.files.head import Head as Head
-from octavo.files.rows import EXPIRES, TOMBSTONE
-from octavo.files.sst import Sst
+from octavo.files.journal import record
+from octavo.files.kernels.rows import EXPIRES, TOMBSTONE
+from octavo.files.ledger.head import Head as Head
+from octavo.files.ledger.sst import Sst
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 LOW_32 = 0xFFFFFFFF

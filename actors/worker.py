@@ -13,11 +13,12 @@ from typing import Any
 
 from octavo.actors.measures import JobHistory
 from octavo.actors.worker_pipe import LOOK_SECONDS, LOOKS, Silent, WorkerPipe
-from octavo.files import errors, worker
-from octavo.files.disk import Disk, RealDisk
-from octavo.files.file_lock import FileLock
+from octavo.files import errors
+from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.door.file_lock import FileLock
+from octavo.files.door.open_file import lead_nowhere
+from octavo.files.jobs import worker
 from octavo.files.locks import new_lock
-from octavo.files.open_file import lead_nowhere
 from octavo.files.unbroken import unbroken
 
 log = logging.getLogger("octavo.worker")
@@ -76,7 +77,7 @@ class JobRunner:
                         return run.result
                 self._threads.add(me)
             with unbroken:
-                from octavo.files.jobs import JOBS
+                from octavo.files.jobs.table import JOBS
             with self.history.timed(job, arguments) as run:
                 run.result = JOBS[job](self._disk, *blobs, **arguments)
             return run.result
@@ -151,7 +152,7 @@ class JobRunner:
         try:
             with unbroken:  # one that nobody knows of would never leave
                 self._process = subprocess.Popen(
-                    [*_interpreter(), "-m", "octavo.files.worker", str(self._niceness)],
+                    [*_interpreter(), "-m", "octavo.files.jobs.worker", str(self._niceness)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     bufsize=0,  # WorkerPipe's are the only reads and writes: see forked

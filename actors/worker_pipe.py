@@ -13,7 +13,7 @@ import select
 import subprocess
 from typing import Any
 
-from octavo.files import worker
+from octavo.files.jobs import worker
 
 LOOK_SECONDS = 5.0
 LOOKS = 6

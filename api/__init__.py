@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
-    from octavo.actors.backup import BackedUp
-    from octavo.actors.compaction import Compacted
-    from octavo.actors.ingest import Ingested
-    from octavo.actors.tags import Tag
+    from octavo.actors.compacting.compaction import Compacted
+    from octavo.actors.keeping.backup import BackedUp
+    from octavo.actors.keeping.ingest import Ingested
+    from octavo.actors.opening.tags import Tag
     from octavo.actors.view import Head
     from octavo.batch import Batch
     from octavo.bucket import Bucket
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         StoreLocked,
         UnsupportedFormat,
     )
-    from octavo.files.merkle import MerkleTree
+    from octavo.files.ledger.merkle import MerkleTree
     from octavo.head_only import HeadBatch, HeadBucket, HeadRow, SnapshotHeadBucket
     from octavo.index import Index, Query
     from octavo.index_edit import IndexEdit
@@ -76,22 +76,22 @@ _HOMES = {
     "octavo.changes": ("Change",),
     "octavo.consumer": ("Consumer",),
     "octavo.comparing": ("Difference", "compare"),
-    "octavo.files.merkle": ("MerkleTree",),
+    "octavo.files.ledger.merkle": ("MerkleTree",),
     "octavo.published": ("PublishedSnapshot",),
     "octavo.read_only": ("ReadOnlyStore",),
     "octavo.scans": ("Scan",),
     "octavo.committing": ("acknowledge", "backup", "commit"),
     "octavo.destroying": ("destroy",),
-    "octavo.actors.backup": ("BackedUp",),
+    "octavo.actors.keeping.backup": ("BackedUp",),
     "octavo.repairing": ("Repair", "repair"),
     "octavo.restoring": ("Restored", "restore"),
     "octavo.verify": ("Report",),
     "octavo.head_only": ("HeadBatch", "HeadBucket", "HeadRow", "SnapshotHeadBucket"),
     "octavo.index": ("Index", "Query"),
     "octavo.index_edit": ("IndexEdit",),
-    "octavo.actors.compaction": ("Compacted",),
-    "octavo.actors.ingest": ("Ingested",),
-    "octavo.actors.tags": ("Tag",),
+    "octavo.actors.compacting.compaction": ("Compacted",),
+    "octavo.actors.keeping.ingest": ("Ingested",),
+    "octavo.actors.opening.tags": ("Tag",),
     "octavo.actors.view": ("Head",),
     "octavo.files.errors": (
         "AskCycle",

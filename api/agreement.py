@@ -6,20 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from octavo.actors.identity import Identity
+from octavo.actors.opening.identity import Identity
 from octavo.actors.reader import Reader
 from octavo.actors.view import Head
-from octavo.files import index_terms, ledger_key, record, record_digests
-from octavo.files.arrays import np, npt
-from octavo.files.bounds import HEAD_ROWS, OBJECTS
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import OctavoError
-from octavo.files.hashing import LOW_32
-from octavo.files.live_batches import Batch, Segments, buckets_of, heads_of, keys_of
-from octavo.files.merkle import HASH_BITS
-from octavo.files.record_digests import Digests
-from octavo.files.sealed_records import Stretch
-from octavo.files.spill import Columns, Spill
+from octavo.files.journal import record, record_digests
+from octavo.files.journal.record_digests import Digests
+from octavo.files.journal.sealed_records import Stretch
+from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.hashing import LOW_32
+from octavo.files.kernels.spill import Columns, Spill
+from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS
+from octavo.files.ledger.live_batches import Batch, Segments, buckets_of, heads_of, keys_of
+from octavo.files.ledger.merkle import HASH_BITS
 from octavo.manifest.recovery import scratch_name
 
 STEP = 1024

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from octavo.actors import operation
-from octavo.actors.derivation import derived_index, derived_metadata
-from octavo.actors.index_sets import index_parts
-from octavo.actors.operation import Operation, packed_index
+from octavo.actors.writing import operation
+from octavo.actors.writing.derivation import derived_index, derived_metadata
+from octavo.actors.writing.index_sets import index_parts
+from octavo.actors.writing.operation import Operation, packed_index
 from octavo.files.argument_checks import number, seconds, shown, to_whole, whole_number
 from octavo.files.errors import Misuse
-from octavo.files.ledger_key import MAX_KEY_BYTES
-from octavo.files.record import MAX_METADATA_BYTES, PUT
+from octavo.files.journal.record import MAX_METADATA_BYTES, PUT
+from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
 from octavo.files.wall_clock import YEAR_10000_MS, ms_of
 from octavo.index_edit import IndexEdit
 
 if TYPE_CHECKING:
-    from octavo.actors.tags import Tags
+    from octavo.actors.opening.tags import Tags
 
 BytesLike = bytes | bytearray | memoryview
 Key = str | BytesLike

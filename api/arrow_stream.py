@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from octavo.actors.batch_values import BatchValues
 from octavo.actors.reader import Reader
-from octavo.actors.scan import Bounds
-from octavo.files import arrow
+from octavo.actors.scanning.batch_values import BatchValues
+from octavo.actors.scanning.scan import Bounds
 from octavo.files.argument_checks import shown, to_whole
-from octavo.files.arrays import np
-from octavo.files.arrow import COLUMNS
-from octavo.files.byte_strings import Ints, gather
 from octavo.files.errors import Misuse
-from octavo.files.live_batches import Batch, as_slice, end_to_end, names_of, parts_of
+from octavo.files.kernels import arrow
+from octavo.files.kernels.arrays import np
+from octavo.files.kernels.arrow import COLUMNS
+from octavo.files.kernels.byte_strings import Ints, gather
+from octavo.files.ledger.live_batches import Batch, as_slice, end_to_end, names_of, parts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self
 
-from octavo.actors import operation as operations
-from octavo.actors.operation import Operation
-from octavo.actors.plain_batch import MOST, MOST_BYTES
-from octavo.actors.startup import Running
-from octavo.actors.tags import STANDARD
+from octavo.actors.opening.startup import Running
+from octavo.actors.opening.tags import STANDARD
+from octavo.actors.writing import operation as operations
+from octavo.actors.writing.operation import Operation
+from octavo.actors.writing.plain_batch import MOST, MOST_BYTES
 from octavo.arguments import (
     Key,
     Value,
@@ -23,9 +23,9 @@ from octavo.arguments import (
     to_sync,
     to_value,
 )
-from octavo.files import ledger_key
 from octavo.files.errors import Closed, Misuse
-from octavo.files.record import DELETE, PUT
+from octavo.files.journal.record import DELETE, PUT
+from octavo.files.ledger import ledger_key
 from octavo.handles import Handle
 from octavo.index_edit import IndexEdit
 

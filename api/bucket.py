@@ -10,19 +10,19 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.guide import ROW_BITS, ROW_MASK
-from octavo.actors.plain_put import PlainPut
+from octavo.actors.opening.startup import Running
+from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import LEASE_SECONDS, Reader
-from octavo.actors.reserve import with_reserve
-from octavo.actors.startup import Running
-from octavo.actors.tags import STANDARD
+from octavo.actors.reading.guide import ROW_BITS, ROW_MASK
 from octavo.actors.view import Head
+from octavo.actors.writing.plain_put import PlainPut
+from octavo.actors.writing.reserve import with_reserve
 from octavo.arguments import OF_HEADS, Key, Value, to_condition, to_keys, to_put, to_sync, to_value
 from octavo.files.argument_checks import shown
-from octavo.files.cold_pages import COLD
 from octavo.files.errors import Misuse
-from octavo.files.record import DELETE, LOW_32, PUT
-from octavo.files.short_value import plain_fields
+from octavo.files.journal.record import DELETE, LOW_32, PUT
+from octavo.files.journal.short_value import plain_fields
+from octavo.files.kernels.cold_pages import COLD
 from octavo.index_edit import IndexEdit
 from octavo.mutable import Mutable
 from octavo.type_parameters import Out, Told

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from octavo.actors.bookie import Bookie
+from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
-from octavo.actors.tags import STANDARD
-from octavo.actors.values_ahead import ask_in_order
+from octavo.actors.reading.values_ahead import ask_in_order
 from octavo.files.errors import Corruption, HistoryCompacted
-from octavo.files.index_terms import Term, terms_by_field
-from octavo.files.ledger_key import HEAD_ONLY
-from octavo.files.plain_event import PlainEvent, event_of
-from octavo.files.record import DELETE, KEY_DELTA, PUT, Record
+from octavo.files.journal.plain_event import PlainEvent, event_of
+from octavo.files.journal.record import DELETE, KEY_DELTA, PUT, Record
+from octavo.files.ledger.index_terms import Term, terms_by_field
+from octavo.files.ledger.ledger_key import HEAD_ONLY
 from octavo.head_only import parts_of
 
 _AHEAD_BYTES = 1 << 20

@@ -14,7 +14,7 @@ def main() -> None:
     """The console script."""
     try:
         with unbroken:
-            from octavo.cli import main as run
+            from octavo.cli.commands import main as run
     except KeyboardInterrupt:  # nothing was begun
         sys.exit(INTERRUPTED)
     run()

@@ -10,16 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
-from octavo.actors import inbox_watch, joining
-from octavo.actors.backup import BackedUp
-from octavo.actors.ingest import Ingested, checked
+from octavo.actors.compacting import joining
+from octavo.actors.keeping import inbox_watch
+from octavo.actors.keeping.backup import BackedUp
+from octavo.actors.keeping.ingest import Ingested, checked
 from octavo.actors.penciller import Merge, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.arguments import to_flag, to_path, to_timeout
-from octavo.files import errors, inbox
+from octavo.files import errors
 from octavo.files.argument_checks import to_whole
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import AskTimeout, Misuse, OctavoError, StorageFailed, StoreLocked
+from octavo.files.handover import inbox
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
@@ -27,7 +29,7 @@ from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.small_files import FEW_SMALL
 
 if TYPE_CHECKING:
-    from octavo.actors.options import OpenOptions
+    from octavo.actors.opening.options import OpenOptions
     from octavo.store import Store
 
 log = logging.getLogger("octavo.ingest")

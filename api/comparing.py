@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from octavo.actors.merkle_trees import to_segments, tree_of
+from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import Reader
-from octavo.actors.scan import Bounds, bounds
-from octavo.actors.tags import STANDARD
+from octavo.actors.scanning.merkle_trees import to_segments, tree_of
+from octavo.actors.scanning.scan import Bounds, bounds
 from octavo.actors.view import Head
 from octavo.arguments import to_bucket
 from octavo.changes import Change, changes_of
-from octavo.files import ledger_key
 from octavo.files.errors import Misuse
-from octavo.files.ledger_key import STANDARD as TAG
-from octavo.files.live_batches import (
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.ledger_key import STANDARD as TAG
+from octavo.files.ledger.live_batches import (
     WINDOW_BYTES,
     WINDOW_ROWS,
     Segments,
@@ -25,8 +25,8 @@ from octavo.files.live_batches import (
     heads_of,
     keys_of,
 )
-from octavo.files.live_batches import parts_of as parts_of_batch
-from octavo.files.merkle import By, MerkleTree, bits_of, to_by
+from octavo.files.ledger.live_batches import parts_of as parts_of_batch
+from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
 from octavo.head_only import parts_of
 from octavo.snapshot import Snapshot
 from octavo.store import Store

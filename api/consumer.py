@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from octavo import changes as feed
-from octavo.actors.startup import Running
+from octavo.actors.opening.startup import Running
 from octavo.changes import Change
 from octavo.files.argument_checks import shown, to_sqn, to_whole
 from octavo.files.errors import HistoryCompacted, Misuse

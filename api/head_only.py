@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, overload
 
-from octavo.actors.operation import Operation
+from octavo.actors.opening.startup import Running
 from octavo.actors.reader import LEASE_SECONDS, Reader
-from octavo.actors.scan import Bounds
-from octavo.actors.startup import Running
+from octavo.actors.scanning.scan import Bounds
 from octavo.actors.view import Head
+from octavo.actors.writing.operation import Operation
 from octavo.arguments import (
     Key,
     Value,
@@ -27,10 +27,10 @@ from octavo.arguments import (
     to_flag,
 )
 from octavo.batch import Together
-from octavo.files import ledger_key
 from octavo.files.errors import Corruption, Misuse
-from octavo.files.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
-from octavo.files.record import DELETE, MAX_METADATA_BYTES, PUT
+from octavo.files.journal.record import DELETE, MAX_METADATA_BYTES, PUT
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
 from octavo.filters import to_limit
 from octavo.handles import Handle
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from octavo.actors import operation
-from octavo.actors.index_sets import index_parts, removed_parts
+from octavo.actors.writing import operation
+from octavo.actors.writing.index_sets import index_parts, removed_parts
 
 
 class IndexEdit:

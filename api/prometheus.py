@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from octavo.actors.latency import BOUNDS_NS, Latency
 from octavo.actors.measures import Measures
-from octavo.actors.startup import Running
+from octavo.actors.opening.startup import Running
 from octavo.stats import stats
 from octavo.stats_types import Stats
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from octavo.arguments import to_lease
 from octavo.files.argument_checks import shown
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Misuse, storage_errors
 from octavo.files.unbroken import unbroken
 from octavo.manifest import published

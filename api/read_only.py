@@ -13,17 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from octavo import changes as feed
-from octavo.actors.identity import read as identity_of
-from octavo.actors.interpreter import refuse_unfit
 from octavo.actors.open_files import OpenFiles
+from octavo.actors.opening.identity import read as identity_of
 from octavo.actors.progress import untold
 from octavo.actors.published_reader import PublishedReader
+from octavo.actors.turns.interpreter import refuse_unfit
 from octavo.arguments import to_flag, to_lease
 from octavo.changes import Change
 from octavo.files.argument_checks import to_sqn, to_whole
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
+from octavo.files.door.held_disk import NO_LINKS, HeldDisk
 from octavo.files.errors import Misuse, SnapshotExpired, usable
-from octavo.files.held_disk import NO_LINKS, HeldDisk
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published

@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from octavo.actors import lost_records, shutdown, startup
-from octavo.actors.interpreter import refuse_unfit
-from octavo.actors.lost_records import Lost
-from octavo.actors.options import Options
+from octavo.actors.keeping import lost_records
+from octavo.actors.keeping.lost_records import Lost
+from octavo.actors.keeping.repair import Repaired, repair_files
+from octavo.actors.opening import shutdown, startup
+from octavo.actors.opening.options import Options
+from octavo.actors.opening.startup import Running
 from octavo.actors.progress import Progress, untold
 from octavo.actors.reader import LEASE_SECONDS, Reader
-from octavo.actors.repair import Repaired, repair_files
-from octavo.actors.startup import Running
+from octavo.actors.turns.interpreter import refuse_unfit
 from octavo.arguments import to_flag, to_path
-from octavo.files import ledger_key
-from octavo.files.bounds import OBJECTS
-from octavo.files.disk import Disk, RealDisk
+from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.door.file_lock import LOCK
 from octavo.files.errors import OctavoError, usable
-from octavo.files.file_lock import LOCK
-from octavo.files.live_batches import buckets_of, heads_of, keys_of
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import OBJECTS
+from octavo.files.ledger.live_batches import buckets_of, heads_of, keys_of
 from octavo.files.unbroken import locked
 from octavo.manifest.store_identity import without_journal
 from octavo.verify import Report, verify

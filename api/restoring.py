@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from octavo.actors.restoring import Restored, restore_on
+from octavo.actors.keeping.restoring import Restored, restore_on
 from octavo.arguments import to_flag, to_moment, to_path
 from octavo.files.argument_checks import to_whole
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import storage_errors, usable
 
 __all__ = ["Restored", "restore"]

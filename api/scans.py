@@ -21,20 +21,20 @@ from typing import Any, TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.batch_values import BatchValues, OpenJournal
-from octavo.actors.batches import BatchWindow
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.read_values import STRETCH_BYTES, Last, Opened, each_item, read_values
 from octavo.actors.reader import STEP, Reader
-from octavo.actors.scan import Bounds, Window
+from octavo.actors.scanning.batch_values import BatchValues, OpenJournal
+from octavo.actors.scanning.batches import BatchWindow
+from octavo.actors.scanning.read_values import STRETCH_BYTES, Last, Opened, each_item, read_values
+from octavo.actors.scanning.scan import Bounds, Window
 from octavo.actors.view import Head
 from octavo.drained import Drained
 from octavo.files.argument_checks import shown
-from octavo.files.arrays import np
 from octavo.files.errors import Misuse
-from octavo.files.freed_memory import keep_freed
-from octavo.files.ledger_key import MAX_KEY_BYTES
-from octavo.files.live_batches import Segments, parts_of
+from octavo.files.kernels.arrays import np
+from octavo.files.kernels.freed_memory import keep_freed
+from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
+from octavo.files.ledger.live_batches import Segments, parts_of
 
 T = TypeVar("T")
 

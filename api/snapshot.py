@@ -7,21 +7,22 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, overload
 
-from octavo.actors import journal_order, publishing
 from octavo.actors.bookie import Bookie
-from octavo.actors.identity import Identity
-from octavo.actors.merkle_trees import tree_of
+from octavo.actors.keeping import publishing
+from octavo.actors.opening.identity import Identity
+from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import Reader
-from octavo.actors.scan import HEAD_ROWS, OBJECTS, Bounds, bounds
-from octavo.actors.tags import STANDARD
+from octavo.actors.scanning import journal_order
+from octavo.actors.scanning.merkle_trees import tree_of
+from octavo.actors.scanning.scan import HEAD_ROWS, OBJECTS, Bounds, bounds
 from octavo.actors.view import Head
 from octavo.arguments import OF_HEADS, Key, to_bound, to_bucket, to_bytes, to_flag, to_lease
-from octavo.files import ledger_key
 from octavo.files.argument_checks import to_sqn
 from octavo.files.errors import Misuse
+from octavo.files.journal.short_value import plain_fields
 from octavo.files.later import Later
-from octavo.files.merkle import By, MerkleTree, bits_of, to_by
-from octavo.files.short_value import plain_fields
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
 from octavo.filters import to_limit
 from octavo.head_only import SnapshotHeadBucket
 from octavo.published import PUBLISHED_SECONDS, PublishedSnapshot, to_name

@@ -13,11 +13,11 @@ from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.latency import Latency
 from octavo.actors.measures import CACHE, MEMORY, REST, Measures
+from octavo.actors.opening.startup import Running
 from octavo.actors.penciller import Penciller
-from octavo.actors.startup import Running
-from octavo.files import record
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import AskTimeout, Busy, Closed, Corruption, StorageFull
+from octavo.files.journal import record
 from octavo.files.lifecycle import State
 from octavo.manifest.consumers import Progress
 from octavo.manifest.journal_manifest import JournalEntry

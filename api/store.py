@@ -10,28 +10,29 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from octavo import changes as feed
-from octavo.actors import compaction, shutdown, startup
-from octavo.actors.backup import BackedUp, backup
-from octavo.actors.compaction import Compacted
-from octavo.actors.inbox_watch import WATCH
-from octavo.actors.ingest import Ingested, ingest
-from octavo.actors.interpreter import refuse_unfit
-from octavo.actors.interval_sync import IntervalSync
-from octavo.actors.options import OpenOptions
-from octavo.actors.options import options as checked_options
+from octavo.actors.compacting import compaction
+from octavo.actors.compacting.compaction import Compacted
+from octavo.actors.keeping.backup import BackedUp, backup
+from octavo.actors.keeping.inbox_watch import WATCH
+from octavo.actors.keeping.ingest import Ingested, ingest
+from octavo.actors.opening import shutdown, startup
+from octavo.actors.opening.options import OpenOptions
+from octavo.actors.opening.options import options as checked_options
+from octavo.actors.opening.startup import Running
+from octavo.actors.opening.tags import STANDARD
 from octavo.actors.progress import untold
 from octavo.actors.reader import LEASE_SECONDS, Reader
-from octavo.actors.reserve import with_reserve
-from octavo.actors.startup import Running
-from octavo.actors.tags import STANDARD
+from octavo.actors.turns.interpreter import refuse_unfit
 from octavo.actors.view import Head
+from octavo.actors.writing.interval_sync import IntervalSync
+from octavo.actors.writing.reserve import with_reserve
 from octavo.arguments import Key, to_bucket, to_flag, to_path
 from octavo.batch import Batch
 from octavo.bucket import Bucket
 from octavo.changes import Change
 from octavo.consumer import Consumer
 from octavo.files.argument_checks import to_sqn
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse, usable
 from octavo.files.locks import new_rlock
 from octavo.files.unbroken import unbroken
@@ -74,8 +75,8 @@ def open(
     """Open the store in the directory ``path``, making it if it is not there.
 
     One opener at a time, in any process; the rest get StoreLocked. Options, with their defaults
-    and bounds: ``help("octavo.actors.options.Options")``, or docs/options.md. Opening takes as long
-    as what the ledger does not hold yet takes to replay, whatever the size of the store.
+    and bounds: ``help("octavo.actors.opening.options.Options")``, or docs/options.md. Opening takes
+    as long as what the ledger does not hold yet takes to replay, whatever the size of the store.
 
     With ``read_only`` the store may be open elsewhere, and is left as it is but for a directory
     of hard links below it, which goes at ``close``: what comes back is a Snapshot of its newest
@@ -293,8 +294,8 @@ class Store(Bucket[bytes, Head]):
         """
         self._refuse_if_closed()
         with unbroken:
-            from octavo.inspection import inspect
-            from octavo.page import page
+            from octavo.pictures.inspection import inspect
+            from octavo.pictures.page import page
         return page(inspect(self._running, score=to_flag("score", score)))
 
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from octavo.actors.identity import Identity
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.opening.identity import Identity
+from octavo.actors.opening.startup import Running
 from octavo.actors.progress import Progress
 from octavo.actors.reader import LEASE_SECONDS, Reader
-from octavo.actors.startup import Running
 from octavo.agreement import Both, Noted, Report, agreement, unequal
-from octavo.files import cdb
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import OctavoError, SnapshotExpired, StorageFull, room_for
-from octavo.files.journal_windows import read_windows, verify_windows
+from octavo.files.journal import cdb
+from octavo.files.journal.journal_windows import read_windows, verify_windows
+from octavo.files.journal.record_digests import check_values
+from octavo.files.journal.sealed_records import file_records
+from octavo.files.journal.sparse_offsets import SparseOffsets
+from octavo.files.kernels.spill import ScratchFailed
 from octavo.files.lifecycle import State
-from octavo.files.record_digests import check_values
-from octavo.files.sealed_records import file_records
-from octavo.files.sparse_offsets import SparseOffsets
-from octavo.files.spill import ScratchFailed
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 

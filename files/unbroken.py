@@ -7,7 +7,7 @@ are put off, and run at its end. Other threads are never interrupted, and pay no
 
 What can take long (a merge, the copying of a value) must not stand in one. A message in an inbox
 is such a step, too, or the thread that serves it could lose it; but a method that is marked as
-``interruptible`` (actors/messages.py) is not: it is served again, from its beginning.
+``interruptible`` (actors/turns/messages.py) is not: it is served again, from its beginning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from octavo.files.disk import Disk, FileLock
+    from octavo.files.door.disk import Disk, FileLock
 
 _SIGNALS = (
     signal.SIGINT,

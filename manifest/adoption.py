@@ -15,9 +15,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
-from octavo.files import cdb
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
+from octavo.files.journal import cdb
 from octavo.manifest import recovery, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.update_mark import UPDATING

@@ -23,7 +23,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
-from octavo.files.disk import AppendFile, Disk
+from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import (
     Closed,
     Corruption,

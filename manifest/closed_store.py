@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.file_lock import LOCK
 from octavo.files.errors import Corruption, Misuse
-from octavo.files.file_lock import LOCK
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest

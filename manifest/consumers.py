@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from octavo.files.argument_checks import shown
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import (
     Corruption,
     HistoryCompacted,

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from octavo.files.errors import Corruption
-from octavo.files.sst import Sst
+from octavo.files.ledger.sst import Sst
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.packing import Packer, Unpacker

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption, storage_error
 from octavo.manifest.log_file import (
     CHANGE,

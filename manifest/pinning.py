@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import cdb, jobs, ledger_key, record
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Busy, Corruption, Misuse, OctavoError
-from octavo.files.sparse_offsets import cut
+from octavo.files.jobs import ledger_files
+from octavo.files.journal import cdb, record
+from octavo.files.journal.sparse_offsets import cut
+from octavo.files.ledger import ledger_key
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -290,7 +292,7 @@ def _side_files(
     """The rows that the ledger does not have yet, as files of level zero."""
     if not parts:
         return []
-    result = jobs.level_zero(
+    result = ledger_files.level_zero(
         disk, offsets, journal=draft.path, ledger=draft.path, stem=SIDE, parts=parts,
         max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
     )  # fmt: skip

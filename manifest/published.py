@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.argument_checks import shown
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk, refuse_links
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import OUT_OF_MEANS, Corruption, Misuse, OctavoError, SnapshotExpired
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import JournalManifest

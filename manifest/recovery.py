@@ -9,11 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from mmap import mmap
 
-from octavo.files import cdb, record
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
-from octavo.files.runs import Run
-from octavo.files.sparse_offsets import SPARSE_BELOW, SparseOffsets
+from octavo.files.journal import cdb, record
+from octavo.files.journal.runs import Run
+from octavo.files.journal.sparse_offsets import SPARSE_BELOW, SparseOffsets
 from octavo.manifest.journal_manifest import MAX_BASE, JournalManifest
 
 log = logging.getLogger("octavo.recovery")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalManifest

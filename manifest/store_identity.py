@@ -18,7 +18,7 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.disk import Disk, refuse_links
+from octavo.files.door.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
 
 FORMAT_VERSION = 1

@@ -22,8 +22,8 @@ import logging
 from collections.abc import Container, Iterator
 from weakref import WeakKeyDictionary
 
-from octavo.files.copying import set_apart
-from octavo.files.disk import Disk, RealDisk
+from octavo.files.door.copying import set_apart
+from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFailed, storage_error
 from octavo.manifest import recovery
 

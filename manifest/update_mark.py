@@ -22,7 +22,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.manifest import recovery
 from octavo.manifest.change_log import Recovered

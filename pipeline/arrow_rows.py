@@ -13,14 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from octavo.files import ledger_key, record
-from octavo.files.arrow import binary_array, numbers, refuse_large_value
-from octavo.files.byte_strings import gather
-from octavo.files.cold_pages import COLD, scattered
 from octavo.files.errors import Corruption, Misuse
-from octavo.files.few_maps import most_maps
-from octavo.files.journal_values import places_at, spans
-from octavo.files.live_batches import (
+from octavo.files.journal import record
+from octavo.files.journal.journal_values import places_at, spans
+from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
+from octavo.files.kernels.byte_strings import gather
+from octavo.files.kernels.cold_pages import COLD, scattered
+from octavo.files.kernels.rows import ByteColumn, Strings
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.few_maps import most_maps
+from octavo.files.ledger.live_batches import (
     Batch,
     as_slice,
     buckets_of,
@@ -30,7 +32,6 @@ from octavo.files.live_batches import (
     parts_of,
     strings_of,
 )
-from octavo.files.rows import ByteColumn, Strings
 from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
 

@@ -22,9 +22,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from octavo.files import ledger_key
-from octavo.files.bounds import Bounds
 from octavo.files.errors import Misuse
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.change_rows import change_batches
 from octavo.pipeline.file_order import RowsOfFiles, rows_of_files, unmerged

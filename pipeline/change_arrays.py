@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from octavo.files import record
-from octavo.files.arrow import refuse_large_value
-from octavo.files.record_columns import columns_of
-from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.journal import record
+from octavo.files.journal.record_columns import columns_of
+from octavo.files.journal.sparse_offsets import SparseOffsets
+from octavo.files.kernels.arrow import refuse_large_value
 from octavo.pipeline.arrow_rows import BATCH_BYTES, MOMENTS, fitted
 from octavo.pipeline.feed_files import Opened
 from octavo.pipeline.put_arrays import PutArrays

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from octavo.files.arrow import numbers
-from octavo.files.bounds import Bounds
-from octavo.files.changed_batches import Changed
-from octavo.files.live_batches import Batch
+from octavo.files.kernels.arrow import numbers
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.changed_batches import Changed
+from octavo.files.ledger.live_batches import Batch
 from octavo.pipeline.arrow_rows import column, cut, fitted, moments
 from octavo.pipeline.snapshot_files import SnapshotFiles
 

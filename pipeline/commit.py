@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.manifest import store_identity
 
 _LOOK_SECONDS = 0.02

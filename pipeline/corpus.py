@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
 
 log = logging.getLogger("octavo.corpus")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from octavo.files import staging
-from octavo.files.disk import Disk
-from octavo.files.ledger_key import INDEX, split
-from octavo.files.sst import Sst
+from octavo.files.door.disk import Disk
+from octavo.files.handover import staging
+from octavo.files.ledger.ledger_key import INDEX, split
+from octavo.files.ledger.sst import Sst
 
 
 def first_duplicate(

@@ -20,9 +20,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from octavo.files import ledger_key
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse, OctavoError, usable
+from octavo.files.ledger import ledger_key
 from octavo.manifest import store_identity
 from octavo.pipeline import commit, read_options
 from octavo.pipeline.batch_reader import to_schema

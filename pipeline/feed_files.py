@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import cdb, record
-from octavo.files.disk import Disk, refuse_links
+from octavo.files.door.disk import Disk, refuse_links
 from octavo.files.errors import Busy, Corruption, HistoryCompacted, storage_error
+from octavo.files.journal import cdb, record
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.pipeline.places import Places, sealed_places, whole_records

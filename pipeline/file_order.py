@@ -1,6 +1,6 @@
 """Reads without values: the rows of ledger files, one file after the other, without a merge.
 
-A row is the newest of its key where its sequence number is live (files/live_bits.py), whatever
+A row is the newest of its key where its sequence number is live (files/jobs/live_bits.py), whatever
 other files say: so each file is opened by one task, and no keys are compared.
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
-from octavo.files import live_bits
-from octavo.files.bounds import Bounds
-from octavo.files.live_batches import WINDOW_ROWS, Batch
-from octavo.files.live_bits import LiveBits
+from octavo.files.jobs import live_bits
+from octavo.files.jobs.live_bits import LiveBits
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch
 from octavo.pipeline.partitions import even_parts, split_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
 

@@ -13,13 +13,13 @@ from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from octavo.files import index_terms, ledger_key
-from octavo.files.bounds import Bounds
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
-from octavo.files.find_many import Level
-from octavo.files.live_batches import Batch, buckets_of, heads_of, keys_of
-from octavo.files.stale_entries import without_stale
+from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.find_many import Level
+from octavo.files.ledger.live_batches import Batch, buckets_of, heads_of, keys_of
+from octavo.files.ledger.stale_entries import without_stale
 from octavo.manifest import published
 from octavo.pipeline import spark_tasks
 from octavo.pipeline.arrow_rows import record_batches

@@ -1,7 +1,7 @@
 """Reads of values in journal order: a stretch of the journal a task, from front to back.
 
-The ledger says first which sequence numbers are live (files/live_bits.py); then the journal tells
-everything else itself, and no value is sought by key.
+The ledger says first which sequence numbers are live (files/jobs/live_bits.py); then the journal
+tells everything else itself, and no value is sought by key.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from octavo.files import live_bits, record
-from octavo.files.arrow import refuse_large_value
-from octavo.files.bounds import OBJECTS
-from octavo.files.byte_strings import Ints
 from octavo.files.errors import Corruption
-from octavo.files.journal_values import Offsets, spans
-from octavo.files.live_bits import LiveBits
-from octavo.files.record_columns import RecordColumns, columns_of
+from octavo.files.jobs import live_bits
+from octavo.files.jobs.live_bits import LiveBits
+from octavo.files.journal import record
+from octavo.files.journal.journal_values import Offsets, spans
+from octavo.files.journal.record_columns import RecordColumns, columns_of
+from octavo.files.kernels.arrow import refuse_large_value
+from octavo.files.kernels.byte_strings import Ints
+from octavo.files.ledger.bounds import OBJECTS
 from octavo.pipeline.arrow_rows import fitted, moments
 from octavo.pipeline.partitions import even_parts, split_of
 from octavo.pipeline.put_arrays import PutArrays, cut_sizes

@@ -18,12 +18,12 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from octavo.files.bounds import HEAD_ROWS, OBJECTS
-from octavo.files.byte_strings import Ints
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
-from octavo.files.ledger_key import HEAD_ONLY
-from octavo.files.live_batches import Batch
+from octavo.files.kernels.byte_strings import Ints
+from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS
+from octavo.files.ledger.ledger_key import HEAD_ONLY
+from octavo.files.ledger.live_batches import Batch
 from octavo.files.wall_clock import moment_of, wall_clock_ms
 from octavo.manifest import pinning, published, store_identity
 from octavo.pipeline.read_options import local_path, refuse_unknown

@@ -18,11 +18,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from octavo.files import cdb, jobs, ledger_key
-from octavo.files.disk import Disk, RealDisk
+from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import Corruption, Misuse
-from octavo.files.sparse_offsets import cut
-from octavo.files.sst import Sst
+from octavo.files.jobs import ledger_files
+from octavo.files.journal import cdb
+from octavo.files.journal.sparse_offsets import cut
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.sst import Sst
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import level_sizes, recovery, store_identity
 from octavo.manifest.closed_store import ClosedStore, closed_store
@@ -158,7 +160,7 @@ def read_stretch(disk_of: DiskOf, path: str, stem: str, pieces: Sequence[Piece])
                 }
             )  # fmt: skip
             tables.append(table)
-    made = jobs.level_zero(
+    made = ledger_files.level_zero(
         disk,
         b"".join(tables),
         journal=f"{path}/journal",
@@ -208,7 +210,7 @@ def merge_range(
     number, wanted = numbered
     index = bytes((ledger_key.INDEX,))
     meets = wanted.low[:1] <= index and (wanted.high is None or wanted.high >= index)
-    return jobs.merge_files(
+    return ledger_files.merge_files(
         disk_of(),
         ledger=f"{path}/ledger",
         stem=f"{stem}{number:06x}-{secrets.token_hex(4)}",

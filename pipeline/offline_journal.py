@@ -1,6 +1,6 @@
 """Compaction of a closed store's journal by many tasks, each a run of neighbouring files.
 
-A task does what the store's own worker does (octavo.files.jobs_journal); one change of the
+A task does what the store's own worker does (octavo.files.jobs.compaction); one change of the
 journal's manifest takes all runs at once. A crash before it leaves new files that the next start
 knows for left-overs, a crash after it old ones.
 """
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from octavo.files import jobs_journal, jobs_score, key_deltas, ledger_key
-from octavo.files.disk import TEMPORARY_SUFFIX, RealDisk
+from octavo.files.door.disk import TEMPORARY_SUFFIX, RealDisk
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.jobs import compaction, key_deltas, scores
+from octavo.files.ledger import ledger_key
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import store_identity
 from octavo.manifest.adoption import RANK_BITS
@@ -210,7 +211,7 @@ def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -
     """In a task: a run of files anew, if that gives back enough. Raises Corruption (the ledger),
     OSError."""
     disk = disk_of()
-    scored = jobs_score.score(
+    scored = scores.score(
         disk,
         files=[{**file, "clean_below": task["clean_below"]} for file in task["run"]],
         samples=_SAMPLES,
@@ -228,7 +229,7 @@ def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -
     dropped += squeezed
     if 100.0 * dropped <= REWRITE_PERCENT * total:
         return {"files": []}
-    return jobs_journal.compact(
+    return compaction.compact(
         disk, seed=secrets.randbits(64), always=squeezed > 0, compresses=True, **common, **task
     )
 

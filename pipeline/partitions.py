@@ -15,9 +15,9 @@ from typing import TypeAlias
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
-from octavo.files import ledger_key
-from octavo.files.bounds import Bounds, bounds
-from octavo.files.sst import Sst
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds, bounds
+from octavo.files.ledger.sst import Sst
 from octavo.pipeline.read_options import ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
 

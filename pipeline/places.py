@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from mmap import mmap
 
-from octavo.files import cdb
-from octavo.files.arrays import np
-from octavo.files.runs import Run
-from octavo.files.sealed_records import table_of
+from octavo.files.journal import cdb
+from octavo.files.journal.runs import Run
+from octavo.files.journal.sealed_records import table_of
+from octavo.files.kernels.arrays import np
 
 
 def _none() -> array[int]:

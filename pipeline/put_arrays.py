@@ -8,10 +8,10 @@ from mmap import mmap
 import numpy as np
 import pyarrow as pa
 
-from octavo.files.arrow import binary_array, numbers, refuse_large_value
-from octavo.files.byte_strings import Bytes, Ints, gather
-from octavo.files.record import Record
-from octavo.files.record_columns import RecordColumns
+from octavo.files.journal.record import Record
+from octavo.files.journal.record_columns import RecordColumns
+from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
+from octavo.files.kernels.byte_strings import Bytes, Ints, gather
 from octavo.pipeline.arrow_rows import (
     BATCH_BYTES,
     BATCH_ROWS,

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
 from octavo.files.argument_checks import unknown_option
-from octavo.files.arrow import COLUMNS
 from octavo.files.errors import Misuse
+from octavo.files.kernels.arrow import COLUMNS
 from octavo.files.wall_clock import ms_of
 
 FEED = "readChangeFeed"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import READ_ONLY, Misuse, usable
-from octavo.files.ledger_key import HEAD_ONLY
+from octavo.files.ledger.ledger_key import HEAD_ONLY
 from octavo.files.wall_clock import moment_of, wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.manifest.published import Published

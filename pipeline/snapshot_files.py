@@ -10,16 +10,17 @@ from mmap import mmap
 
 import numpy as np
 
-from octavo.files import cdb, ledger_key, record
-from octavo.files.bounds import Bounds
-from octavo.files.changed_batches import Changed, changed_batches
-from octavo.files.disk import Disk, RealDisk
+from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import Corruption
-from octavo.files.few_maps import most_maps
-from octavo.files.journal_values import Offsets, Right
-from octavo.files.journal_windows import RecordSums
-from octavo.files.live_batches import Batch, FileRows, LedgerRun, Source, live_batches
-from octavo.files.sst import Sst
+from octavo.files.journal import cdb, record
+from octavo.files.journal.journal_values import Offsets, Right
+from octavo.files.journal.journal_windows import RecordSums
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.changed_batches import Changed, changed_batches
+from octavo.files.ledger.few_maps import most_maps
+from octavo.files.ledger.live_batches import Batch, FileRows, LedgerRun, Source, live_batches
+from octavo.files.ledger.sst import Sst
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry

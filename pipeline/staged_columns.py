@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from octavo.files.byte_strings import Ints, Mask, Words, lengths_of
 from octavo.files.errors import Misuse
-from octavo.files.record_batch import Operations
-from octavo.files.rows import ByteColumn
+from octavo.files.journal.record_batch import Operations
+from octavo.files.kernels.byte_strings import Ints, Mask, Words, lengths_of
+from octavo.files.kernels.rows import ByteColumn
 from octavo.files.wall_clock import YEAR_10000_MS
 
 _STRINGS = ("binary", "string")

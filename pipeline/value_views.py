@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from octavo.files import record
-from octavo.files.arrow import refuse_too_many
-from octavo.files.byte_strings import Bytes, Ints, gather, windows
-from octavo.files.lz4_frame import Frame, may_hold
-from octavo.files.rows import ByteColumn
+from octavo.files.journal import record
+from octavo.files.journal.lz4_frame import Frame, may_hold
+from octavo.files.kernels.arrow import refuse_too_many
+from octavo.files.kernels.byte_strings import Bytes, Ints, gather, windows
+from octavo.files.kernels.rows import ByteColumn
 
 _VIEW = np.dtype([("length", "<i4"), ("bytes", "V12")])
 _VIEW_REST = np.dtype([("first", "V4"), ("buffer", "<i4"), ("offset", "<i4")])

@@ -21,10 +21,10 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from octavo.files import staging
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.handover import staging
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.store_identity import IDENTITY
 from octavo.pipeline import commit, duplicate_keys, staged_columns

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from pykka import ActorRegistry
 
 from octavo import registry
-from octavo.actors import reserve
-from octavo.files.cold_pages import COLD
+from octavo.actors.writing import reserve
+from octavo.files.kernels.cold_pages import COLD
 
 sys.path.insert(0, str(Path(__file__).parent / "model"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

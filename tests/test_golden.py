@@ -17,9 +17,10 @@ from xxhash import xxh3_64_hexdigest
 from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
-from octavo.files import cdb, inbox, record, staging
-from octavo.files.disk import RealDisk
-from octavo.files.sst import Sst
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover import inbox, staging
+from octavo.files.journal import cdb, record
+from octavo.files.ledger.sst import Sst
 from octavo.manifest import log_file, published
 from octavo.manifest.change_log import recover
 from octavo.manifest.journal_manifest import JournalManifest

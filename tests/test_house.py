@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,19 +23,39 @@ BELOW = {
 
 UPWARD = {
     ("api/published.py", "pipeline"),
-    ("api/cli_pipeline.py", "pipeline"),
+    ("api/cli/pipeline.py", "pipeline"),
     ("pipeline/commit.py", "api"),
     ("pipeline/tour.py", "api"),
 }
 """(module, room): imports that go up, made in a function when they are needed. What an executor
 runs is in none of them."""
 
-DOOR = ("disk", "open_file", "file_lock", "file_system", "held_disk")
-"""The modules of files/ that are the door to the operating system."""
+SHELVES: dict[str, dict[str, tuple[str, ...]]] = {
+    "files": {
+        "door": (),
+        "kernels": ("door",),
+        "ledger": ("door", "kernels"),
+        "journal": ("door", "kernels", "ledger"),
+        "jobs": ("door", "kernels", "ledger", "journal"),
+        "handover": ("door", "kernels", "ledger", "journal"),
+    },
+    "actors": {
+        "turns": (),
+        "writing": ("turns",),
+        "reading": ("turns",),
+        "scanning": ("turns", "reading"),
+        "compacting": ("turns",),
+        "opening": ("turns", "writing", "reading", "compacting"),
+        "keeping": ("turns", "opening", "compacting"),
+    },
+    "api": {"pictures": (), "cli": ("pictures",)},
+}
+"""Room: its shelves, and of each the shelves that it may import from. The modules that stand on
+none are for all: in files/ they know of no shelf, elsewhere of any."""
 
-USERS_FILES = ("cli", "cli_demo", "cli_output", "cli_pipeline", "cli_source", "cli_write")
-"""The modules of api/ that read and write what a person names to the command line: never a file
-of a store."""
+TOUCHING = ("files/door/", "api/cli/")
+"""What touches the disk: the door, and commands, which read and write what a person names to
+them, never a file of a store."""
 
 DISK_CALLS = {
     "os": {
@@ -93,7 +114,7 @@ def calls_of_the_disk(path: Path) -> Iterator[str]:
 
 
 def test_there_is_a_house() -> None:
-    assert {"files/disk.py", "api/store.py", "actors/bookie.py"} <= set(map(named, LIBRARY))
+    assert {"files/door/disk.py", "api/store.py", "actors/bookie.py"} <= set(map(named, LIBRARY))
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=named)
@@ -117,6 +138,48 @@ def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
         assert other == room or other in BELOW[room], f"{named(path)}:{line} imports {name}"
 
 
+def shelf_of(room: str, name: str) -> str | None:
+    """The shelf that a module, dotted from its room on, stands on."""
+    first = name.partition(".")[0]
+    return first if first in SHELVES.get(room, {}) else None
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_a_shelf_imports_only_from_shelves_below_it(path: Path) -> None:
+    room, *inner = path.relative_to(ROOT).with_suffix("").parts
+    shelf = shelf_of(room, ".".join(inner))
+    if shelf is None and room != "files":
+        return
+    below = (shelf, *SHELVES[room][shelf]) if shelf else ()
+    typing_only = {
+        line.lineno
+        for node in tree(path).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for line in node.body
+    }
+    package = "octavo." if room == "api" else f"octavo.{room}."
+    for line, name in imports(path):
+        other = shelf_of(room, name.removeprefix(package)) if name.startswith(package) else None
+        if other is not None and line not in typing_only:
+            assert other in below, f"{named(path)}:{line} imports {name}"
+
+
+def test_every_folder_is_a_shelf_that_is_installed() -> None:
+    folders = {
+        str(path.parent.relative_to(ROOT))
+        for path in LIBRARY
+        if len(path.relative_to(ROOT).parts) > 2
+    }
+    assert folders == {f"{room}/{shelf}" for room in SHELVES for shelf in SHELVES[room]}
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {
+        name.removeprefix("octavo").lstrip(".") for name in told["tool"]["setuptools"]["packages"]
+    }
+    assert packages == {
+        folder.replace("/", ".").removeprefix("api").lstrip(".") for folder in (*BELOW, *folders)
+    }
+
+
 @pytest.mark.parametrize("path", ALL, ids=named)
 def test_nothing_is_imported_past_the_package(path: Path) -> None:
     # With the root on sys.path `import files.disk` works, and makes a second module of it.
@@ -128,8 +191,7 @@ def test_nothing_is_imported_past_the_package(path: Path) -> None:
 
 @pytest.mark.parametrize("path", LIBRARY, ids=named)
 def test_only_the_door_touches_the_disk(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0]
-    if path.stem in {"files": DOOR, "api": USERS_FILES}.get(room, ()):
+    if named(path).startswith(TOUCHING):
         return
     assert list(calls_of_the_disk(path)) == []
     for line, name in imports(path):
@@ -141,7 +203,7 @@ def test_the_check_of_the_disk_has_teeth(tmp_path: Path) -> None:
         "import os\nfrom os import rename\nopen('x')\nos.fsync(1)\nf = os.unlink\nmmap(1, 0)\n"
     )
     assert len(list(calls_of_the_disk(tmp_path / "x.py"))) == 5
-    assert list(calls_of_the_disk(ROOT / "files" / "disk.py"))
+    assert list(calls_of_the_disk(ROOT / "files/door/disk.py"))
 
 
 @pytest.mark.parametrize("path", ALL, ids=named)
@@ -163,7 +225,7 @@ def test_locks_are_those_that_a_ctrl_c_leaves_free(path: Path) -> None:
 @pytest.mark.parametrize("path", modules("files", "manifest", "actors", "api"), ids=named)
 def test_what_is_imported_within_a_call_is_imported_unbroken(path: Path) -> None:
     """A Ctrl-C in the midst of an import can leave CPython's lock of all imports taken."""
-    if path.stem.startswith(("cli", "demo")) or named(path) == "files/worker.py":
+    if named(path).startswith(("api/cli/", "files/jobs/worker.py")):
         return  # programs, which a Ctrl-C ends, and what begins before any thread
     found: list[int] = []
 
@@ -219,7 +281,7 @@ def test_every_room_is_typed(room: str) -> None:
         ("import octavo", {"numpy", "pyarrow", "pyspark", "pykka", "rich", "click"}),
         ("from octavo import OctavoError", {"numpy", "pyarrow", "pyspark", "pykka"}),
         ("import octavo; octavo.open", {"pyarrow", "pyspark", "rich", "click"}),
-        ("import octavo.cli", {"numpy", "pyarrow", "pyspark", "pykka", "rich"}),
+        ("import octavo.cli.commands", {"numpy", "pyarrow", "pyspark", "pykka", "rich"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -230,7 +292,7 @@ def test_an_import_loads_no_more_than_it_needs(statement: str, absent: set[str])
 
 
 def test_a_new_store_that_is_little_used_loads_no_numpy(tmp_path: Path) -> None:
-    # It is a third of what the first opening costs: see files/arrays.py.
+    # It is a third of what the first opening costs: see files/kernels/arrays.py.
     program = f"""
 import sys, octavo
 with octavo.open({str(tmp_path / "store")!r}) as store:

@@ -20,10 +20,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROOMS = ("files", "manifest", "actors", "pipeline", "api")
 NEVER_INTERRUPTED = {
-    ("actors/pool.py", "_serve"): "runs on threads of the pool",
-    ("actors/pool.py", "_next"): "runs on threads of the pool",
-    ("api/demo_tour.py", "write"): "runs on a thread of the demonstration",
-    ("files/jobs_journal.py", "_files"): "runs in the worker; who calls it removes what it made",
+    ("actors/turns/pool.py", "_serve"): "runs on threads of the pool",
+    ("actors/turns/pool.py", "_next"): "runs on threads of the pool",
+    ("api/cli/demo_tour.py", "write"): "runs on a thread of the demonstration",
+    ("files/jobs/compaction.py", "_files"): "runs in the worker; who calls it removes what it made",
 }
 OLD = sys.version_info < (3, 12)
 FOR_ALL = ("BaseException", "KeyboardInterrupt")

@@ -19,8 +19,8 @@ import pytest
 from cli_runs import octavo
 
 import octavo as library
-from octavo.actors.options import Options
-from octavo.cli import cli
+from octavo.actors.opening.options import Options
+from octavo.cli.commands import cli
 from octavo.store import open as octavo_open
 
 ROOT = Path(__file__).parent.parent
@@ -84,10 +84,10 @@ def test_the_table_of_options_is_that_of_the_program() -> None:
 
 
 def test_help_tells_of_every_option() -> None:
-    told = pydoc.plain(pydoc.render_doc("octavo.actors.options.Options"))
+    told = pydoc.plain(pydoc.render_doc("octavo.actors.opening.options.Options"))
     for field in fields(Options):
         assert f"``{field.name}``: " in told
-    assert 'help("octavo.actors.options.Options")' in str(octavo_open.__doc__)
+    assert 'help("octavo.actors.opening.options.Options")' in str(octavo_open.__doc__)
 
 
 def _with_fields() -> list[str]:

@@ -11,8 +11,8 @@ from limits import fill
 from workload import Values, key, settle
 
 import octavo
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 
 _COMMITS = 300

@@ -9,7 +9,7 @@ import logging
 
 from full_disk import Filling, SmallDisk
 
-from octavo.actors import reserve
+from octavo.actors.writing import reserve
 
 SIZES = 64
 

@@ -33,7 +33,7 @@ from whole_store import rolled
 
 import octavo
 import octavo.pipeline
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline import offline, offline_journal
 
 CASE_SECONDS = 1800

@@ -12,10 +12,10 @@ import pytest
 from counting_actor import WAIT
 
 from octavo.actors.worker import JobRunner
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
+from octavo.files.door.file_lock import FileLock
 from octavo.files.errors import Closed
-from octavo.files.file_lock import FileLock
-from octavo.files.jobs import JOBS
+from octavo.files.jobs.table import JOBS
 
 
 @pytest.fixture(params=[False, True], ids=["process", "thread"])

@@ -13,9 +13,9 @@ from simdisk import SimDisk
 from simfaults import SimCrash
 
 import octavo
-from octavo.actors import backup as backups
-from octavo.actors import shutdown, startup
-from octavo.actors.options import Options
+from octavo.actors.keeping import backup as backups
+from octavo.actors.opening import shutdown, startup
+from octavo.actors.opening.options import Options
 from octavo.files.errors import StoreLocked
 from octavo.store import Store
 

@@ -11,8 +11,8 @@ import pytest
 from whole_store import opened
 
 import octavo
-from octavo.actors import backup as backups
-from octavo.actors.repair import IDENTITY
+from octavo.actors.keeping import backup as backups
+from octavo.actors.keeping.repair import IDENTITY
 from octavo.manifest.store_identity import checksum
 
 

@@ -12,8 +12,8 @@ from whole_store import flush, opened
 
 import octavo
 from octavo import Tag
-from octavo.actors import bucket_names
 from octavo.actors.reader import Reader
+from octavo.actors.reading import bucket_names
 from octavo.files.wall_clock import wall_clock_ms
 
 WAYS = pytest.mark.parametrize("few", [0, 1 << 20], ids=["one pass", "one by one"])

@@ -10,8 +10,8 @@ from whole_store import no_hang, opened, settle
 
 import octavo
 from octavo.actors import inker as inker_module
-from octavo.actors import resumption
-from octavo.actors.pace import LOOK_EVERY
+from octavo.actors.opening import resumption
+from octavo.actors.writing.pace import LOOK_EVERY
 
 STEP = 1 << 13
 LARGE = {"roll_count": 1 << 19, "roll_size_bytes": 64 << 20, "push_rows": 1 << 17}

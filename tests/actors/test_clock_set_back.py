@@ -15,7 +15,7 @@ from whole_store import NEVER_MS, WallClock, flush, opened
 
 import octavo
 from octavo.actors.published_reader import PublishedReader
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import StorageFailed
 from octavo.manifest import pinning
 from octavo.manifest import published as snapshots

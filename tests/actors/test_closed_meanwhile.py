@@ -10,9 +10,9 @@ import pytest
 from whole_store import opened
 
 import octavo
-from octavo.actors import backup as backups
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.keeping import backup as backups
 
 
 def test_a_backup_during_which_the_store_is_closed_says_so(

@@ -13,8 +13,8 @@ from compacted_store import SMALL_FILES, check, journal_bytes, overwritten
 from whole_store import SEED, Clock, flush, killed, opened, settle
 
 import octavo
-from octavo.actors import journal_install
-from octavo.files import record
+from octavo.actors.compacting import journal_install
+from octavo.files.journal import record
 
 
 @pytest.mark.parametrize("size", [20, 200, 3000])
@@ -147,7 +147,7 @@ def test_a_reader_with_an_old_view_goes_on_with_the_new_one(tmp_path: Path) -> N
 
 
 def octavo_key(key: bytes) -> bytes:
-    from octavo.files import ledger_key
+    from octavo.files.ledger import ledger_key
 
     return ledger_key.prefix(ledger_key.STANDARD, b"") + key
 

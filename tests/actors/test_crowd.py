@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import octavo
-from octavo.actors.crowd import Crowd
+from octavo.actors.writing.crowd import Crowd
 
 ENOUGH = 17
 

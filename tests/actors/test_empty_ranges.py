@@ -11,12 +11,12 @@ from beside import seeded, until
 from staged_rows import StagedRow, operations
 
 import octavo
-from octavo.actors import short_scans
 from octavo.actors.bookie import Bookie
-from octavo.actors.empty_ranges import EmptyRanges
 from octavo.actors.memory_table import MemoryTable
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.actors.scanning import short_scans
+from octavo.actors.scanning.empty_ranges import EmptyRanges
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 
 NAMES = [b"%03d" % at for at in range(600)]
 

@@ -10,9 +10,10 @@ from whole_store import opened
 
 import octavo
 from octavo.actors import inker as inkers
-from octavo.actors import scheduled
-from octavo.actors.compaction import settle
-from octavo.files import cdb, jobs_journal
+from octavo.actors.compacting import scheduled
+from octavo.actors.compacting.compaction import settle
+from octavo.files.jobs import compaction
+from octavo.files.journal import cdb
 
 FAR = 3 << 30
 """Sqns that unclean stops have skipped between two files."""
@@ -122,8 +123,8 @@ def test_a_batch_that_is_moved_goes_into_a_file_that_has_room_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cdb, "MAX_FILE_BYTES", 4 << 20)
-    monkeypatch.setattr(jobs_journal, "_LARGE", 64 << 10)
-    monkeypatch.setattr(jobs_journal, "_CHUNK", 256)
+    monkeypatch.setattr(compaction, "_LARGE", 64 << 10)
+    monkeypatch.setattr(compaction, "_CHUNK", 256)
     options = {"compression": "none", "roll_size_bytes": 1 << 20, "compact_every_seconds": None}
     with opened(tmp_path / "s", push_bytes=1 << 30, **options) as store:
         store.put_many((b"first %03d" % number, bytes(3500)) for number in range(256))

@@ -8,7 +8,7 @@ import threading
 import pytest
 from counting_actor import WAIT, run_threads
 
-from octavo.actors.group_commit import GroupCommit
+from octavo.actors.writing.group_commit import GroupCommit
 from octavo.files.errors import AskTimeout, StorageFailed
 
 

@@ -14,8 +14,8 @@ from whole_store import opened, rolled
 
 import octavo
 from octavo.actors import journal_file
-from octavo.actors.growing_map import GrowingMap
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.reading.growing_map import GrowingMap
 
 
 def being_written(store: octavo.Store) -> JournalFile:

@@ -10,7 +10,7 @@ from one_thread import HeldPool
 from whole_store import flush, opened
 
 import octavo
-from octavo.actors import guide
+from octavo.actors.reading import guide
 
 KEYS = [b"key %d" % number for number in range(600)]
 ABSENT = [b"absent %d" % number for number in range(600)]

@@ -10,7 +10,7 @@ from at_once import AtOnce
 from whole_store import flush, opened, rolled, settle
 
 import octavo
-from octavo.actors import guide, plain_reads
+from octavo.actors.reading import guide, plain_reads
 from octavo.files.errors import Corruption
 
 SEED = 20261122

@@ -17,13 +17,15 @@ from staged_rows import StagedRow, operations
 from whole_store import flush, killed, opened
 
 import octavo
-from octavo.actors import compaction
-from octavo.actors.ingest import ingest
+from octavo.actors.compacting import compaction
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.read_cache import ReadCache
-from octavo.files import cdb, journal_rows, merge, staged_files, staging
-from octavo.files.disk import Disk, RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.reading.read_cache import ReadCache
+from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.handover import staged_files, staging
+from octavo.files.handover.staged_writer import StagedWriter
+from octavo.files.journal import cdb, journal_rows
+from octavo.files.ledger import merge
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 

@@ -16,11 +16,11 @@ from cutting_short import cut_short
 from whole_store import Clock, opened
 
 import octavo
-from octavo.actors import journal_install
 from octavo.actors.bookie import Bookie
-from octavo.actors.runtime import TurnActor
+from octavo.actors.compacting import journal_install
+from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.view import View
-from octavo.files.open_file import RealFile
+from octavo.files.door.open_file import RealFile
 from octavo.manifest.register import SnapshotRegister
 
 

@@ -12,8 +12,8 @@ from ctrl_c import CtrlC
 from pykka import ActorDeadError, ActorRegistry
 from pykka.messages import ProxyCall
 
-from octavo.actors.group_commit import GroupCommit
-from octavo.actors.runtime import Ref
+from octavo.actors.turns.runtime import Ref
+from octavo.actors.writing.group_commit import GroupCommit
 
 ROUNDS = 400
 SEED = 20

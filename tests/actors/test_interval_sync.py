@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from octavo.actors.inker import Inker
-from octavo.actors.interval_sync import IntervalSync
+from octavo.actors.writing.interval_sync import IntervalSync
 from octavo.files.errors import AskTimeout, OctavoError, StorageFailed
 
 

@@ -15,13 +15,14 @@ from whole_store import flush, killed, opened, settle
 
 import octavo
 from octavo import committing
-from octavo.actors import joining, penciller
-from octavo.actors.ingest import Ingested, ingest
+from octavo.actors import penciller
+from octavo.actors.compacting import joining
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.keeping.ingest import Ingested, ingest
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import run_choice
 from octavo.manifest.small_files import FEW_SMALL, MANY_SMALL

@@ -11,7 +11,7 @@ from beside import seeded
 from whole_store import flush, opened
 
 import octavo
-from octavo.actors import guide
+from octavo.actors.reading import guide
 
 KEYS = [b"key-%03d" % number for number in range(200)]
 BUCKETS = (b"", b"docs")

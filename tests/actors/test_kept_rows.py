@@ -14,12 +14,12 @@ from churned import churn
 from whole_store import Clock, flush, opened
 
 import octavo
-from octavo.actors import kept_rows
-from octavo.actors.batches import batches
-from octavo.actors.kept_rows import KeptRows
-from octavo.files.bounds import Bounds
-from octavo.files.live_batches import keys_of, merged
-from octavo.files.sst_writer import Columns
+from octavo.actors.reading import kept_rows
+from octavo.actors.reading.kept_rows import KeptRows
+from octavo.actors.scanning.batches import batches
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.live_batches import keys_of, merged
+from octavo.files.ledger.sst_writer import Columns
 
 NOW_MS = 2_000_000_000_000
 

@@ -10,10 +10,10 @@ from one_thread import HeldPool
 from whole_store import flush, opened
 
 import octavo
-from octavo.actors import kept_scans, ledger_order
-from octavo.actors.kept_scans import Stretches
-from octavo.actors.ledger_order import LedgerOrder, files_of
-from octavo.files.ledger_key import prefix
+from octavo.actors.scanning import kept_scans, ledger_order
+from octavo.actors.scanning.kept_scans import Stretches
+from octavo.actors.scanning.ledger_order import LedgerOrder, files_of
+from octavo.files.ledger.ledger_key import prefix
 
 KEYS = [b"%05d" % at + b"x" * (at % 5) for at in range(3000)]
 FRONT = prefix(0x6F, b"")

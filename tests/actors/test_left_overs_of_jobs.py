@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import octavo
-from octavo.files import staging
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover import staging
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 
 

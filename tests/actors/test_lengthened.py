@@ -15,10 +15,10 @@ from simdisk import SimDisk
 from whole_store import active_file, ahead, killed, no_hang, opened, rolled, settle
 
 import octavo
-from octavo.actors.pace import LOOK_EVERY
-from octavo.actors.room_ahead import SYNCED_AHEAD_BYTES, RoomAhead
-from octavo.files import cdb
-from octavo.files.disk import AppendFile, RealDisk
+from octavo.actors.writing.pace import LOOK_EVERY
+from octavo.actors.writing.room_ahead import SYNCED_AHEAD_BYTES, RoomAhead
+from octavo.files.door.disk import AppendFile, RealDisk
+from octavo.files.journal import cdb
 from octavo.pipeline.feed_files import JournalLook
 
 LARGE = {"roll_count": 1 << 19, "push_rows": 1 << 17, "push_bytes": 1 << 30, "sync": "always"}

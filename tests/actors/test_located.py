@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.actors.batch_values import Located
+from octavo.actors.scanning.batch_values import Located
 from octavo.files.errors import Corruption
-from octavo.files.journal_values import Places
-from octavo.files.record import LOW_32
+from octavo.files.journal.journal_values import Places
+from octavo.files.journal.record import LOW_32
 
 SMALL = [b"%d" % at * at for at in range(1, 60)]
 LARGE = [b"large %d" % at * 1000 for at in range(40)]

@@ -15,7 +15,7 @@ from descriptors import descriptors
 from whole_store import rolled
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 
 FILES = 1000
 OPEN_FILES = 64
@@ -52,7 +52,7 @@ def test_its_ledger_is_made_anew_with_few_descriptors(tmp_path: Path, rebuilding
     shutil.rmtree(tmp_path / "s" / "ledger")
     code = (
         "import octavo, resource\n"
-        "from octavo.files.disk import RealDisk\n"
+        "from octavo.files.door.disk import RealDisk\n"
         "from octavo.pipeline import offline\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
         f"path = {str(tmp_path / 's')!r}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from whole_store import flush, opened
 
-from octavo.actors import backup as backups
+from octavo.actors.keeping import backup as backups
 
 
 def names(path: Path) -> set[str]:

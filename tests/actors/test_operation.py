@@ -10,8 +10,8 @@ import lz4.block
 import pytest
 from beside import seeded
 
-from octavo.actors.operation import Operation, encoded
-from octavo.files import record
+from octavo.actors.writing.operation import Operation, encoded
+from octavo.files.journal import record
 
 
 @pytest.mark.parametrize("number", range(10))

@@ -12,7 +12,7 @@ import pytest
 import octavo
 from octavo import batch as batches
 from octavo.actors.journal_file import JournalFile
-from octavo.files import record
+from octavo.files.journal import record
 
 LARGE = b"abcdefgh" * 1000
 """A value that is compressed."""

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from octavo.actors.pool import Pool
+from octavo.actors.turns.pool import Pool
 
 WAIT = 300.0
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from cutting_short import cut_short
 
-from octavo.actors.read_cache import ReadCache
+from octavo.actors.reading.read_cache import ReadCache
 
 VALUE = b"v" * 100
 SIZE = len(VALUE) + ReadCache.OVERHEAD_BYTES

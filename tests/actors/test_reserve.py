@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from octavo.actors import reserve
-from octavo.files.disk import RealDisk
+from octavo.actors.writing import reserve
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import StorageFull, storage_error
 
 

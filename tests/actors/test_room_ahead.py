@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from whole_store import killed, no_hang, opened, rolled, settle
 
-from octavo.files.disk import RealDisk
-from octavo.files.file_system import finds_room_late
+from octavo.files.door.disk import RealDisk
+from octavo.files.door.file_system import finds_room_late
 
 MIB = 1 << 20
 LARGE = {"roll_size_bytes": 64 * MIB, "roll_count": 1 << 19, "push_rows": 1 << 17}

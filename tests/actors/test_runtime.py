@@ -13,8 +13,8 @@ from counting_actor import WAIT, Counter, run_threads
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall
 
-from octavo.actors.pool import MAX_THREADS, POOL
-from octavo.actors.runtime import Ref
+from octavo.actors.turns.pool import MAX_THREADS, POOL
+from octavo.actors.turns.runtime import Ref
 from octavo.files.errors import AskCycle, AskTimeout, Closed
 
 ADD = ProxyCall(("add",), (), {})

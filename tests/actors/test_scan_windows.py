@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 from beside import seeded
 
-from octavo.actors.scan import merged_windows
-from octavo.actors.scan_windows import Part, window_of
+from octavo.actors.scanning.scan import merged_windows
+from octavo.actors.scanning.scan_windows import Part, window_of
 from octavo.actors.view import Found, Head
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from whole_store import SEED, flush, opened
 
 import octavo
-from octavo.actors import compaction
-from octavo.files import jobs_score
-from octavo.files.disk import RealDisk
+from octavo.actors.compacting import compaction
+from octavo.files.door.disk import RealDisk
+from octavo.files.jobs import scores
 
 EVERY_RECORD = 1 << 30
 
@@ -26,7 +26,7 @@ def settled(store: octavo.Store) -> Callable[..., dict[str, Any]]:
     levels = store._running.bookie.actor.view.ledger.for_jobs()
 
     def score(samples: int, salt: int) -> dict[str, Any]:
-        [row] = jobs_score.score(
+        [row] = scores.score(
             RealDisk(), journal=f"{store.path}/journal", ledger=f"{store.path}/ledger",
             levels=levels, files=[{**entry.for_job(), "clean_below": 0}], samples=samples,
             now_ms=0, salt=salt, strategies={}, compresses=True,

@@ -13,15 +13,15 @@ from beside import seeded
 from ledger_rows import Row
 from simdisk import SimDisk
 
-from octavo.actors.kept_scans import Stretches
-from octavo.actors.ledger_order import LedgerOrder, files_of
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.scan import windows
-from octavo.actors.short_scans import short_windows
+from octavo.actors.scanning.kept_scans import Stretches
+from octavo.actors.scanning.ledger_order import LedgerOrder, files_of
+from octavo.actors.scanning.scan import windows
+from octavo.actors.scanning.short_scans import short_windows
 from octavo.actors.view import JournalView, View
-from octavo.files.bounds import Bounds, bounds
-from octavo.files.ledger_key import prefix
-from octavo.files.sst import Sst
+from octavo.files.ledger.bounds import Bounds, bounds
+from octavo.files.ledger.ledger_key import prefix
+from octavo.files.ledger.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 

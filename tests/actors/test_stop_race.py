@@ -9,7 +9,7 @@ from counting_actor import WAIT, Counter, run_threads
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall
 
-from octavo.actors.runtime import Ref
+from octavo.actors.turns.runtime import Ref
 
 ASKS = 100_000
 THREADS = 4

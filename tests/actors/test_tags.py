@@ -13,7 +13,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
 from octavo import Tag
-from octavo.actors.tags import FIRST_TAG, LAST_TAG, tags_of
+from octavo.actors.opening.tags import FIRST_TAG, LAST_TAG, tags_of
 
 
 def told(path: Path) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
-from octavo.actors.runtime import TurnActor
-from octavo.actors.turn_future import TurnFuture
+from octavo.actors.turns.runtime import TurnActor
+from octavo.actors.turns.turn_future import TurnFuture
 from octavo.files.errors import AskTimeout
 
 KEYS = [b"%03d" % number for number in range(40)]

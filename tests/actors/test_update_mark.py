@@ -15,8 +15,8 @@ import pytest
 from whole_store import flush, opened
 
 import octavo
-from octavo.actors import backup as backups
-from octavo.files.disk import Disk, RealDisk
+from octavo.actors.keeping import backup as backups
+from octavo.files.door.disk import Disk, RealDisk
 from octavo.manifest import update_mark
 from octavo.manifest.update_mark import UPDATING
 from octavo.pipeline import offline, offline_journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octavo.actors import waits
+from octavo.actors.turns import waits
 
 
 class Turn:

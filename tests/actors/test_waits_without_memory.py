@@ -7,14 +7,14 @@ from typing import cast
 
 import pytest
 
-from octavo.actors.group_commit import GroupCommit
-from octavo.actors.inbox_watch import InboxWatch, Watched
 from octavo.actors.inker import Inker
-from octavo.actors.interval_sync import IntervalSync
-from octavo.actors.pool import Pool
-from octavo.files import open_file
+from octavo.actors.keeping.inbox_watch import InboxWatch, Watched
+from octavo.actors.turns.pool import Pool
+from octavo.actors.writing.group_commit import GroupCommit
+from octavo.actors.writing.interval_sync import IntervalSync
+from octavo.files.door import open_file
 from octavo.files.errors import StorageFailed, StorageFull
-from octavo.files.worker import failure, raised
+from octavo.files.jobs.worker import failure, raised
 
 WAIT = 300.0
 

@@ -12,9 +12,9 @@ import pytest
 from whole_store import active_file, ahead, killed, no_hang, opened, rolled, settle, taken
 
 import octavo
-from octavo.actors.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES
-from octavo.files import cdb
-from octavo.files.disk import AppendFile, RealDisk
+from octavo.actors.writing.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES
+from octavo.files.door.disk import AppendFile, RealDisk
+from octavo.files.journal import cdb
 
 MIB = 1 << 20
 LARGE = {"roll_count": 1 << 19, "push_rows": 1 << 17, "push_bytes": 1 << 30, "sync": "none",

@@ -18,8 +18,8 @@ import pytest
 from cutting_short import cut_short
 
 from octavo.actors.worker import JobRunner
-from octavo.files.disk import RealDisk
-from octavo.files.file_lock import FileLock
+from octavo.files.door.disk import RealDisk
+from octavo.files.door.file_lock import FileLock
 
 LONGEST = 20.0
 

@@ -14,8 +14,8 @@ import pytest
 
 from octavo.actors import worker_pipe
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files.disk import RealDisk
-from octavo.files.file_lock import FileLock
+from octavo.files.door.disk import RealDisk
+from octavo.files.door.file_lock import FileLock
 
 
 def interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:

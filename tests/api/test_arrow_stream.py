@@ -19,7 +19,7 @@ from churned import NAMES, churn
 from whole_store import NEVER_MS, SEED, flush, opened
 
 import octavo
-from octavo.files.arrow import pyarrow
+from octavo.files.kernels.arrow import pyarrow
 
 COLUMNS = ["bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value"]
 

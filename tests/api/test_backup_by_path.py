@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import octavo
-from octavo.actors.inbox_watch import serve
-from octavo.cli import cli
-from octavo.files import inbox
-from octavo.files.disk import RealDisk
+from octavo.actors.keeping.inbox_watch import serve
+from octavo.cli.commands import cli
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover import inbox
 from octavo.files.wall_clock import wall_clock_ms
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import octavo
 from octavo import store as stores
-from octavo.actors import bucket_names
-from octavo.files import ledger_key
+from octavo.actors.reading import bucket_names
+from octavo.files.ledger import ledger_key
 
 
 def test_who_asks_for_a_bucket_again_gets_the_one_that_was_made(tmp_path: Path) -> None:

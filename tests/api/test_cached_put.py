@@ -11,7 +11,7 @@ import pytest
 
 import octavo
 from octavo.actors.bookie import Bookie
-from octavo.actors.read_cache import ReadCache
+from octavo.actors.reading.read_cache import ReadCache
 from octavo.actors.view import View
 
 KEY = b"key"

@@ -11,10 +11,10 @@ import pytest
 from whole_store import flush, opened, rolled
 
 import octavo
-from octavo.actors import read_values
-from octavo.actors.batch_values import OpenJournal
 from octavo.actors.bookie import Bookie
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.scanning import read_values
+from octavo.actors.scanning.batch_values import OpenJournal
 
 BEFORE = {b"k%02d" % at: b"before %d" % at for at in range(40)}
 LATER = sorted(BEFORE)[5:]

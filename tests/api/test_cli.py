@@ -9,7 +9,7 @@ import pytest
 from cli_runs import document, documents, octavo, output
 
 import octavo as library
-from octavo.cli_notation import from_text
+from octavo.notation import from_text
 
 ODD = bytes(range(256))
 

@@ -16,7 +16,7 @@ import pytest
 from cli_runs import TIMEOUT_SECONDS, command, document, octavo, output, process
 
 import octavo as library
-from octavo.cli_output import Output
+from octavo.cli.output import Output
 
 READING = [
     ("get", "key"), ("head", "key"), ("del", "key"), ("scan",), ("buckets",), ("stats",),
@@ -360,7 +360,7 @@ def test_where_there_is_no_store_nobody_is_asked_whether_to_remove_it(tmp_path: 
 
 INTERRUPTED_IN_PANDAS = """
 import os, signal, sys
-import octavo.cli
+import octavo.cli.commands
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
@@ -369,7 +369,7 @@ class Finder:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Finder())
-octavo.cli.main()
+octavo.cli.commands.main()
 """
 
 
@@ -400,7 +400,9 @@ runpy.run_module("octavo", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("module", ["octavo.cli", "click", "octavo.cli_read", "octavo.cli_write"])
+@pytest.mark.parametrize(
+    "module", ["octavo.cli.commands", "click", "octavo.cli.read", "octavo.cli.write"]
+)
 def test_an_interrupt_as_the_command_is_loaded_ends_it_with_130_and_says_nothing(
     module: str,
 ) -> None:
@@ -435,7 +437,7 @@ def test_an_output_that_takes_little_at_a_time_is_given_all() -> None:
 _WITHOUT_END = """
 import resource, sys
 from octavo import arguments
-from octavo.cli import main
+from octavo.cli.commands import main
 
 arguments.MAX_VALUE_BYTES = 4 << 20
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))

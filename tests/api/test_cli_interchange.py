@@ -22,9 +22,9 @@ from cli_runs import document, octavo, output
 from whole_store import SEED
 
 import octavo as library
-from octavo import cli_dump
-from octavo.files.arrow import pyarrow
-from octavo.files.disk import RealDisk
+from octavo.cli import dump as cli_dump
+from octavo.files.door.disk import RealDisk
+from octavo.files.kernels.arrow import pyarrow
 
 ENDINGS = [".jsonl", ".csv", ".parquet", ".jsonl.gz", ".csv.gz", ".jsonl.zst", ".csv.zst"]
 TERMS: list[Any] = [0, -7, 1 << 80, "", "a", "ä\n", b"", b"a", b"\xff\x00"]

@@ -15,7 +15,7 @@ import pytest
 from cli_runs import document, documents, octavo, output, process
 
 import octavo as library
-from octavo import cli_source
+from octavo.cli import source as cli_source
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ def test_a_dump_appears_under_its_name_only_when_it_is_whole(
     target.write_text("what was there")
     octavo("put", store, "key", "value")
     broken: Callable[..., Any] = lambda *_: 1 / 0  # noqa: E731
-    monkeypatch.setattr("octavo.cli_dump.put_field", broken)
+    monkeypatch.setattr("octavo.cli.dump.put_field", broken)
     with pytest.raises(ZeroDivisionError):
         octavo("dump", store, "--output", target)
     monkeypatch.undo()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from octavo import filters
 from octavo.arguments import to_expiry
-from octavo.cli_notation import from_hex, from_text, put_field, take_field, to_text
-from octavo.cli_options import to_moment
-from octavo.cli_output import duration, moment, size
+from octavo.cli.options import to_moment
+from octavo.figures import duration, moment, size
 from octavo.files.errors import Misuse
+from octavo.notation import from_hex, from_text, put_field, take_field, to_text
 from octavo.pipeline.read_options import parsed
 
 ANY = st.binary(max_size=40) | st.text(max_size=40).map(lambda text: text.encode("utf-8", "ignore"))

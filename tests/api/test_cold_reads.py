@@ -15,10 +15,10 @@ from whole_store import rolled, settle
 
 import octavo
 from octavo.actors.journal_file import JournalFile
-from octavo.files import cold_pages
-from octavo.files.cold_pages import COLD
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import StorageFailed
+from octavo.files.kernels import cold_pages
+from octavo.files.kernels.cold_pages import COLD
 
 SEED = 25
 SIZES = (0, 1, 100, 5_000, 70_000)
@@ -223,7 +223,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         places.append(low)
         ask(mapped, low, high)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("octavo.actors.values_ahead.ask_to_read", noted)
+    monkeypatch.setattr("octavo.actors.reading.values_ahead.ask_to_read", noted)
     return places
 
 

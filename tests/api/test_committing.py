@@ -18,11 +18,11 @@ import pytest
 
 import octavo
 from octavo import committing
-from octavo.actors import inbox_watch
-from octavo.actors.inbox_watch import Watched
-from octavo.files import inbox
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.actors.keeping import inbox_watch
+from octavo.actors.keeping.inbox_watch import Watched
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover import inbox
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 
 
@@ -122,7 +122,7 @@ def test_a_damaged_request_is_answered_with_the_damage(tmp_path: Path) -> None:
     inbox.write(disk, path, name + inbox.REQUEST, {"job": "j"})
     file = tmp_path / "s" / "inbox" / (name + inbox.REQUEST)
     file.write_bytes(file.read_bytes().replace(b'"j"', b'"k"'))
-    from octavo.actors.inbox_watch import serve
+    from octavo.actors.keeping.inbox_watch import serve
 
     assert serve(store._running, 0) == 1
     told = inbox.read(disk, path, name + inbox.ANSWER)

@@ -13,7 +13,7 @@ from compacted_store import SMALL_FILES, journal_bytes, overwritten
 from whole_store import SEED, Clock, killed, opened
 
 import octavo
-from octavo.actors import inbox_watch
+from octavo.actors.keeping import inbox_watch
 from octavo.manifest import consumers
 
 

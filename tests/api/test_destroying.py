@@ -10,8 +10,8 @@ from simdisk import SimDisk
 from simfaults import SimCrash
 
 import octavo
-from octavo.actors import startup
-from octavo.actors.options import Options
+from octavo.actors.opening import startup
+from octavo.actors.opening.options import Options
 from octavo.destroying import destroy_on
 from octavo.store import Store
 

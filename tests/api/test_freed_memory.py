@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from whole_store import SEED, opened
 
-from octavo.files import freed_memory
-from octavo.files.freed_memory import MUCH_BYTES, keep_freed
+from octavo.files.kernels import freed_memory
+from octavo.files.kernels.freed_memory import MUCH_BYTES, keep_freed
 from octavo.store import Store
 
 COUNT = 20

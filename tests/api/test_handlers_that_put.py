@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import octavo
-from octavo.actors import shutdown
 from octavo.actors.bookie import Bookie
-from octavo.actors.ref import Ref
-from octavo.actors.runtime import TurnActor
+from octavo.actors.opening import shutdown
+from octavo.actors.turns.ref import Ref
+from octavo.actors.turns.runtime import TurnActor
 from octavo.files.errors import AskCycle
 
 

@@ -13,7 +13,7 @@ import pytest
 from whole_store import SEED, WallClock, flush, killed, opened, rolled
 
 import octavo
-from octavo.actors import compaction, trimming
+from octavo.actors.compacting import compaction, trimming
 from octavo.actors.inker_clerk import InkerClerk
 
 

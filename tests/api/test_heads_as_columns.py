@@ -10,8 +10,8 @@ import pytest
 from whole_store import Clock, flush, opened
 
 import octavo
-from octavo.actors import batches
 from octavo.actors.bookie import Bookie
+from octavo.actors.scanning import batches
 
 NOW = 1_700_000_000_000
 COLUMNS = ["key", "sqn", "size", "metadata", "written_at", "expires_at"]

@@ -12,7 +12,7 @@ from calling_threads import OPTIONS, Threads
 from histories import Call, wrong
 
 import octavo
-from octavo.files.short_value import ALL_EXPIRED
+from octavo.files.journal.short_value import ALL_EXPIRED
 
 SEED = os.environ.get("OCTAVO_SEED", "20261121")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import octavo
-from octavo.actors.inbox_watch import WATCH
+from octavo.actors.keeping.inbox_watch import WATCH
 
 
 def test_on_windows_importing_says_what_there_is_to_do() -> None:

@@ -12,8 +12,8 @@ from beside import seeded
 from whole_store import Clock, flush, opened
 
 import octavo
-from octavo.actors import index_scan
 from octavo.actors.bookie import Bookie
+from octavo.actors.scanning import index_scan
 
 COUNT = 300
 

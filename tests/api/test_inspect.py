@@ -14,10 +14,10 @@ from cli_runs import output
 from whole_store import flush, rolled
 
 import octavo
-from octavo import inspection, page_parts
-from octavo.inspection import Block, shown
-from octavo.overview import overview
-from octavo.page import page
+from octavo.cli.overview import overview
+from octavo.pictures import inspection, page_parts
+from octavo.pictures.inspection import Block, shown
+from octavo.pictures.page import page
 
 HOSTILE = '</title><script>alert("x")</script>\'" onload=alert(1) \x1b[31m\u202e&amp;'
 _VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -169,7 +169,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_text_and_shapes_stand_out(theme: int) -> None:
-    from octavo.page_style import CSS
+    from octavo.pictures.page_style import CSS
 
     found = re.findall(r"--(\w+): (#\w{6});", CSS)
     colours = dict(found[len(found) // 2 * theme : len(found) // 2 * (theme + 1)])

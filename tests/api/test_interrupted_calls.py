@@ -17,8 +17,8 @@ from interrupted import Interrupted
 from whole_store import SMALL
 
 import octavo
-from octavo.actors import shutdown
-from octavo.files import file_lock
+from octavo.actors.opening import shutdown
+from octavo.files.door import file_lock
 
 KEEPS_STILL = {**SMALL, "compact_every_seconds": None}
 

@@ -10,7 +10,7 @@ import pytest
 from ctrl_c import CtrlC
 
 import octavo
-from octavo.files.open_file import AppendFile, Buffer, RealFile
+from octavo.files.door.open_file import AppendFile, Buffer, RealFile
 
 ROUNDS = 150
 SEED = 5

@@ -10,8 +10,8 @@ from beside import seeded
 from whole_store import flush, opened
 
 import octavo
-from octavo.actors.kept_items import KeptItems
-from octavo.files.ledger_key import STANDARD, prefix
+from octavo.actors.scanning.kept_items import KeptItems
+from octavo.files.ledger.ledger_key import STANDARD, prefix
 
 KEYS = [b"%04d" % at for at in range(300)]
 Items = list[tuple[bytes, bytes]]

@@ -15,9 +15,9 @@ from beside import seeded
 from whole_store import flush, opened
 
 import octavo
-from octavo.actors import kept_scans
-from octavo.actors.kept_scans import KeptScans, Stretches
-from octavo.files.ledger_key import prefix
+from octavo.actors.scanning import kept_scans
+from octavo.actors.scanning.kept_scans import KeptScans, Stretches
+from octavo.files.ledger.ledger_key import prefix
 
 KEYS = [b"%04d" % at + b"x" * (at % 5) for at in range(600)]
 NAMES = [b"", b"a", b"ab"]
@@ -251,7 +251,7 @@ def test_a_stretch_that_another_thread_takes_out_meanwhile_misleads_nobody(
         del starts[0]
         return place
 
-    monkeypatch.setattr("octavo.actors.kept_scans.bisect_right", meanwhile)
+    monkeypatch.setattr("octavo.actors.scanning.kept_scans.bisect_right", meanwhile)
     assert found.at(FRONT + b"000524", FRONT) is None
 
 

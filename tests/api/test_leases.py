@@ -15,7 +15,7 @@ from lease_races import Race
 from whole_store import flush, opened
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.manifest import published
 
 SEED = int(os.environ.get("OCTAVO_SEED", "1"))

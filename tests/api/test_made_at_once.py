@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import octavo
-from octavo.actors import startup
-from octavo.files.disk import RealDisk
-from octavo.files.file_lock import LOCK
+from octavo.actors.opening import startup
+from octavo.files.door.disk import RealDisk
+from octavo.files.door.file_lock import LOCK
 from octavo.pipeline import commit
 
 

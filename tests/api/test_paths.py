@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import usable
 from octavo.pipeline.feed_files import JournalLook
 

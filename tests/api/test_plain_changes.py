@@ -15,8 +15,8 @@ from whole_store import flush, opened
 import octavo
 from octavo import changes
 from octavo.actors.journal_file import JournalFile
-from octavo.files import record
-from octavo.files.plain_event import event_of
+from octavo.files.journal import record
+from octavo.files.journal.plain_event import event_of
 
 
 def filled(path: Path, rng: random.Random) -> octavo.Store:

@@ -14,7 +14,7 @@ import pytest
 from whole_store import WallClock, flush, killed, opened, settle
 
 import octavo
-from octavo.files.disk import AppendFile, RealDisk
+from octavo.files.door.disk import AppendFile, RealDisk
 from octavo.manifest import pinning, published
 from octavo.manifest.snapshot_draft import Draft
 

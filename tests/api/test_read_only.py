@@ -22,8 +22,8 @@ from whole_store import SEED, WallClock, flush, opened, rolled
 
 import octavo
 from octavo import read_only
-from octavo.files.disk import Disk, RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import change_log, pinning, recovery
 from octavo.manifest.journal_manifest import JournalManifest
 

@@ -19,7 +19,7 @@ from without_links import refuse_links
 
 import octavo
 from octavo import read_only
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.manifest import pinning, recovery
 
 Held = dict[tuple[bytes, bytes], tuple[bytes, int]]

@@ -21,9 +21,9 @@ from whole_store import flush, opened, rolled, settle
 from without_links import refuse_links
 
 import octavo
-from octavo.cli import cli
+from octavo.cli.commands import cli
 from octavo.files import wall_clock
-from octavo.files.disk import AppendFile, RealDisk
+from octavo.files.door.disk import AppendFile, RealDisk
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from whole_store import opened as opened_small
 
 import octavo
 from octavo import restoring
-from octavo.actors import shutdown, startup
-from octavo.actors.options import Options
-from octavo.actors.restoring import restore_on
-from octavo.files import cdb
-from octavo.files.disk import RealDisk
+from octavo.actors.keeping.restoring import restore_on
+from octavo.actors.opening import shutdown, startup
+from octavo.actors.opening.options import Options
+from octavo.files.door.disk import RealDisk
+from octavo.files.journal import cdb
 from octavo.store import Store
 
 

@@ -19,10 +19,10 @@ from whole_store import SEED, flush, opened
 
 import octavo
 from octavo import scans
-from octavo.actors.batch_values import BatchValues, Located
 from octavo.actors.journal_file import JournalFile
-from octavo.files.freed_memory import keep_freed
-from octavo.files.live_batches import Batch
+from octavo.actors.scanning.batch_values import BatchValues, Located
+from octavo.files.kernels.freed_memory import keep_freed
+from octavo.files.ledger.live_batches import Batch
 
 
 class Version(NamedTuple):

@@ -18,7 +18,7 @@ from whole_store import SEED, Clock, flush, no_hang, opened, rolled, settle
 import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.scan_sources import _MemoryChunk
+from octavo.actors.scanning.scan_sources import _MemoryChunk
 from octavo.files.lifecycle import State
 
 

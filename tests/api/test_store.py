@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import octavo
-from octavo.actors.options import OpenOptions, Options
+from octavo.actors.opening.options import OpenOptions, Options
 
 
 @pytest.fixture

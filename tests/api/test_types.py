@@ -13,8 +13,8 @@ from whole_store import WallClock, flush, killed, opened
 
 import octavo
 from octavo import Tag
-from octavo.actors import startup
-from octavo.files import journal_rows
+from octavo.actors.opening import startup
+from octavo.files.journal import journal_rows
 
 
 def first_word(key: bytes, value: bytes) -> bytes:

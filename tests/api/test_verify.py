@@ -20,12 +20,13 @@ import octavo
 from octavo import agreement
 from octavo import verify as verifying
 from octavo.actors.journal_file import JournalFile
-from octavo.files import index_terms, ledger_key, record, record_digests
-from octavo.files.bounds import OBJECTS
+from octavo.files.door.open_file import AppendFile
+from octavo.files.door.own_disk import OwnDisk
 from octavo.files.errors import StorageFailed, StorageFull
-from octavo.files.live_batches import Batch
-from octavo.files.open_file import AppendFile
-from octavo.files.own_disk import OwnDisk
+from octavo.files.journal import record, record_digests
+from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.bounds import OBJECTS
+from octavo.files.ledger.live_batches import Batch
 
 STANDARD = ledger_key.STANDARD
 

@@ -14,7 +14,7 @@ from without_links import refuse_links
 
 import octavo
 from octavo import verify
-from octavo.cli import cli
+from octavo.cli.commands import cli
 from octavo.files.wall_clock import wall_clock_ms
 
 

@@ -27,8 +27,8 @@ from whole_store import (
 )
 
 import octavo
-from octavo.files import cdb
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
+from octavo.files.journal import cdb
 from octavo.manifest import change_log
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest

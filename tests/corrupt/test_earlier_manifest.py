@@ -12,7 +12,7 @@ import pytest
 
 import octavo
 from octavo import Corruption
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline.feed_files import JournalLook
 
 DISK = RealDisk()

@@ -15,11 +15,11 @@ import pytest
 from simdisk import SimDisk
 
 import octavo
-from octavo.actors import shutdown, startup
 from octavo.actors.bookie import Bookie
-from octavo.actors.options import Options
-from octavo.files import cdb
-from octavo.files.disk import RealDisk
+from octavo.actors.opening import shutdown, startup
+from octavo.actors.opening.options import Options
+from octavo.files.door.disk import RealDisk
+from octavo.files.journal import cdb
 from octavo.store import Store
 
 OBJECTS = 20_000

@@ -8,8 +8,8 @@ import pytest
 from whole_store import flush, opened, rolled, settle
 
 import octavo
-from octavo.files import jobs
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
+from octavo.files.jobs import table
 
 ALL = {b"%03d" % n: b"value of %d" % n for n in range(300)}
 
@@ -151,13 +151,13 @@ def test_trimming_reads_each_ledger_file_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    check = jobs.JOBS["check_ledger"]
+    check = table.JOBS["check_ledger"]
 
     def noted(disk: Disk, *, ledger: str, files: list[str]) -> dict[str, object]:
         read.extend(files)
         return check(disk, ledger=ledger, files=files)
 
-    monkeypatch.setitem(jobs.JOBS, "check_ledger", noted)
+    monkeypatch.setitem(table.JOBS, "check_ledger", noted)
     with opened(tmp_path / "s", mode="head_only", push_rows=1 << 16, worker=False) as store:
         bucket, late = store.head_bucket("b"), store.consumer("late", since=0)
         for number, (key, value) in enumerate(ALL.items()):

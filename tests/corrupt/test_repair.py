@@ -16,14 +16,15 @@ from simfaults import SimCrash
 from whole_store import rolled
 
 import octavo
-from octavo.actors import compaction, shutdown, startup
 from octavo.actors.bookie import Bookie
-from octavo.actors.options import Options
-from octavo.actors.repair import DAMAGED
-from octavo.files import cdb
-from octavo.files.disk import RealDisk
-from octavo.files.sparse_offsets import SparseOffsets
-from octavo.files.staged_writer import StagedWriter
+from octavo.actors.compacting import compaction
+from octavo.actors.keeping.repair import DAMAGED
+from octavo.actors.opening import shutdown, startup
+from octavo.actors.opening.options import Options
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
+from octavo.files.journal import cdb
+from octavo.files.journal.sparse_offsets import SparseOffsets
 from octavo.repairing import repair_on
 from octavo.store import Store
 

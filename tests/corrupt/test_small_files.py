@@ -13,13 +13,14 @@ import pytest
 from whole_store import SEED, flush, opened, rolled
 
 import octavo
-from octavo.actors import identity as identities
-from octavo.actors.ingest import ingest
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.opening import identity as identities
 from octavo.actors.published_reader import PublishedReader
-from octavo.files import inbox, key_deltas, staging
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import OctavoError
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.handover import inbox, staging
+from octavo.files.handover.staged_writer import StagedWriter
+from octavo.files.jobs import key_deltas
 from octavo.manifest import pinning, published
 from octavo.manifest.consumers import _decoded
 

@@ -15,8 +15,8 @@ from whole_store import active_file, killed, no_hang, opened
 READER = """
 import sys
 import octavo
-from octavo.files import cdb
-from octavo.files.disk import RealDisk
+from octavo.files.journal import cdb
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline.feed_files import JournalLook
 
 path, how = sys.argv[1:]

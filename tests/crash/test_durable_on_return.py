@@ -15,20 +15,22 @@ from simdisk import MODES, SimCrash, SimDisk
 from whole_store import flush
 
 import octavo
-from octavo.actors import identity as identities
-from octavo.actors import ingest as ingests
-from octavo.actors import shutdown, startup
-from octavo.actors.backup import backup
 from octavo.actors.bookie import Bookie
-from octavo.actors.options import Options
+from octavo.actors.keeping import ingest as ingests
+from octavo.actors.keeping.backup import backup
+from octavo.actors.keeping.repair import DAMAGED, repair_files
+from octavo.actors.keeping.restoring import restore_on
+from octavo.actors.opening import identity as identities
+from octavo.actors.opening import shutdown, startup
+from octavo.actors.opening.options import Options
 from octavo.actors.published_reader import PublishedReader
-from octavo.actors.repair import DAMAGED, repair_files
-from octavo.actors.restoring import restore_on
 from octavo.destroying import destroy_on
-from octavo.files import cdb, jobs, staged_files, staging
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import OctavoError
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.handover import staged_files, staging
+from octavo.files.handover.staged_writer import StagedWriter
+from octavo.files.jobs import sealing
+from octavo.files.journal import cdb
 from octavo.manifest import pinning, published
 from octavo.pipeline.feed_files import JournalLook
 from octavo.snapshot import SnapshotBucket
@@ -157,12 +159,12 @@ def unsealed() -> tuple[SimDisk, dict[str, object], bytes]:
 def test_pointers_come_after_the_tables_they_lead_to() -> None:
     made, told, offsets = unsealed()
     whole = made.after_crash("all")
-    jobs.seal(whole, offsets, **told)  # type: ignore[arg-type]
+    sealing.seal(whole, offsets, **told)  # type: ignore[arg-type]
     name, sealed = f"/s/journal/{told['name']}", f"/s/journal/{told['sealed_name']}"
     tables = whole.read(sealed, 1 << 20)[cdb.POINTERS_BYTES :]
     for where, image in cuts(
         lambda: made.after_crash("all"),
-        lambda disk: jobs.seal(disk, offsets, **told),  # type: ignore[arg-type]
+        lambda disk: sealing.seal(disk, offsets, **told),  # type: ignore[arg-type]
     ):
         for path in filter(image.exists, (name, sealed)):
             found = image.read(path, 1 << 20)
@@ -176,7 +178,7 @@ def test_pointers_come_after_the_tables_they_lead_to() -> None:
 def test_a_sealed_file_is_durable_under_its_new_name_alone() -> None:
     made, told, offsets = unsealed()
     disk = made.after_crash("all")
-    jobs.seal(disk, offsets, **told)  # type: ignore[arg-type]
+    sealing.seal(disk, offsets, **told)  # type: ignore[arg-type]
     for where, image in images(disk):
         assert image.exists(f"/s/journal/{told['sealed_name']}"), where
         assert not image.exists(f"/s/journal/{told['name']}"), where
@@ -190,11 +192,11 @@ def test_a_file_that_a_killed_worker_sealed_is_durable_under_that_name() -> None
         disk = made.after_crash("all")
         disk.crash_at(disk.ops + point)
         with pytest.raises(SimCrash):
-            jobs.seal(disk, offsets, **told)  # type: ignore[arg-type]
+            sealing.seal(disk, offsets, **told)  # type: ignore[arg-type]
         again = disk.after_kill()  # of the worker only
         if again.exists(f"/s/journal/{told['sealed_name']}"):
             break
-    jobs.seal(again, offsets, **told)  # type: ignore[arg-type]
+    sealing.seal(again, offsets, **told)  # type: ignore[arg-type]
     for where, image in images(again):
         assert image.exists(f"/s/journal/{told['sealed_name']}"), where
 

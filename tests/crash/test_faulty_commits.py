@@ -13,11 +13,11 @@ from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
 
 import octavo
-from octavo.actors import compaction
 from octavo.actors.bookie import Bookie
-from octavo.actors.ingest import Ingested, _Taking, ingest
+from octavo.actors.compacting import compaction
 from octavo.actors.inker_clerk import InkerClerk
-from octavo.files.staged_writer import StagedWriter
+from octavo.actors.keeping.ingest import Ingested, _Taking, ingest
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import change_log
 from octavo.manifest.change_log import Limits
 from octavo.pipeline.feed_files import JournalLook

@@ -21,7 +21,7 @@ from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
-from octavo.actors.restoring import restore_on
+from octavo.actors.keeping.restoring import restore_on
 from octavo.manifest import consumers, published
 
 FAULTS = ("EIO", "EMFILE", "memory", "Ctrl-C")

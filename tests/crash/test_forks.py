@@ -65,7 +65,7 @@ if __name__ == "__main__":
 WATCHING = """
 import os, sys, threading
 import octavo
-from octavo.actors import inbox_watch
+from octavo.actors.keeping import inbox_watch
 with octavo.open(sys.argv[1] + "/a"):
     child = os.fork()
     if not child:
@@ -140,7 +140,7 @@ with octavo.open(sys.argv[1]) as store:
 CROWDED = """
 import os, sys
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 low = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]
 with octavo.open(sys.argv[1] + "/a") as store, octavo.open(sys.argv[1] + "/b") as other:
     for number in low:
@@ -184,7 +184,7 @@ with octavo.open(sys.argv[1], read_only=True, max_open_files=8) as reader:
 CLOSING_BESIDE = """
 import os, sys, threading
 import octavo
-from octavo.actors import shutdown
+from octavo.actors.opening import shutdown
 begun, go, stop = threading.Event(), threading.Event(), shutdown.stop
 def slowly(running):
     begun.set()

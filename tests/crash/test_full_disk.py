@@ -18,8 +18,8 @@ from said_loudly import or_say_so
 from whole_store import flush, opened
 
 import octavo
-from octavo.actors import reserve
-from octavo.files.disk import AppendFile, RealDisk
+from octavo.actors.writing import reserve
+from octavo.files.door.disk import AppendFile, RealDisk
 
 SEED = os.environ.get("OCTAVO_SEED", "20261121")
 SMALL = {"push_rows": 64, "roll_count": 256, "worker": False, "compact_every_seconds": None}

@@ -10,9 +10,9 @@ from simdisk import MODES, SimCrash, SimDisk
 from whole_store import opened
 
 import octavo
-from octavo.actors import shutdown
-from octavo.actors.restoring import restore_on
-from octavo.files.bounds import HEAD_ROWS
+from octavo.actors.keeping.restoring import restore_on
+from octavo.actors.opening import shutdown
+from octavo.files.ledger.bounds import HEAD_ROWS
 from octavo.manifest import pinning
 from octavo.pipeline.snapshot_files import SnapshotFiles
 

@@ -11,13 +11,13 @@ from pykka import ActorRegistry
 from simdisk import MODES, SimCrash, SimDisk
 
 import octavo
-from octavo.actors import startup
-from octavo.actors.identity import read as identity_of
-from octavo.actors.ingest import ingest
-from octavo.actors.options import Options
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.keeping.restoring import restore_on
+from octavo.actors.opening import startup
+from octavo.actors.opening.identity import read as identity_of
+from octavo.actors.opening.options import Options
 from octavo.actors.published_reader import PublishedReader
-from octavo.actors.restoring import restore_on
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.pinning import pin
 from octavo.snapshot import SnapshotBucket

@@ -14,8 +14,8 @@ import pytest
 from whole_store import opened
 
 import octavo
-from octavo.files import own_disk
-from octavo.files.open_file import RealFile
+from octavo.files.door import own_disk
+from octavo.files.door.open_file import RealFile
 
 
 def interrupted_and_failed(*_: object) -> None:

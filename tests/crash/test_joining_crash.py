@@ -15,14 +15,15 @@ from one_thread import forget, one_thread, opened
 from simdisk import MODES, SimCrash, SimDisk
 
 import octavo
-from octavo.actors import joining, startup
-from octavo.actors.identity import read as identity_of
-from octavo.actors.ingest import ingest
+from octavo.actors.compacting import joining
 from octavo.actors.inker_clerk import InkerClerk
-from octavo.actors.options import Options
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.keeping.restoring import restore_on
+from octavo.actors.opening import startup
+from octavo.actors.opening.identity import read as identity_of
+from octavo.actors.opening.options import Options
 from octavo.actors.published_reader import PublishedReader
-from octavo.actors.restoring import restore_on
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest.pinning import pin
 from octavo.manifest.small_files import FEW_SMALL
 from octavo.snapshot import SnapshotBucket

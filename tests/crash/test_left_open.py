@@ -11,7 +11,7 @@ import pytest
 BEGINNING = """
 import gc, sys
 import octavo
-from octavo.actors import shutdown
+from octavo.actors.opening import shutdown
 
 def stop(running, stop=shutdown.stop):
     print("stopped", running.path)

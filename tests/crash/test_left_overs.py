@@ -8,7 +8,7 @@ from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
 from whole_store import rolled
 
-from octavo.files import cdb
+from octavo.files.journal import cdb
 
 
 def journal_files(disk: SimDisk) -> set[str]:

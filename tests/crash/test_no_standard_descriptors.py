@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import octavo
-from octavo.files.worker import READY
+from octavo.files.jobs.worker import READY
 
 OWNER = """
 import os, sys
@@ -46,7 +46,7 @@ def test_what_is_printed_goes_into_no_file_of_a_store(tmp_path: Path) -> None:
 
 def test_a_worker_without_a_place_for_messages_has_its_answers_for_itself() -> None:
     with subprocess.Popen(
-        ["sh", "-c", f'exec "{sys.executable}" -m octavo.files.worker 2>&-'],
+        ["sh", "-c", f'exec "{sys.executable}" -m octavo.files.jobs.worker 2>&-'],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as worker:
@@ -65,10 +65,10 @@ def test_a_worker_without_a_place_for_messages_has_its_answers_for_itself() -> N
 SYNCS = """
 import os, sys
 os.closerange(0, 3)
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 seen = []
 sync = os.fsync
-import octavo.files.disk as disk
+import octavo.files.door.disk as disk
 disk.sync_directory = lambda fd: (seen.append(fd), sync(fd))
 RealDisk().sync_dir(sys.argv[1])
 RealDisk().mkdir(sys.argv[1] + "/below")

@@ -15,8 +15,9 @@ from whole_store import flush, opened
 
 import octavo
 from octavo.actors.worker import JobRunner, WorkerDied
-from octavo.files import file_lock, worker
-from octavo.files.disk import TEMPORARY_SUFFIX
+from octavo.files.door import file_lock
+from octavo.files.door.disk import TEMPORARY_SUFFIX
+from octavo.files.jobs import worker
 
 # The worker stops itself in the middle of a job, as a slow disk would stop it.
 STOPPED_WORKER = """
@@ -82,7 +83,7 @@ def test_a_worker_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 # A child that has not yet begun its program has what its parent had open; this one begins none.
 STARTING = """
 import subprocess, sys, octavo
-from octavo.files import file_lock
+from octavo.files.door import file_lock
 store = octavo.open(sys.argv[1])
 ((descriptors, _),) = file_lock._held.values()
 subprocess.Popen(["cat"], pass_fds=descriptors[:1])
@@ -134,8 +135,8 @@ def test_what_stays_with_the_lock_of_a_killed_owner_keeps_it_after_a_moment(
 
 HANGING = """
 import signal
-from octavo.files import jobs, worker
-jobs.JOBS["hang"] = lambda disk: print("hangs", flush=True) or signal.pause()
+from octavo.files.jobs import table, worker
+table.JOBS["hang"] = lambda disk: print("hangs", flush=True) or signal.pause()
 worker.main()
 """
 

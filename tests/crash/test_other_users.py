@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import octavo
-import octavo.files.jobs  # as the worker does, which may not be able to run
+import octavo.files.jobs.table  # as the worker does, which may not be able to run
 
 OWNER, COLLEAGUE, GROUP = 4001, 4002, 5000
 

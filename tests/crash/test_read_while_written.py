@@ -9,8 +9,8 @@ import pytest
 from whole_store import opened
 
 import octavo
-from octavo.files import open_file
-from octavo.files.disk import RealDisk
+from octavo.files.door import open_file
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline.feed_files import JournalLook
 
 

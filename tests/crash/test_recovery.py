@@ -26,8 +26,8 @@ from whole_store import (
 
 import octavo
 from octavo.actors.inker import CEILING_STEP
-from octavo.files import cdb
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
+from octavo.files.journal import cdb
 
 
 class CountingDisk(RealDisk):

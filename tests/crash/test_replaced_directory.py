@@ -19,7 +19,7 @@ from whole_store import SMALL, flush
 import octavo
 from octavo import destroying
 from octavo.actors.penciller_clerk import PencillerClerk
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 
 KEYS = [b"%03d" % n for n in range(300)]
 TOLD = "moved, removed or replaced"

@@ -14,20 +14,20 @@ import pytest
 
 import octavo
 from octavo.actors import worker_pipe
-from octavo.actors.runtime import TurnActor
+from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.actors.worker_pipe import Silent, WorkerPipe
-from octavo.files import worker
-from octavo.files.disk import RealDisk
-from octavo.files.file_lock import FileLock
+from octavo.files.door.disk import RealDisk
+from octavo.files.door.file_lock import FileLock
+from octavo.files.jobs import worker
 
 # Says when the job is there; ends it at a line on the other input, whenever that comes.
 SLOW = """
 import os, sys
-from octavo.files import jobs, worker
+from octavo.files.jobs import table, worker
 worker.BEAT_SECONDS = 0.01
 end = int(sys.argv.pop())
-jobs.JOBS["slow"] = lambda disk, blob: {"read": os.read(end, 1).decode(), "blob": len(blob)}
+table.JOBS["slow"] = lambda disk, blob: {"read": os.read(end, 1).decode(), "blob": len(blob)}
 worker.main()
 """
 

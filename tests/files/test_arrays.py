@@ -10,7 +10,7 @@ import pytest
 
 _INTERRUPTED = """
 import signal, sys
-from octavo.files.arrays import np
+from octavo.files.kernels.arrays import np
 
 class Comes:
     def find_spec(self, name, path=None, target=None):
@@ -36,7 +36,7 @@ def test_numpy_is_there_after_an_interrupt_as_it_was_loaded() -> None:
 
 _WITHOUT_THREADS = """
 import os, sys, threading
-from octavo.files.arrays import np
+from octavo.files.kernels.arrays import np
 
 class Comes:
     def find_spec(self, name, path=None, target=None):

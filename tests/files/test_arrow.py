@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from octavo.files.arrow import binary_array, pyarrow
 from octavo.files.errors import Misuse
-from octavo.files.rows import ByteColumn
+from octavo.files.kernels.arrow import binary_array, pyarrow
+from octavo.files.kernels.rows import ByteColumn
 from octavo.pipeline.value_views import Views
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_rows import column
 
-from octavo.files import byte_strings
-from octavo.files.byte_strings import (
+from octavo.files.kernels import byte_strings
+from octavo.files.kernels.byte_strings import (
     as_list,
     common_prefix_length,
     copy,

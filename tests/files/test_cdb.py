@@ -12,9 +12,9 @@ import cdblib
 import numpy as np
 import pytest
 
-from octavo.files import cdb, cdb_seal, record
 from octavo.files.errors import Corruption, UnsupportedFormat
-from octavo.files.journal_windows import WindowSums, read_windows
+from octavo.files.journal import cdb, cdb_seal, record
+from octavo.files.journal.journal_windows import WindowSums, read_windows
 
 SEED = 0xA5A5_0102_0304_0506
 HEADER = cdb.FileHeader(epoch=3, base_sqn=100, seed=SEED, created_ms=5)

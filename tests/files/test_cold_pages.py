@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from octavo.files import cold_pages
-from octavo.files.cold_pages import ColdPages, ask_to_read, scattered
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
+from octavo.files.kernels import cold_pages
+from octavo.files.kernels.cold_pages import ColdPages, ask_to_read, scattered
 
 PAGE = mmap.PAGESIZE
 MiB = 1 << 20

@@ -6,7 +6,7 @@ import mmap
 
 import pytest
 
-from octavo.files.compress import Compressor
+from octavo.files.journal.compress import Compressor
 
 
 @pytest.mark.parametrize("length", [0x7E000001, 0x80000001])

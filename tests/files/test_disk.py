@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simdisk import SimDisk
 
-from octavo.files.disk import TEMPORARY_SUFFIX, Disk, RealDisk, directory_of
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, RealDisk, directory_of
 from octavo.files.errors import Corruption, OctavoError, StoreLocked
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from octavo.files import ledger_key, merge
-from octavo.files.disk import RealDisk
-from octavo.files.find_many import Level, find_many, newest
-from octavo.files.hashing import hash_column
-from octavo.files.journal_rows import column_of
-from octavo.files.rows import Rows
-from octavo.files.sst import Sst, hash_of
+from octavo.files.door.disk import RealDisk
+from octavo.files.kernels.byte_strings import column_of
+from octavo.files.kernels.hashing import hash_column
+from octavo.files.kernels.rows import Rows
+from octavo.files.ledger import ledger_key, merge
+from octavo.files.ledger.find_many import Level, find_many, newest
+from octavo.files.ledger.sst import Sst, hash_of
 
 SEED = 20261121
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from descriptors import descriptors
 
-from octavo.files import file_lock
-from octavo.files.disk import FileLock, RealDisk
+from octavo.files.door import file_lock
+from octavo.files.door.disk import FileLock, RealDisk
+from octavo.files.door.held_disk import HeldDisk
 from octavo.files.errors import StoreLocked
-from octavo.files.held_disk import HeldDisk
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from octavo.files import index_terms, ledger_key
-from octavo.files.index_terms import Term
+from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.index_terms import Term
 
 rough = st.binary(max_size=6) | st.text(alphabet="\0\x01a\xff\U0001f600", max_size=4).map(
     lambda text: text.encode()

@@ -12,10 +12,11 @@ from whole_store import flush, opened, rolled, settle
 
 import octavo
 from octavo.actors.penciller_clerk import stretches
-from octavo.files import jobs, journal_rows, sealed_records
-from octavo.files.disk import RealDisk
-from octavo.files.sealed_records import file_records
-from octavo.files.sst import Sst
+from octavo.files.door.disk import RealDisk
+from octavo.files.jobs import ledger_files
+from octavo.files.journal import journal_rows, sealed_records
+from octavo.files.journal.sealed_records import file_records
+from octavo.files.ledger.sst import Sst
 
 MIB = 1 << 20
 KEYS = 200
@@ -42,7 +43,7 @@ def level_zero(store: octavo.Store, folder: Path) -> list[Sst]:
     inker = store._running.inker.actor
     parts, offsets = stretches(inker.view, 0, store.last_sqn)
     where: dict[str, Any] = {"ledger": str(folder), "stem": f"{len(list(folder.iterdir()))}"}
-    made = jobs.level_zero(
+    made = ledger_files.level_zero(
         RealDisk(), offsets, journal=inker.directory, parts=parts,
         max_rows=1 << 16, max_bytes=MIB, **where,
     )  # fmt: skip

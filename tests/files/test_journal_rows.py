@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import cdb, journal_rows, ledger_key, record
 from octavo.files.errors import Corruption
-from octavo.files.rows import EXPIRES, TOMBSTONE, Rows
+from octavo.files.journal import cdb, journal_rows, record
+from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, Rows
+from octavo.files.ledger import ledger_key
 
 SEED = 77
 

@@ -11,9 +11,8 @@ from ledger_rows import column
 from whole_store import SEED
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import record
-from octavo.files.byte_strings import lengths_of
-from octavo.files.journal_values import (
+from octavo.files.journal import record
+from octavo.files.journal.journal_values import (
     Places,
     checksums_right,
     places_at,
@@ -21,8 +20,9 @@ from octavo.files.journal_values import (
     puts_of,
     spans,
 )
-from octavo.files.rows import Strings
-from octavo.files.sparse_offsets import SparseOffsets
+from octavo.files.journal.sparse_offsets import SparseOffsets
+from octavo.files.kernels.byte_strings import lengths_of
+from octavo.files.kernels.rows import Strings
 
 FILE_SEED = 0x1234_5678_9ABC
 TAG = 0x6F

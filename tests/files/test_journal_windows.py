@@ -13,11 +13,17 @@ from whole_store import SEED as CHANCE
 from whole_store import opened, settle
 
 import octavo
-from octavo.files import cdb, cdb_seal, jobs, record
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption
-from octavo.files.journal_windows import RecordSums, WindowSums, read_windows, verify_windows
-from octavo.files.record_columns import all_whole
+from octavo.files.jobs import sealing
+from octavo.files.journal import cdb, cdb_seal, record
+from octavo.files.journal.journal_windows import (
+    RecordSums,
+    WindowSums,
+    read_windows,
+    verify_windows,
+)
+from octavo.files.journal.record_columns import all_whole
 
 SEED = 0xA5A5_0102_0304_0506
 SIZES = [0, 30, 3000, 200_000]
@@ -290,7 +296,7 @@ def test_sealing_vouches_for_whole_records_only(
     if damaged:
         stored[rng.randrange(cdb.RECORDS_AT, len(body))] ^= 4
     (tmp_path / "a.log").write_bytes(stored)
-    jobs.seal(
+    sealing.seal(
         RealDisk(), offsets.tobytes(), directory=str(tmp_path), name="a.log", sealed_name="a.cdb",
         seed=SEED, first_ms=1, last_ms=2,
     )  # fmt: skip

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_rows import column
 
-from octavo.files import key_order as module
-from octavo.files.byte_strings import lengths_of
-from octavo.files.key_order import key_order
+from octavo.files.kernels import key_order as module
+from octavo.files.kernels.byte_strings import lengths_of
+from octavo.files.kernels.key_order import key_order
 
 exact = settings(derandomize=True, max_examples=400, deadline=None)
 pieces = st.sampled_from([b"\0", b"\0\0", b"a", b"b", b"\xff", b"ab", b"more bytes than a word"])

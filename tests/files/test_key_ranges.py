@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ledger_rows import DIRECTORY, Row, key, names, opened, write
 from simdisk import SimDisk
 
-from octavo.files import key_ranges
-from octavo.files.sst import Sst
-from octavo.files.sst_layout import Section
+from octavo.files.ledger import key_ranges
+from octavo.files.ledger.sst import Sst
+from octavo.files.ledger.sst_layout import Section
 
 SEED = 33
 exact = settings(derandomize=True, max_examples=100, deadline=None)

@@ -10,11 +10,11 @@ from beside import seeded
 from ledger_rows import DIRECTORY, Row, key, names, opened, write
 from simdisk import SimDisk
 
-from octavo.files.bounds import Bounds
-from octavo.files.byte_strings import as_list
 from octavo.files.errors import Corruption
-from octavo.files.ledger_key import end_of_prefix
-from octavo.files.live_batches import (
+from octavo.files.kernels.byte_strings import as_list
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.ledger_key import end_of_prefix
+from octavo.files.ledger.live_batches import (
     WINDOW_BYTES,
     WINDOW_ROWS,
     Chosen,
@@ -24,9 +24,9 @@ from octavo.files.live_batches import (
     keys_of,
     live_batches,
 )
-from octavo.files.sst import Sst
-from octavo.files.sst_layout import Section
-from octavo.files.sst_writer import Columns
+from octavo.files.ledger.sst import Sst
+from octavo.files.ledger.sst_layout import Section
+from octavo.files.ledger.sst_writer import Columns
 
 EIGHTH = WINDOW_BYTES // 8
 

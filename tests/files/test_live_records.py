@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from octavo.files.live_records import (
+from octavo.files.jobs.live_records import (
     DROP,
     KEEP,
     SUPERSEDED,
@@ -14,7 +14,7 @@ from octavo.files.live_records import (
     Newest,
     verdicts,
 )
-from octavo.files.record import DELETE, KEY_DELTA, PUT
+from octavo.files.journal.record import DELETE, KEY_DELTA, PUT
 
 NOW = 1_000
 NEVER = 0

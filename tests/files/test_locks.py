@@ -10,7 +10,7 @@ import pytest
 from counting_actor import WAIT
 from ctrl_c import CtrlC
 
-from octavo.actors.runtime import ActorRegistry
+from octavo.actors.turns.runtime import ActorRegistry
 from octavo.files.locks import Taken, new_lock, new_rlock
 
 ROUNDS = 400

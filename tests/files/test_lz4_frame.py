@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from whole_store import SEED
 
-from octavo.files import lz4_frame
-from octavo.files.lz4_frame import Frame, may_hold
+from octavo.files.journal import lz4_frame
+from octavo.files.journal.lz4_frame import Frame, may_hold
 
 Stored = tuple[bytes, int]
 

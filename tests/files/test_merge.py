@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ledger_rows import DIRECTORY, Row, columns, key, names, opened, read, write
 from simdisk import SimDisk
 
-from octavo.files import key_ranges, merge
 from octavo.files.errors import Corruption, Misuse
-from octavo.files.sorted_files import Summary
+from octavo.files.ledger import key_ranges, merge
+from octavo.files.ledger.sorted_files import Summary
 
 exact = settings(derandomize=True, max_examples=150, deadline=None)
 NOW = 100

@@ -9,7 +9,7 @@ import pytest
 from whole_store import SEED
 
 from octavo.files.errors import Misuse, UnsupportedFormat
-from octavo.files.merkle import MerkleTree, row_words, xxh3
+from octavo.files.ledger.merkle import MerkleTree, row_words, xxh3
 
 
 def tree(hashes: list[int], sqns: list[int], segments: int = 256) -> MerkleTree:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from descriptors import descriptors
 
-from octavo.files import file_lock
-from octavo.files.file_lock import lock_file
+from octavo.files.door import file_lock
+from octavo.files.door.file_lock import lock_file
 
 
 @pytest.mark.parametrize("step", ["_names", "_without_workers", "object", "partial", "FileLock"])
@@ -34,7 +34,7 @@ def test_a_lock_without_memory_is_free(
 THREE_IN_A_ROW = """
 import sys
 from _testcapi import remove_mem_hooks, set_nomemory
-from octavo.files.file_lock import lock_file
+from octavo.files.door.file_lock import lock_file
 
 failed = 0
 for at in range(200):

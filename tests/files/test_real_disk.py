@@ -20,11 +20,11 @@ import pytest
 from cutting_short import cut_short
 from descriptors import descriptors
 
-from octavo.files import disk as disk_module
-from octavo.files import file_system, open_file, own_disk
-from octavo.files.disk import AppendFile, Disk, RealDisk
+from octavo.files.door import disk as disk_module
+from octavo.files.door import file_system, open_file, own_disk
+from octavo.files.door.disk import AppendFile, Disk, RealDisk
+from octavo.files.door.file_system import file_system_of
 from octavo.files.errors import Corruption, Misuse, StoreLocked
-from octavo.files.file_system import file_system_of
 
 DISK = RealDisk()
 
@@ -415,7 +415,7 @@ def test_the_store_itself_may_be_behind_a_symbolic_link(tmp_path: Path) -> None:
 
 HOLDER = """
 import sys
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 lock = RealDisk().lock(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()
@@ -539,7 +539,7 @@ def test_a_living_child_does_not_keep_a_released_lock(tmp_path: Path) -> None:
 
 FORKER = """
 import os, signal, sys
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 lock = RealDisk().lock(sys.argv[1])
 forked, tell = os.pipe()
 pid = os.fork()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from octavo.files import record
 from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.journal import record
 
 CHECK = 0x1122334455667788
 

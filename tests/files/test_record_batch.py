@@ -15,11 +15,11 @@ import pytest
 from staged_rows import StagedRow, operations
 from whole_store import SEED
 
-from octavo.files import cdb, record
-from octavo.files.disk import RealDisk
-from octavo.files.record_batch import Operations, Place, encoded
-from octavo.files.rows import ByteColumn
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
+from octavo.files.journal import cdb, record
+from octavo.files.journal.record_batch import Operations, Place, encoded
+from octavo.files.kernels.rows import ByteColumn
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from whole_store import SEED as CHANCE
 
-from octavo.files import cdb, record, record_columns
-from octavo.files.record_columns import RecordColumns, columns_of
+from octavo.files.journal import cdb, record, record_columns
+from octavo.files.journal.record_columns import RecordColumns, columns_of
 
 SEED = 0x0BAD_5EED_0102_0304
 TAG = 0x6F

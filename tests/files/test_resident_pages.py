@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from octavo.files import resident_pages
-from octavo.files.resident_pages import absent
+from octavo.files.kernels import resident_pages
+from octavo.files.kernels.resident_pages import absent
 
 PAGE = mmap.PAGESIZE
 PAGES = 40

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from octavo.files import cdb, record, runs
+from octavo.files.journal import cdb, record, runs
 
 SEED = 99
 Said = tuple[int, int, bytes, bytes]

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from ledger_rows import Row, columns, key, names
 
-from octavo.files import merge, sorted_files
-from octavo.files.disk import RealDisk
-from octavo.files.journal_rows import column_of
-from octavo.files.rows import Strings
-from octavo.files.scattered_strings import Scattered, no_strings
-from octavo.files.sst import Sst
+from octavo.files.door.disk import RealDisk
+from octavo.files.kernels.byte_strings import column_of
+from octavo.files.kernels.rows import Strings
+from octavo.files.kernels.scattered_strings import Scattered, no_strings
+from octavo.files.ledger import merge, sorted_files
+from octavo.files.ledger.sst import Sst
 
 META_BYTES = 8192
 FILE_BYTES = 1 << 20

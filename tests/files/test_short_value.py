@@ -7,8 +7,8 @@ from typing import Any
 import lz4.block
 import pytest
 
-from octavo.files import record, short_value
-from octavo.files.short_head import head_of
+from octavo.files.journal import record, short_value
+from octavo.files.journal.short_head import head_of
 
 CHECK = 0x1122334455667788
 

@@ -12,10 +12,10 @@ import cdblib
 import numpy as np
 import pytest
 
-from octavo.files import cdb, record
-from octavo.files.disk import RealDisk
-from octavo.files.journal_writer import SealedWriter
-from octavo.files.sparse_offsets import SparseOffsets, cut, numbers_of, plain, stretch
+from octavo.files.door.disk import RealDisk
+from octavo.files.journal import cdb, record
+from octavo.files.journal.journal_writer import SealedWriter
+from octavo.files.journal.sparse_offsets import SparseOffsets, cut, numbers_of, plain, stretch
 
 SEED = 20261121
 
@@ -108,7 +108,7 @@ def test_a_compacted_file_without_any_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [-100, -130, -150, -200])
 def test_damage_at_the_end_is_seen(tmp_path: Path, at: int) -> None:
     from octavo.files.errors import Corruption
-    from octavo.files.journal_windows import read_windows
+    from octavo.files.journal.journal_windows import read_windows
 
     file = written(tmp_path, [1, 5, 9], 5000)
     image = bytearray(file.read_bytes())

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from octavo.files.disk import RealDisk
-from octavo.files.spill import Columns, ScratchFailed, Spill
+from octavo.files.door.disk import RealDisk
+from octavo.files.kernels.spill import Columns, ScratchFailed, Spill
 
 SEED = 20261125
 

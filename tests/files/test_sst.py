@@ -16,12 +16,12 @@ from ledger_rows import DIRECTORY, Row, columns, key, names, opened, plain, read
 from simdisk import SimDisk
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import merge
 from octavo.files.errors import Corruption, OctavoError, UnsupportedFormat
-from octavo.files.hashing import hash_of
-from octavo.files.ledger_key import after, prefix, split
-from octavo.files.sst import Sst
-from octavo.files.sst_layout import HEADER_BYTES, VERSION, WINDOW_BYTES, Section, decode
+from octavo.files.kernels.hashing import hash_of
+from octavo.files.ledger import merge
+from octavo.files.ledger.ledger_key import after, prefix, split
+from octavo.files.ledger.sst import Sst
+from octavo.files.ledger.sst_layout import HEADER_BYTES, VERSION, WINDOW_BYTES, Section, decode
 
 exact = settings(derandomize=True, max_examples=120, deadline=None)
 some_rows = st.lists(

@@ -9,9 +9,9 @@ import pytest
 from whole_store import SEED
 from xxhash import xxh3_64_intdigest
 
-from octavo.files import xxh3_columns
-from octavo.files.byte_strings import Bytes, Ints, Words
-from octavo.files.xxh3_columns import xxh3_apart, xxh3_of
+from octavo.files.kernels import xxh3_columns
+from octavo.files.kernels.byte_strings import Bytes, Ints, Words
+from octavo.files.kernels.xxh3_columns import xxh3_apart, xxh3_of
 
 
 @pytest.fixture

@@ -15,13 +15,15 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
 from octavo.actors.bookie import Bookie
-from octavo.files import cdb, cdb_seal, inbox, record, staging, worker
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption, Misuse
-from octavo.files.hashing import hash_of
-from octavo.files.sealed_records import table_of
-from octavo.files.sst import Sst
-from octavo.files.sst_layout import HEADER_BYTES, Section
+from octavo.files.handover import inbox, staging
+from octavo.files.jobs import worker
+from octavo.files.journal import cdb, cdb_seal, record
+from octavo.files.journal.sealed_records import table_of
+from octavo.files.kernels.hashing import hash_of
+from octavo.files.ledger.sst import Sst
+from octavo.files.ledger.sst_layout import HEADER_BYTES, Section
 from octavo.manifest import journal_manifest, ledger_manifest, log_file, published, recovery
 from octavo.manifest.change_log import ChangeLog, recover
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest

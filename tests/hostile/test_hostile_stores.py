@@ -12,8 +12,8 @@ import pytest
 from specimens import Specimens, files_of
 
 import octavo
-from octavo.actors.linking import remove_tree
-from octavo.files.disk import RealDisk
+from octavo.actors.keeping.linking import remove_tree
+from octavo.files.door.disk import RealDisk
 from octavo.manifest import published
 from octavo.manifest.store_identity import FOLDERS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from whole_store import rolled
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.manifest import adoption
 from octavo.manifest.recovery import LOG, SEALED
 

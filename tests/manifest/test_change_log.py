@@ -10,7 +10,7 @@ import pytest
 from logged_value import SMALL, LoggedValue, change, value_of
 from simdisk import SimDisk
 
-from octavo.files.disk import Disk, RealDisk
+from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import (
     Closed,
     Corruption,

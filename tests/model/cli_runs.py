@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from octavo.cli import cli
+from octavo.cli.commands import cli
 
 TIMEOUT_SECONDS = 600
 

@@ -24,12 +24,13 @@ from whole_store import rolled
 
 import octavo
 from octavo import IndexEdit, Tag, read_only
-from octavo.actors import guide, joining
 from octavo.actors.bookie import Bookie
-from octavo.actors.ingest import ingest
+from octavo.actors.compacting import joining
 from octavo.actors.inker_clerk import InkerClerk
-from octavo.actors.restoring import restore_on
-from octavo.files.staged_writer import StagedWriter
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.keeping.restoring import restore_on
+from octavo.actors.reading import guide
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.pipeline import offline, offline_journal
 
 BUCKETS = (b"", b"b", b"b\0", b"b\0\0", b"\xff", "é".encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from octavo.actors.runtime import Ref, TurnActor
+from octavo.actors.turns.runtime import Ref, TurnActor
 
 WAIT = 300.0
 """Seconds after which a test gives up on something that should happen at once: a thread may not get
@@ -42,7 +42,7 @@ class Counter(TurnActor):
         return self.value
 
     def add_inlined(self, by: int = 1) -> int:
-        """As a hot path does it, see octavo.actors.runtime."""
+        """As a hot path does it, see octavo.actors.turns.runtime."""
         me = threading.get_ident()
         for mine in self.turns:
             if not mine:

@@ -14,9 +14,9 @@ from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
-from octavo.actors.ingest import ingest
-from octavo.actors.restoring import restore_on
-from octavo.files.staged_writer import StagedWriter
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.keeping.restoring import restore_on
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.repairing import repair_on
 
 KEYS = 12

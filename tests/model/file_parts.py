@@ -14,7 +14,9 @@ from typing import TypeAlias
 
 from specimens import files_of
 
-from octavo.files import cdb, live_bits, record, sst_layout
+from octavo.files.jobs import live_bits
+from octavo.files.journal import cdb, record
+from octavo.files.ledger import sst_layout
 from octavo.manifest import log_file
 
 Part: TypeAlias = tuple[tuple[int, int], ...]

@@ -13,8 +13,8 @@ from followed_steps import LOADED, Judge, Row, Truth, differences, digest, row_o
 from whole_store import opened, settle
 
 import octavo
-from octavo.files import inbox, staging
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover import inbox, staging
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
 

@@ -30,9 +30,9 @@ from pyspark.sql.types import (
 from staged_rows import StagedRow, operations
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import HistoryCompacted
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.pipeline import commit, feed, writing
 from octavo.pipeline.batch_reader import SnapshotReader

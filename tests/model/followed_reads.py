@@ -13,7 +13,7 @@ from typing import Any
 from followed_owner import say
 from followed_steps import LOADED, Change, digest, loaded_row
 
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning
 from octavo.pipeline.feed_files import JournalLook

@@ -14,8 +14,8 @@ from staged_rows import StagedRow, operations
 from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 
 BUCKETS = (b"", b"docs")

@@ -22,9 +22,9 @@ from specimens import files_of
 from xxhash import xxh3_64_hexdigest
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files import cdb, record
 from octavo.files.errors import OctavoError
-from octavo.files.sst_layout import HEADER_BYTES, WINDOW_BYTES
+from octavo.files.journal import cdb, record
+from octavo.files.ledger.sst_layout import HEADER_BYTES, WINDOW_BYTES
 from octavo.manifest import log_file, published
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest

@@ -8,9 +8,9 @@ from typing import Any
 from whole_store import opened
 
 import octavo
-from octavo.actors import identity as identities
+from octavo.actors.opening import identity as identities
 from octavo.actors.published_reader import PublishedReader
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.manifest import published
 from octavo.snapshot import SnapshotBucket
 

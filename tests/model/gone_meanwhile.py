@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline.feed_files import JournalLook
 
 EVENTS = ("open", "os.listdir", "os.rename", "os.remove", "os.mkdir", "os.link", "os.rmdir")

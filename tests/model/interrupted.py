@@ -17,8 +17,8 @@ from types import FrameType
 from cutting_short import cut_short
 
 import octavo
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
 
 OPTIONS: dict[str, object] = {

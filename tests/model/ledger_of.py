@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from octavo.files import index_terms, ledger_key
-from octavo.files.disk import Disk, RealDisk
-from octavo.files.rows import TOMBSTONE
-from octavo.files.sst import Sst
+from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.kernels.rows import TOMBSTONE
+from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.sst import Sst
 from octavo.manifest import change_log
 from octavo.manifest.ledger_manifest import LedgerManifest
 

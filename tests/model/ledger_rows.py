@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from octavo.files import ledger_key, merge, sorted_files
-from octavo.files.disk import Disk
-from octavo.files.hashing import hash_column
-from octavo.files.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
-from octavo.files.sst import Sst
-from octavo.files.sst_writer import Columns
+from octavo.files.door.disk import Disk
+from octavo.files.kernels.hashing import hash_column
+from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
+from octavo.files.ledger import ledger_key, merge, sorted_files
+from octavo.files.ledger.sst import Sst
+from octavo.files.ledger.sst_writer import Columns
 
 DIRECTORY = "/ledger"
 

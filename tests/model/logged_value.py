@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.manifest import change_log
 from octavo.manifest.change_log import ChangeLog, Limits, Recovered
 

@@ -18,7 +18,7 @@ from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
-from octavo.actors.restoring import restore_on
+from octavo.actors.keeping.restoring import restore_on
 
 HOUR_MS = 3_600_000
 YEAR_MS = 8766 * HOUR_MS

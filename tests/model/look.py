@@ -9,7 +9,7 @@ from one_thread import HeldPool, forget, one_thread, opened
 from simdisk import SimDisk
 
 import octavo
-from octavo.actors.identity import read as identity_of
+from octavo.actors.opening.identity import read as identity_of
 from octavo.actors.published_reader import PublishedReader
 from octavo.manifest import published
 from octavo.snapshot import SnapshotBucket

@@ -62,7 +62,7 @@ class Starved:
     def opened(self) -> octavo.Store:
         from one_thread import opened
 
-        from octavo.files.disk import RealDisk
+        from octavo.files.door.disk import RealDisk
 
         return opened(RealDisk(), f"{self.home}/s", clock_ms=self.clock, **OPTIONS)
 
@@ -359,7 +359,7 @@ def found_again(home: Path) -> None:
 
 def be_quiet() -> None:
     """No thread but this one, which failures would be for, too; and no log."""
-    from octavo.actors.pool import POOL
+    from octavo.actors.turns.pool import POOL
     from octavo.store import WATCH
 
     class Nobody:

@@ -17,9 +17,11 @@ from pykka import ActorRegistry
 
 import octavo
 from octavo import registry
-from octavo.actors import reserve, runtime, startup
-from octavo.actors.options import Options
-from octavo.files.disk import Disk
+from octavo.actors.opening import startup
+from octavo.actors.opening.options import Options
+from octavo.actors.turns import runtime
+from octavo.actors.writing import reserve
+from octavo.files.door.disk import Disk
 
 MOST_WORK = 100_000
 RESERVE_BYTES = 512

@@ -1,4 +1,4 @@
-"""A disk in memory that can lose power: the whole interface of ``octavo.files.disk.Disk``.
+"""A disk in memory that can lose power: the whole interface of ``octavo.files.door.disk.Disk``.
 
 ``after_crash`` makes a new disk from what was synced and a choice of what was not (see MODES in
 simimage.py). It is harsher than any one file system: syncing a new file does not make its name
@@ -25,7 +25,7 @@ from simfaults import CRASH_POINTS, READS, Faults, SimCrash
 from simimage import MODES, Image
 from simnodes import Change, Directory, File, Node
 
-from octavo.files.disk import AppendFile, Buffer, Disk, FileLock
+from octavo.files.door.disk import AppendFile, Buffer, Disk, FileLock
 from octavo.files.errors import Corruption, StoreLocked
 
 __all__ = ["CRASH_POINTS", "MODES", "READS", "SimCrash", "SimDisk"]

@@ -29,15 +29,17 @@ import forging
 from specimens import BUCKETS, MADE_MS, NAMES, files_of
 from visiting import Judge, Watch, Wrong, limited, processor_time
 
-from octavo.actors import identity as identities
+from octavo.actors.opening import identity as identities
 from octavo.actors.published_reader import PublishedReader
-from octavo.files import cdb, inbox, journal_rows, live_bits, staging
-from octavo.files.disk import RealDisk
-from octavo.files.hashing import hash_of
-from octavo.files.live_bits import LiveBits
-from octavo.files.runs import Run
-from octavo.files.sealed_records import file_records
-from octavo.files.sst import Sst
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover import inbox, staging
+from octavo.files.jobs import live_bits
+from octavo.files.jobs.live_bits import LiveBits
+from octavo.files.journal import cdb, journal_rows
+from octavo.files.journal.runs import Run
+from octavo.files.journal.sealed_records import file_records
+from octavo.files.kernels.hashing import hash_of
+from octavo.files.ledger.sst import Sst
 from octavo.manifest import change_log, published, recovery
 from octavo.manifest.consumers import _decoded
 from octavo.manifest.journal_manifest import JournalManifest

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from octavo.actors import batches
 from octavo.actors.reader import Reader
-from octavo.files.live_batches import FileRows
+from octavo.actors.scanning import batches
+from octavo.files.ledger.live_batches import FileRows
 
 SIZES: dict[str, tuple[int, ...]] = {
     "manifest.level_sizes LEVEL_ONE_ROWS": (20, 60, 300),

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 from event_log import EventLog, State, live
 
-from octavo.files import ledger_key, record
-from octavo.files.bounds import Bounds
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
+from octavo.files.journal import record
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.change_rows import change_batches
 from octavo.pipeline.feed_files import JournalLook, records

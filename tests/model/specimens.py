@@ -24,11 +24,11 @@ from pathlib import Path
 from whole_store import flush, killed, opened, rolled, settle
 
 import octavo
-from octavo.actors import reserve
-from octavo.actors.ingest import ingest
-from octavo.files import inbox
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.writing import reserve
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover import inbox
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import pinning, published
 
 NAMES = ("closed", "killed", "backup", "head_only")

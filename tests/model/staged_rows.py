@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from ledger_rows import column
 
-from octavo.files.record_batch import Operations
-from octavo.files.rows import ByteColumn
+from octavo.files.journal.record_batch import Operations
+from octavo.files.kernels.rows import ByteColumn
 
 
 class StagedRow(NamedTuple):

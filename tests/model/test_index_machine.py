@@ -17,7 +17,7 @@ from whole_store import flush, killed, opened
 
 import octavo
 from octavo import IndexEdit, Tag
-from octavo.actors import index_scan
+from octavo.actors.scanning import index_scan
 
 Where = tuple[str, bytes, bytes]  # type, bucket, key
 Entries = frozenset[tuple[bytes, Any]]

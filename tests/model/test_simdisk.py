@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simdisk import CRASH_POINTS, MODES, READS, SimCrash, SimDisk
 from simimage import SECTOR_BYTES
 
-from octavo.files.disk import Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import StoreLocked
 
 SEEDS = range(40)

@@ -45,13 +45,15 @@ from specimens import BUCKETS, NAMES, RESERVE_BYTES, Versions, loaded, options
 from whole_store import SMALL
 
 import octavo
-from octavo.actors import identity as identities
-from octavo.actors import reserve, startup
-from octavo.actors.ingest import ingest
-from octavo.actors.options import Options
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.opening import identity as identities
+from octavo.actors.opening import startup
+from octavo.actors.opening.options import Options
 from octavo.actors.published_reader import PublishedReader
-from octavo.files import inbox, record, staging
-from octavo.files.disk import RealDisk
+from octavo.actors.writing import reserve
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover import inbox, staging
+from octavo.files.journal import record
 from octavo.manifest import published
 from octavo.pipeline.feed_files import JournalLook, records
 from octavo.snapshot import SnapshotBucket

@@ -19,10 +19,10 @@ from types import FrameType
 from pykka import ActorDeadError
 
 import octavo
-from octavo.actors import startup
 from octavo.actors.bookie import Bookie
-from octavo.actors.options import Options
-from octavo.files.disk import Disk, RealDisk
+from octavo.actors.opening import startup
+from octavo.actors.opening.options import Options
+from octavo.files.door.disk import Disk, RealDisk
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 SMALL = {

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 
 
 def refuse_links(monkeypatch: pytest.MonkeyPatch, number: int = errno.EROFS) -> None:

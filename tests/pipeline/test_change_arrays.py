@@ -13,8 +13,9 @@ import pytest
 from whole_store import flush, opened, rolled, settle
 
 import octavo
-from octavo.files import ledger_key, record
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
+from octavo.files.journal import record
+from octavo.files.ledger import ledger_key
 from octavo.pipeline import change_arrays
 from octavo.pipeline.feed_files import JournalLook, records
 from octavo.pipeline.feed_files import opened as opened_part

@@ -12,9 +12,9 @@ import pytest
 from whole_store import SEED, rolled, settle
 
 import octavo
-from octavo.files.bounds import OBJECTS
-from octavo.files.cold_pages import COLD
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
+from octavo.files.kernels.cold_pages import COLD
+from octavo.files.ledger.bounds import OBJECTS
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.snapshot_files import SnapshotFiles
 

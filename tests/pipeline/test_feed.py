@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from whole_store import killed, settle
 
 import octavo
-from octavo.files import arrow
+from octavo.files.kernels import arrow
 from octavo.pipeline import change_arrays, commit
 from octavo.pipeline.feed import FeedReader, FeedStream, feed_options
 from octavo.pipeline.source import DefaultSource

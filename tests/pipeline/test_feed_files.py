@@ -15,9 +15,9 @@ import pytest
 from whole_store import flush, opened, rolled, settle
 
 import octavo
-from octavo.files import record
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
+from octavo.files.journal import record
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.pipeline.feed_files import JournalLook, records
 

@@ -11,7 +11,7 @@ import pytest
 from whole_store import opened, rolled
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline import offline
 from octavo.pipeline.offline import Run
 
@@ -20,7 +20,7 @@ BEGINNING = """
 import resource
 from pathlib import Path
 import numpy as np
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning
 from octavo.pipeline import batch_reader, offline, offline_journal, read_options

@@ -12,12 +12,12 @@ import pytest
 from random_stores import fill
 from whole_store import SEED, flush, opened
 
-from octavo.files import live_bits
-from octavo.files.bounds import OBJECTS, Bounds
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption
-from octavo.files.ledger_key import STANDARD, after
-from octavo.files.live_bits import LiveBits
+from octavo.files.jobs import live_bits
+from octavo.files.jobs.live_bits import LiveBits
+from octavo.files.ledger.bounds import OBJECTS, Bounds
+from octavo.files.ledger.ledger_key import STANDARD, after
 from octavo.manifest import pinning
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.file_order import rows_of_files, unmerged

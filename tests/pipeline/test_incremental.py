@@ -13,7 +13,7 @@ from random_stores import Rows, fill, held, load
 from whole_store import SEED, Clock, flush, opened
 
 import octavo
-from octavo.files.bounds import OBJECTS
+from octavo.files.ledger.bounds import OBJECTS
 from octavo.pipeline.change_rows import change_batches
 from octavo.pipeline.read_options import CHANGE_DDL, parsed
 from octavo.pipeline.snapshot_files import SnapshotFiles

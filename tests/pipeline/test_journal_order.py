@@ -20,11 +20,12 @@ from random_stores import COLUMNS, Rows, fill, held
 from whole_store import NEVER_MS, SEED, Clock, flush, opened, settle
 
 import octavo
-from octavo.files import arrow, live_bits
-from octavo.files.bounds import OBJECTS
-from octavo.files.disk import RealDisk
-from octavo.files.ledger_key import STANDARD
-from octavo.files.record_columns import RecordColumns, columns_of
+from octavo.files.door.disk import RealDisk
+from octavo.files.jobs import live_bits
+from octavo.files.journal.record_columns import RecordColumns, columns_of
+from octavo.files.kernels import arrow
+from octavo.files.ledger.bounds import OBJECTS
+from octavo.files.ledger.ledger_key import STANDARD
 from octavo.manifest import pinning
 from octavo.pipeline import journal_order
 from octavo.pipeline.arrow_rows import record_batches
@@ -209,8 +210,8 @@ def test_damage_in_the_live_numbers_is_told(tmp_path: Path) -> None:
 READ_ALL = """
 import sys
 import pyarrow as pa
-from octavo.files.bounds import OBJECTS
-from octavo.files.ledger_key import STANDARD
+from octavo.files.ledger.bounds import OBJECTS
+from octavo.files.ledger.ledger_key import STANDARD
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.journal_order import stretch_batches, stretches
 from octavo.pipeline.snapshot_files import SnapshotFiles

@@ -19,7 +19,7 @@ from simdisk import MODES, SimCrash, SimDisk
 from whole_store import NEVER_MS, flush, killed, opened, rolled
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.manifest import level_sizes
 from octavo.manifest.level_sizes import REBUILD
 from octavo.pipeline import offline

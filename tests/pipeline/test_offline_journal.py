@@ -20,7 +20,7 @@ from whole_store import flush, opened, rolled
 
 import octavo
 import octavo.pipeline
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline import offline_journal
 from octavo.pipeline.offline import Run
 from octavo.pipeline.offline_journal import CompactReport, compacted
@@ -83,7 +83,7 @@ def test_many_small_files_take_few_descriptors(tmp_path: Path) -> None:
         flush(store)
     code = (
         "import resource\n"
-        "from octavo.files.disk import RealDisk\n"
+        "from octavo.files.door.disk import RealDisk\n"
         "from octavo.pipeline.offline import Run\n"
         "from octavo.pipeline.offline_journal import compacted\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"

@@ -14,7 +14,7 @@ from whole_store import flush, opened
 
 import octavo
 import octavo.pipeline
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline import offline
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))

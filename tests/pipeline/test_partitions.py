@@ -10,10 +10,10 @@ import pytest
 from ledger_rows import Row, columns, key, names
 from whole_store import SEED
 
-from octavo.files import merge
-from octavo.files.bounds import Bounds
-from octavo.files.disk import RealDisk
-from octavo.files.sst import Sst
+from octavo.files.door.disk import RealDisk
+from octavo.files.ledger import merge
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.sst import Sst
 from octavo.pipeline.partitions import _sample, even_parts, split_of
 
 MB = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octavo.files import cdb, record
+from octavo.files.journal import cdb, record
 from octavo.pipeline.places import Places, whole_records
 
 SEED = 7

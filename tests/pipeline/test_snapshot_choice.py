@@ -12,7 +12,7 @@ from whole_store import opened
 from without_links import refuse_links
 
 import octavo
-from octavo.files.disk import RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline import folding
 from octavo.pipeline.metadata import TABLES
 from octavo.pipeline.read_options import ReadOptions

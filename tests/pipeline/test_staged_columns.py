@@ -12,7 +12,7 @@ import pytest
 from staged_rows import StagedRow, rows_of
 
 import octavo
-from octavo.files.record_batch import Operations
+from octavo.files.journal.record_batch import Operations
 from octavo.files.wall_clock import YEAR_10000_MS
 from octavo.pipeline import staged_columns, writing
 
@@ -129,8 +129,8 @@ def test_a_part_of_a_batch_is_taken() -> None:
 LOAD = """
 import sys
 import pyarrow as pa
-from octavo.files.disk import RealDisk
-from octavo.files.staged_writer import StagedWriter
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.pipeline import staged_columns
 
 kind = pa.binary()

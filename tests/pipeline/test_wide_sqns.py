@@ -14,8 +14,8 @@ import pytest
 from whole_store import SEED, flush, killed, opened
 
 import octavo
-from octavo.files.bounds import Bounds
-from octavo.files.ledger_key import STANDARD, after
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.ledger_key import STANDARD, after
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.file_order import rows_of_files, unmerged
 from octavo.pipeline.snapshot_files import SnapshotFiles

@@ -13,7 +13,7 @@ from whole_store import SEED, flush, opened
 
 import octavo
 from octavo import Tag
-from octavo.files import record
+from octavo.files.journal import record
 
 SMALL = {"roll_size_bytes": 1 << 20, "roll_count": 256}
 

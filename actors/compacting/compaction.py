@@ -1,0 +1,181 @@
+"""Compaction on demand: every file with much to gain, oldest first, on the thread that asked.
+
+Oldest first, because a delete can go only when no older file holds what it hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from octavo.actors.closed_meanwhile import or_closed
+from octavo.actors.compacting import journal_install, trimming
+from octavo.actors.inker import Inker
+from octavo.actors.inker_clerk import InkerClerk, Score
+from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.progress import Progress, untold
+from octavo.files.errors import StorageFailed
+from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
+from octavo.manifest.small_files import MANY_SMALL, SMALL
+
+HIDING_PERCENT = 5.0
+"""Deletes that make up more of the journal than this are worth finding out exactly which older
+files still hold what they hide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did.
+
+    ``files_before``: Sealed journal files that there were.
+    ``files_after``: Sealed journal files that there are now.
+    ``bytes_before``: Of the sealed journal files.
+    ``bytes_after``: As ``bytes_before``, now.
+    ``records_dropped``: Records that are in no file any more.
+    ``skipped``: Files that were left as they are because of damage, and what it is.
+    ``seconds``: How long it took.
+    """
+
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    records_dropped: int
+    skipped: tuple[str, ...]
+    seconds: float
+
+
+@or_closed
+def compact(clerk: InkerClerk, progress: Progress = untold) -> Compacted:
+    """See Store.compact. Not in a turn. Raises Busy, Closed, StorageFull, StorageFailed,
+    Corruption (of the ledger)."""
+    with clerk.alone():
+        began = clerk.monotonic()
+        settle(clerk)
+        before = clerk.sealed()
+        dropped = _pass(clerk, progress)
+        clerk.actor_ref.call(InkerClerk.sweep)
+        after = clerk.sealed()
+        there = {entry.name for entry in after}
+        return Compacted(
+            len(before),
+            len(after),
+            sum(entry.bytes for entry in before),
+            sum(entry.bytes for entry in after),
+            dropped,
+            tuple(why for name, why in clerk.damaged.items() if name in there),
+            clerk.monotonic() - began,
+        )
+
+
+@or_closed
+def trim(clerk: InkerClerk) -> int:
+    """See Store.trim. Not in a turn. Raises as ``compact``."""
+    with clerk.alone():
+        before = clerk.trimmed
+        settle(clerk)
+        clerk.actor_ref.call(trimming.trim)
+        return clerk.trimmed - before  # with what went unasked as memory was saved
+
+
+def settle(clerk: InkerClerk) -> None:
+    """Have what is in memory and in the active file saved and sealed."""
+    try:
+        clerk.bookie.call(journal_install.rolled)
+    except OSError as error:  # before anything was changed: the store goes on
+        raise StorageFailed(str(clerk.inker.actor.disk.reason(error))) from error
+    saver = clerk.bookie.actor.clerk
+    if saver is not None:
+        saver.call(PencillerClerk.save_all)
+    seal_waiting(clerk)
+
+
+def seal_waiting(clerk: InkerClerk) -> None:
+    """Have the files that were rolled sealed, as far as that works. Not in a turn."""
+    inker = clerk.inker.actor
+    for _ in range(2 * len(inker.unsealed) + 2):
+        waiting = list(inker.unsealed)
+        if not waiting or inker.failed is not None:
+            return
+        clerk.inker.call(Inker.seal_next)
+        for actor in (waiting[0], inker):  # in their turns what was sent to them is done
+            actor.answer(None)
+
+
+def _pass(clerk: InkerClerk, progress: Progress) -> int:
+    """All files once, oldest first; records dropped."""
+    scores = clerk.actor_ref.call(InkerClerk.survey, 1)
+    entries = clerk.eligible()
+    with clerk.deltas(entries) as (deltas, stale):
+        _count_stale(scores, entries, stale)
+        return _rewritten(clerk, progress, scores, entries, deltas)
+
+
+def _count_stale(
+    scores: dict[str, Score], entries: Sequence[JournalEntry], stale: dict[str, int]
+) -> None:
+    """Add to the scores the key deltas that are stale, in bytes by file."""
+    for entry in entries:
+        if entry.name in scores and entry.name in stale:
+            scores[entry.name].garbage += 100.0 * stale[entry.name] / max(entry.bytes, 1)
+
+
+def _rewritten(
+    clerk: InkerClerk,
+    progress: Progress,
+    scores: dict[str, Score],
+    entries: Sequence[JournalEntry],
+    deltas: str | None,
+) -> int:
+    total = sum(entry.bytes for entry in entries) or 1
+    hiding = sum(scores[e.name].hiding * e.bytes for e in entries if e.name in scores) / total
+    bound = 0.0 if hiding > HIDING_PERCENT else REWRITE_PERCENT
+    dropped = done = position = 0
+    while left := [entry for entry in clerk.sealed() if entry.base_sqn >= position]:
+        progress(left[0].name, min(done, total), total)
+        run = next_run(clerk, left, scores, bound)
+        if run:
+            found = clerk.actor_ref.call(InkerClerk.rewrite, run, deltas)
+            if found.damaged:
+                continue  # again, without that file
+            dropped += found.dropped
+        run = run or left[:1]
+        done += sum(entry.bytes for entry in run)
+        position = run[-1].last_sqn + 1
+    progress("done", total, total)
+    return dropped
+
+
+def next_run(
+    clerk: InkerClerk, entries: Sequence[JournalEntry], scores: dict[str, Score], bound: float
+) -> list[JournalEntry]:
+    """The files from the first of these on that are to be rewritten together; [] if it is not.
+    A run is longer than it may be otherwise where all of it makes no more than one file. Deletes
+    are garbage where everything older is clean. No run goes past a file without a score: the new
+    files cover all sqns of a run."""
+    roll_size = clerk.inker.actor.roll_size
+    small = roll_size // SMALL
+    together = 0
+    run: list[JournalEntry] = []
+    dirty = False
+    below = clerk.clean_below()[entries[0].name]
+    for number, entry in enumerate(entries[:MANY_SMALL]):
+        together += entry.bytes
+        if number >= clerk.worth.run_length and together > roll_size:
+            break
+        score = None if entry.name in clerk.damaged else scores.get(entry.name)
+        if score is None or (run and entry.last_sqn - run[0].base_sqn >= MAX_RUN_SQNS):
+            break
+        garbage = score.garbage + score.squeezed
+        if entry.base_sqn <= below:
+            garbage += score.hiding
+        following = entries[number + 1 : number + 2]
+        merged = entry.bytes < small and (
+            bool(run) or any(other.bytes < small for other in following)
+        )
+        if garbage <= bound and not merged:
+            break
+        dirty = dirty or garbage > bound
+        run.append(entry)
+    return run if dirty or len(run) > 1 else []

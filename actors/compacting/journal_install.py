@@ -1,0 +1,116 @@
+"""How a run of journal files is replaced by others: the manifest, then the view, then the files.
+
+Functions that run in the turn of the actor that they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.penciller import Penciller
+from octavo.actors.turns.runtime import Ref
+from octavo.actors.view import JournalView, View
+from octavo.files.door.disk import TEMPORARY_SUFFIX
+from octavo.files.errors import OctavoError, StorageFull
+from octavo.manifest import recovery
+from octavo.manifest.journal_manifest import JournalEntry
+
+if TYPE_CHECKING:
+    from octavo.actors.bookie import Bookie
+
+_LEASE_SECONDS = 7 * 86400.0
+"""Far above what a job takes; the lease is released with the job."""
+
+
+def replace_files(
+    inker: Inker, removed: Sequence[str], added: Sequence[JournalEntry], horizon: int
+) -> None:
+    """In the Inker's turn: one durable change of the manifest, then new lookups find the new
+    files. ``added`` have their actors."""
+    manifest = inker.manifest.edit(added, removed, horizon=horizon)
+    try:
+        inker.commit(manifest)
+    except StorageFull:
+        raise  # nothing changed
+    except OctavoError as error:
+        inker.poison(error)
+        raise
+    gone = set(removed)
+    files = [file for file in inker.view.files if file.name not in gone]
+    files = sorted([*files, *(entry.file for entry in added)], key=lambda file: file.base)
+    inker.view = JournalView(tuple(file.base for file in files), tuple(files))
+
+
+def remove_left(
+    inker: Inker, pending: Sequence[tuple[int, JournalFile]], arguments: Mapping[str, Any]
+) -> None:
+    """Remove what a worker that was killed has made of a job, or begun: its scratch file, and files
+    among the sqns of its run that neither the manifest names nor are ``pending``. In no turn."""
+    disk, directory = inker.disk, inker.directory
+    run = arguments.get("run")
+    kept = {entry.name for entry in inker.manifest.entries}
+    kept.update(file.name for _, file in pending)
+    try:
+        for name in disk.listdir(directory):
+            who = recovery.identity(name.removesuffix(TEMPORARY_SUFFIX))
+            ours = who and run and run[0]["base_sqn"] <= who[0] <= run[-1]["last_sqn"]
+            if name == arguments.get("scratch") or (ours and name not in kept):
+                disk.unlink(f"{directory}/{name}")
+    except OSError:
+        pass  # the next start removes what stays
+
+
+def stays_expired(bookie: Ref[Bookie], moment: int) -> None:
+    """Before values that expired up to ``moment``, ms UTC, go: the ledger's manifest says so, and
+    from now on every view, so that no clock that is set back shows their keys. In no turn of
+    these."""
+    running = bookie.actor
+    if moment > running.view.ledger.expired_ms:
+        try:
+            running.penciller.call(Penciller.stays_expired, moment)
+        except StorageFull:
+            raise  # nothing changed
+        except OctavoError as error:  # and nothing is merged any more: memory would only grow
+            running.inker.actor_ref.call(Inker.poison, error)
+            raise
+        bookie.call(expired)
+
+
+def expired(bookie: Bookie) -> None:
+    """In the Bookie's turn: judge by what the Penciller's manifest says has expired."""
+    ledger, told = bookie.view.ledger, bookie.penciller.actor.manifest.expired_ms
+    bookie.view = replace(bookie.view, ledger=replace(ledger, expired_ms=told))
+
+
+def mark_clean(inker: Inker, names: Sequence[str], clean_sqn: int) -> None:
+    """In the Inker's turn: these files hold no superseded put as of ``clean_sqn``."""
+    wanted = set(names)
+    marked = [
+        replace(entry, clean_sqn=max(entry.clean_sqn, clean_sqn))
+        for entry in inker.manifest.entries
+        if entry.name in wanted
+    ]
+    inker.commit(inker.manifest.edit(marked))
+
+
+def journal_replaced(bookie: Bookie) -> int:
+    """In the Bookie's turn: take the Inker's view; the generation of the new one."""
+    generation = bookie.view.generation + 1
+    bookie.view = replace(bookie.view, journal=bookie.inker.view, generation=generation)
+    return generation
+
+
+def leased(bookie: Bookie, number: int) -> View:
+    """In the Bookie's turn: the view that a lease of this number of the register holds now."""
+    bookie.register.register(bookie.view.generation, _LEASE_SECONDS, number)
+    return bookie.view
+
+
+def rolled(bookie: Bookie) -> None:
+    """In the Bookie's turn: begin a new journal file, and push what memory has."""
+    bookie.inker.roll()
+    bookie.push()

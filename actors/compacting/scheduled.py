@@ -1,0 +1,51 @@
+"""What the Inker's clerk does on schedule, unasked: the run of files that is worth most is
+compacted, or small files are put together.
+
+Functions that run in its turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from octavo.actors.compacting import joining
+from octavo.actors.turns.messages import interruptible
+from octavo.manifest import published
+from octavo.manifest.run_choice import best_run, countable
+
+if TYPE_CHECKING:
+    from octavo.actors.inker_clerk import Done, InkerClerk
+    from octavo.manifest.journal_manifest import JournalEntry
+
+log = logging.getLogger("octavo.compaction")
+
+
+@interruptible
+def work(clerk: InkerClerk) -> None:
+    """Do one piece; then come back for the next. On the pool."""
+    if clerk.closing:
+        return
+    inker = clerk.inker.actor
+    published.sweep(inker.disk, inker.directory.removesuffix("/journal"), clerk.clock_ms())
+    if clerk.unasked(_best):
+        clerk.actor_ref.send(work)
+
+
+def _best(clerk: InkerClerk) -> Done | None:
+    run = _worthy_run(clerk)
+    return clerk.rewrite(run) if run else joining.join(clerk)
+
+
+def _worthy_run(clerk: InkerClerk) -> list[JournalEntry]:
+    clerk.looks += 1
+    scores = clerk.survey(clerk.options.compact_score_one_in)
+    entries = clerk.sealed()
+    found = best_run(
+        [100.0 - scores[entry.name].garbage if entry.name in scores else None for entry in entries],
+        clerk.worth,
+    )
+    if found is None:
+        return []
+    log.info("compacting %d files, %.0f points below the bound", found.length, found.worth)
+    return countable(entries[found.start : found.start + found.length])

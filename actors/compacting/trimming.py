@@ -1,0 +1,108 @@
+"""The journal of a head-only store: what the ledger has of it goes, unread.
+
+Functions that run in the turn of the Inker's clerk.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from octavo.actors.compacting import journal_install
+from octavo.actors.penciller import Penciller
+from octavo.actors.turns.messages import interruptible
+from octavo.files.errors import Closed, Corruption, OctavoError
+
+if TYPE_CHECKING:
+    from octavo.actors.inker_clerk import InkerClerk
+    from octavo.actors.journal_file import JournalFile
+    from octavo.actors.turns.runtime import Ref
+    from octavo.manifest.journal_manifest import JournalEntry
+    from octavo.manifest.ledger_manifest import LedgerManifest
+
+log = logging.getLogger("octavo.compaction")
+
+
+def trim(clerk: InkerClerk) -> None:
+    """Let go of the sealed files that the ledger has all of; ``trimmed`` grows by their bytes.
+
+    Raises Closed, StorageFull, StorageFailed, Corruption (of the ledger).
+    """
+    bookie = clerk.bookie.actor
+    if bookie.closed:
+        raise Closed("the store is closing")
+    if bookie.penciller.actor.condemned:
+        raise Corruption(
+            bookie.penciller.actor.directory, 0,
+            "a ledger file is damaged: nothing is trimmed, so that no more is lost",
+        )  # fmt: skip
+    with clerk.held() as view:
+        _refuse_missing(bookie.penciller, view.ledger)
+        persisted = view.ledger.persisted_sqn
+        done = _up_to(clerk.sealed(), _needed(clerk, persisted))
+        if done:
+            _refuse_damaged(clerk, view.ledger, done[0].base_sqn, done[-1].last_sqn)
+    with clerk.consumers.lock:
+        done = _up_to(done, _needed(clerk, persisted))  # a consumer may have come meanwhile
+        if not done:
+            return
+        names = [entry.name for entry in done]
+        old = _open_files(clerk, names)
+        clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
+    clerk.retire(old)
+    clerk.trimmed += sum(entry.bytes for entry in done)
+
+
+def _open_files(clerk: InkerClerk, names: list[str]) -> list[JournalFile]:
+    """Of the journal's open files. Called, not a loop in place: a Ctrl-C frees the lock around."""
+    return [file for file in clerk.inker.actor.view.files if file.name in names]
+
+
+def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
+    """Raise Corruption where the ledger lacks a file: what is in it, only the journal may still
+    have. One listing."""
+    disk, directory = penciller.actor.disk, penciller.actor.directory
+    there = set(disk.listdir(directory))
+    for name in (entry.name for level in ledger.levels for entry in level):
+        if name not in there:
+            damage = Corruption(f"{directory}/{name}", 0, "the file is missing: nothing is trimmed")
+            penciller.send(Penciller.reported, damage)
+            raise damage
+
+
+def _refuse_damaged(clerk: InkerClerk, ledger: LedgerManifest, low: int, high: int) -> None:
+    """Raise Corruption where a ledger file that may have records of the sqns [low, high] is not
+    whole: the worker reads each file once, before the first journal file goes that is in it."""
+    entries = [entry for level in ledger.levels for entry in level]
+    clerk.whole_ledger &= {entry.name for entry in entries}
+    doubtful = [
+        entry.name
+        for entry in entries
+        if entry.min_sqn <= high and entry.max_sqn >= low and entry.name not in clerk.whole_ledger
+    ]
+    if doubtful:
+        clerk.job("check_ledger", files=doubtful)
+        clerk.whole_ledger.update(doubtful)
+
+
+def _needed(clerk: InkerClerk, persisted: int) -> int:
+    """Records at or below this sqn neither the ledger nor a consumer needs."""
+    return min(persisted, clerk.consumers.lowest(persisted, clerk.sealed()))
+
+
+def _up_to(entries: Sequence[JournalEntry], sqn: int) -> list[JournalEntry]:
+    return [entry for entry in entries if entry.last_sqn <= sqn]
+
+
+@interruptible
+def trim_unasked(clerk: InkerClerk) -> None:
+    """As ``trim``, after memory was saved. On the pool."""
+    try:
+        trim(clerk)
+    except Closed:
+        return
+    except (OctavoError, OSError) as error:
+        log.warning("the journal was not trimmed: %s", error)
+    finally:
+        clerk.rest()

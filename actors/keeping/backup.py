@@ -1,0 +1,243 @@
+"""Hot backup: a store directory made of second names for this one's files, as of one sqn.
+
+In this order, so that a crash at any moment leaves the backup before or the one after:
+
+    roll, seal     everything up to the backup's sqn is in sealed files, which never change again
+    link           the files that are not there yet; no manifest names them, so the mark UPDATING
+                   does, that an opening must not take them in
+    journal        its manifest, as one snapshot record of a new epoch: the moment of truth
+    ledger         likewise; an older one is only further behind, and the journal is replayed
+    remove         what no manifest names any more, and the mark
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from octavo.actors.bookie import Bookie
+from octavo.actors.closed_meanwhile import or_closed
+from octavo.actors.compacting import journal_install
+from octavo.actors.compacting.compaction import seal_waiting
+from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.keeping.backup_target import destination, give_name, lines
+from octavo.actors.keeping.linking import Linked, bring, remove_all_in, remove_others
+from octavo.actors.opening import identity as identities
+from octavo.actors.progress import Progress, untold
+from octavo.files.door.disk import Disk
+from octavo.files.door.file_lock import LOCK
+from octavo.files.errors import Corruption, room_for, storage_errors, usable
+from octavo.files.unbroken import locked
+from octavo.manifest import change_log, consumers, update_mark
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.log_file import id_of
+from octavo.manifest.update_mark import UPDATING
+
+if TYPE_CHECKING:
+    from octavo.actors.opening.startup import Running
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """A backup that was made, or brought up to date.
+
+    ``path``: Where it is.
+    ``sqn``: The last sequence number that is in it.
+    ``files``: Files of the journal and the ledger in it.
+    ``linked``: Files that it did not have before.
+    ``bytes_linked``: Bytes of those that were linked.
+    ``bytes_copied``: Bytes of those that were copied: 0 unless it is on another file system.
+    ``removed``: Files that it had before and has no more.
+    ``seconds``: How long it took.
+    """
+
+    path: str
+    sqn: int
+    files: int
+    linked: int
+    bytes_linked: int
+    bytes_copied: int
+    removed: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is to be in a backup, held by a lease until it is."""
+
+    sqn: int
+    ledger: LedgerManifest
+    manifest: JournalManifest
+    files: tuple[JournalFile, ...]
+
+
+@or_closed
+def backup(
+    running: Running,
+    path: str,
+    *,
+    ledger: bool,
+    copy: bool,
+    progress: Progress = untold,
+) -> BackedUp:
+    """See Store.backup; a head-only store's ledger is always there. Not in a turn."""
+    ledger = ledger or running.identity.head_only
+    with (
+        storage_errors(f"the backup at {path}"),
+        usable("path", path),
+        room_for(f"backup at {path}"),
+    ):
+        return _backed_up(running, path, ledger, copy, progress)
+
+
+def _backed_up(
+    running: Running, path: str, ledger: bool, copy: bool, progress: Progress
+) -> BackedUp:
+    began = time.monotonic()
+    disk, source = running.disk, running.path
+    target = destination(disk, running.identity, source, path)
+    fresh = target != path
+    lock = locked(disk, f"{target}/{LOCK}")
+    try:
+        if fresh:  # what one that was cut short left there may not be durable, and not become so
+            remove_all_in(disk, target, but=LOCK)
+        before, after = lines(disk, running.identity, target, running.inker.actor.last_sqn)
+        bookie = running.bookie.actor
+        number = next(bookie.register.numbers)
+        try:
+            state: _State = running.bookie.call(_taken, number, running.identity.head_only)
+            progress("sealing", 0, 1)
+            seal_waiting(running.inker_clerk.actor)
+            entries, last = _entries(state, running.inker.actor)
+            done = Linked()
+            for folder in ("journal", "ledger"):
+                disk.mkdir(f"{target}/{folder}/manifest")
+            names = [entry.name for entry in entries]
+            update_mark.write(disk, f"{target}/journal", names)
+            progress("journal", 0, len(names))
+            bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
+            levels = _up_to(last, state.ledger) if ledger else state.ledger.emptied()
+            tables = [entry.name for level in levels.levels for entry in level]
+            progress("ledger", len(names), len(names) + len(tables))
+            bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
+        finally:
+            bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
+            bookie.release(number)
+        journal = _manifest(state, entries)
+        after = after._replace(sqn=state.sqn)
+        shared = state.manifest.horizon if before is None else before.sqn
+        identities.write(disk, target, replace(running.identity, backup=before or after))
+        consumers.go_back(disk, target, shared)
+        _begin(disk, target, running.inker.actor.epoch, journal, levels)
+        if before is not None:
+            identities.write(disk, target, replace(running.identity, backup=after))
+        removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
+        removed += remove_others(disk, f"{target}/ledger", set(tables), (".sst", "REBUILD"))
+        disk.unlink(f"{target}/journal/{UPDATING}")
+        disk.sync_dir(f"{target}/journal")
+        if fresh:
+            give_name(disk, path)
+    finally:
+        lock.release()
+    progress("done", 1, 1)
+    return BackedUp(
+        path,
+        state.sqn,
+        len(names) + len(tables),
+        done.linked + done.copied,
+        done.bytes_linked,
+        done.bytes_copied,
+        removed,
+        time.monotonic() - began,
+    )
+
+
+def _taken(bookie: Bookie, number: int, head_only: bool) -> _State:
+    """In the Bookie's turn: begin a new journal file, and hold everything before it."""
+    if bookie.closed:
+        raise bookie.stopped_error()
+    inker = bookie.inker
+    condemned = bookie.penciller.actor.condemned
+    if head_only and condemned:
+        raise Corruption(
+            bookie.penciller.actor.directory, 0,
+            "a ledger file is damaged: no backup is brought up to date, for one that is whole may "
+            "be the only one: restore it",
+        )  # fmt: skip
+    if inker.failed is not None:
+        raise inker.failed
+    inker.roll()
+    sqn = inker.last_sqn
+    view = journal_install.leased(bookie, number)
+    manifest, files = inker.actor_ref.call(_journal_now)
+    ledger = view.ledger.emptied() if condemned else view.ledger  # made anew at the opening
+    return _State(sqn, ledger, manifest, files)
+
+
+def _journal_now(inker: Inker) -> tuple[JournalManifest, tuple[JournalFile, ...]]:
+    """In the Inker's turn: its manifest and its files agree there."""
+    return inker.manifest, inker.view.files
+
+
+def _manifest(state: _State, entries: Sequence[JournalEntry]) -> JournalManifest:
+    """The journal's in the backup."""
+    made = JournalManifest.empty().edit(
+        entries,
+        ceiling=state.sqn + 1,
+        horizon=state.manifest.horizon,
+        commits=[each for each in state.manifest.commits if each.last_sqn <= state.sqn],
+    )
+    return replace(made, version=state.manifest.version)
+
+
+def _entries(state: _State, inker: Inker) -> tuple[list[JournalEntry], int | None]:
+    """What a manifest is to say of the journal's files up to the sqn, and the last that is in
+    them; None: there are none."""
+    known = {entry.base_sqn: entry for entry in state.manifest.entries}
+    entries = []
+    for file in state.files:
+        if file.base > state.sqn:
+            continue
+        entry = known.get(file.base)
+        if entry is None:
+            entry = file.entry
+        if entry is None:
+            raise inker.why_not_sealed(file.path)
+        entries.append(replace(entry, file=None))
+    if not entries:
+        return [], None
+    last = max(entry.last_sqn for entry in entries)
+    return [replace(entry, clean_sqn=min(entry.clean_sqn, last)) for entry in entries], last
+
+
+def _up_to(last: int | None, ledger: LedgerManifest) -> LedgerManifest:
+    """The ledger in the backup: it has the journal up to the last record that there is. Numbers
+    that an unclean stop skipped are in no file, and would be taken for a journal's lost end."""
+    if last is None:
+        return ledger
+    return replace(ledger, persisted_sqn=min(ledger.persisted_sqn, last))
+
+
+def _begin(
+    disk: Disk, path: str, owners: int, journal: JournalManifest, ledger: LedgerManifest
+) -> None:
+    """Write both manifests, the journal's first: from then on this is the backup's state, of which
+    the mark tells the ledger's. Their epoch is above ``owners``, in which the youngest of the files
+    was made."""
+    directories = [f"{path}/{folder}/manifest" for folder in ("journal", "ledger")]
+    epoch = max(owners, *(_epoch(disk, directory) for directory in directories)) + 1
+    update_mark.write(disk, f"{path}/journal", (), epoch, ledger.encode())
+    for directory, snapshot in zip(directories, (journal.encode(), ledger.encode()), strict=True):
+        ChangeLog.begin(disk, directory, epoch, snapshot).close()
+
+
+def _epoch(disk: Disk, directory: str) -> int:
+    try:
+        return change_log.recover(disk, directory).epoch
+    except Corruption:  # an old one that nothing can be read of: it is replaced
+        return max([found.epoch for found in map(id_of, disk.listdir(directory)) if found])

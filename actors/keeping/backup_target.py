@@ -1,0 +1,125 @@
+"""Where a backup may go: into a new directory, or over an earlier backup of the same store.
+
+A backup bears its store's id, and so does the backup of a backup. Its identity also says which
+backup it is and of which one of them, so that each is brought up to date by the one that it was
+made from, and by no other: what they wrote since they parted would be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+
+from octavo.actors.opening import identity as identities
+from octavo.actors.opening.identity import IDENTITY, BackupOf, Identity
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.file_lock import LOCK
+from octavo.files.errors import Misuse
+from octavo.manifest import change_log
+from octavo.manifest.journal_manifest import JournalManifest
+
+PARTIAL = ".partial"
+"""A first backup is made under its name and this, and gets its name when it is whole."""
+
+
+def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
+    """The directory to fill: ``path`` where a backup is, another that is to get its name where
+    there is none yet. Raises Misuse."""
+    mine, theirs = f"{os.path.realpath(source)}/", f"{os.path.realpath(path)}/"
+    if theirs.startswith(mine) or mine.startswith(theirs):
+        raise Misuse(f"path={path!r}: a backup is neither in its store nor around it")
+    if disk.exists(f"{path}/{IDENTITY}"):
+        if identities.read(disk, path).id != who.id:
+            raise Misuse(
+                f"path={path!r} holds another store, or the backup of one; name a new directory"
+            )
+        disk.mkdir(path)  # a process that was killed may have named it, not durably
+        return path
+    if disk.exists(path) and (strangers := identities.listed(disk, path)):
+        raise Misuse(
+            f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
+            "a new one, or a backup of this store"
+        )
+    target = path + PARTIAL
+    refuse_strangers(disk, target, "the backup")
+    if disk.exists(f"{target}/{IDENTITY}") and identities.read(disk, target).id != who.id:
+        raise Misuse(f"{target} is left of a backup of another store: remove it")
+    disk.mkdir(target)
+    return target
+
+
+def refuse_strangers(disk: Disk, target: str, what: str) -> None:
+    """Raise Misuse where things stand in the directory that no backup or restore that was cut
+    short left there."""
+    if disk.is_link(target):
+        disk.unlink(target)
+    if disk.exists(target):
+        strangers = [name for name in identities.listed(disk, target) if not _left_over(name)]
+        if strangers:
+            raise Misuse(
+                f"{target}, where {what} is to be made before it gets its name, is a directory "
+                f"with other things in it ({strangers[0]!r}, ...): remove it, or name another path"
+            )
+
+
+def give_name(disk: Disk, path: str) -> None:
+    """What was made under ``path`` and PARTIAL is whole, and gets its name, durably."""
+    if disk.exists(path):
+        disk.rmdir(path)
+    disk.rename(path + PARTIAL, path)
+    try:
+        disk.sync_dir(os.path.dirname(path))
+    except OSError:
+        # A later sync that goes well would say nothing of this name: the next try gives it anew.
+        with contextlib.suppress(OSError):
+            disk.rename(path, path + PARTIAL)
+        raise
+
+
+def _left_over(name: str) -> bool:
+    return name in (LOCK, IDENTITY, "journal", "ledger") or name.endswith(TEMPORARY_SUFFIX)
+
+
+def lines(
+    disk: Disk, who: Identity, target: str, last_sqn: int
+) -> tuple[BackupOf | None, BackupOf]:
+    """(which backup the locked ``target`` is, None if it does not say; which it is to be, its sqn
+    left to fill in). ``last_sqn``: the newest of the store's.
+
+    Raises Misuse where it is none of this store's.
+    """
+    line = "" if who.backup is None else who.backup.id
+    new = BackupOf(f"{secrets.randbits(128):032x}", line, 0)
+    if not disk.exists(f"{target}/{IDENTITY}"):
+        return None, new
+    found = identities.read(disk, target).backup
+    if found is None:  # the original, or a backup of an earlier release
+        _refuse_newer(disk, who, target, last_sqn)
+        return None, new
+    if found.of != line:
+        raise Misuse(
+            f"path={target!r} holds a backup that was made from another copy of this store, and "
+            "may have what this one has not; name a new directory"
+        )
+    if found.sqn > last_sqn:  # two directories of one id, which only files that were copied are
+        raise Misuse(
+            f"path={target!r} holds a backup up to sequence number {found.sqn}, and this store "
+            f"ends at {last_sqn}: it is an earlier copy, or has lost some; name a new directory"
+        )
+    return found, found
+
+
+def _refuse_newer(disk: Disk, who: Identity, target: str, last_sqn: int) -> None:
+    if who.backup is not None:
+        raise Misuse(
+            f"path={target!r} holds the store that this one is a backup of, or another that was "
+            "not backed up from here; name a new directory"
+        )
+    found = change_log.recover(disk, f"{target}/journal/manifest")
+    ceiling = JournalManifest.replayed(found.snapshot, found.changes).ceiling
+    if ceiling > last_sqn + 1:
+        raise Misuse(
+            f"path={target!r} may hold what this store has not, sequence numbers above "
+            f"{last_sqn}; name a new directory"
+        )

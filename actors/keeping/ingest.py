@@ -1,0 +1,450 @@
+"""Taking in what a job made elsewhere: all of it at once, or nothing.
+
+Files are linked into journal and ledger under names that no manifest knows, memory is saved and
+the active file sealed, and then one change of the journal's manifest decides: it brings the files
+and the job's name. A crash before leaves links that the next start removes; a crash after it and
+before the ledger's change leaves a ledger that lacks those sqns, which the next start makes from
+the journal, as after any crash. Callers wait for a small save, not for the job's size.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from octavo.actors.closed_meanwhile import or_closed
+from octavo.actors.compacting import compaction, joining
+from octavo.actors.compacting.giving_up import for_certain, remove
+from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.opening.journal_start import started_file
+from octavo.actors.penciller import Penciller
+from octavo.actors.turns.runtime import TurnActor
+from octavo.actors.view import JournalView
+from octavo.files.argument_checks import shown, to_whole
+from octavo.files.errors import (
+    AskTimeout,
+    Busy,
+    Corruption,
+    Misuse,
+    StorageFailed,
+    StorageFull,
+    storage_error,
+)
+from octavo.files.handover import staged_files, staging
+from octavo.files.unbroken import unbroken
+from octavo.manifest import commits
+from octavo.manifest.commits import Commit
+from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.ledger_entry import LedgerEntry
+
+if TYPE_CHECKING:
+    from octavo.actors.opening.startup import Running
+    from octavo.files.door.disk import Disk
+    from octavo.files.handover.staging import Attempt
+
+log = logging.getLogger("octavo.ingest")
+
+_TRIES = 6
+_POLITE_TRIES = 2
+"""Tries in which writers are not stopped while large files are sealed."""
+_PATIENCE_SECONDS = 600.0
+_LAST_BATCH = (1 << 63) - 1
+_LONGEST_STREAM = commits.MAX_NAME_BYTES - len("stream ")
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What a commit brought, now or when it was made first.
+
+    ``first_sqn``: The first sequence number that it took.
+    ``last_sqn``: The last one, inclusive; below ``first_sqn`` where it brought nothing.
+    ``repeated``: It was there already, and nothing was done. So it is, too, where the store's owner
+        made it for this very call of ``octavo.commit``, and was killed before it could say so.
+    """
+
+    first_sqn: int
+    last_sqn: int
+    repeated: bool
+
+
+@or_closed
+def ingest(
+    running: Running,
+    job: str,
+    attempts: Sequence[str],
+    *,
+    stream: str = "",
+    batch: int = 0,
+    wanted: Callable[[], bool] | None = None,
+) -> Ingested:
+    """Take in the finished attempts of a job that are named; what else is in its folder goes.
+
+    Its records get sqns of their own and are newer than all that is there. A job, or a batch of
+    ``stream`` with this number or a higher one, that was committed is answered as it was then.
+    ``wanted`` is asked at the last moment, in the turns; where it says no, nothing is taken in.
+    Not in a turn. Raises Misuse, Corruption (nothing was taken in), Busy, AskTimeout (it was not
+    wanted), StorageFull, StorageFailed (reopen; a commit that is repeated then does the right
+    thing), Closed.
+    """
+    attempts, batch = checked(job, attempts, stream, batch)
+    name = f"stream {stream}" if stream else f"job {job}"
+    disk, path = running.disk, running.path
+    again = done = _done(running.inker.actor, name, batch)
+    if done is None:
+        try:
+            done = _taken_in(running, job, attempts, name, batch, wanted)
+        except (Misuse, Corruption):
+            again = done = _done(running.inker.actor, name, batch)
+            if done is None:
+                raise
+            # another thread took them in meanwhile, and away
+    else:
+        _tell_gap(path, running.inker.actor.manifest.commits, name, batch)
+    answer = Ingested(done.first_sqn, done.last_sqn, again is not None or done.time_ms < 0)
+    joining.came(running.inker_clerk.actor)
+    only = attempts if stream and answer.repeated else None
+    _tidy(disk, path, job, only, running.inker.actor.clock_ms())
+    return answer
+
+
+def _taken_in(
+    running: Running,
+    job: str,
+    attempts: Sequence[str],
+    name: str,
+    batch: int,
+    wanted: Callable[[], bool] | None,
+) -> Commit:
+    """The commit, as ``_Taking.run`` says, of attempts that are seen to be whole before."""
+    disk, path = running.disk, running.path
+    if running.identity.head_only:
+        raise Misuse("a head-only store takes in no files: it keeps values in its ledger")
+    if len(set(attempts)) != len(attempts):
+        raise Misuse(f"attempts={list(attempts)!r}: one is named twice")
+    where = staging.folder(path, job)
+    try:
+        named = [staging.read_attempt(disk, path, job, attempt) for attempt in attempts]
+        for attempt in named:
+            staged_files.check(disk, where, attempt)
+    except OSError as error:
+        raise storage_error(error, where) from error
+    _tell_gap(path, running.inker.actor.manifest.commits, name, batch)
+    return _Taking(running, where, named, name, batch, wanted).run()
+
+
+def _tell_gap(path: str, made: Sequence[Commit], name: str, batch: int) -> None:
+    """Warn where batches of a stream are missing here: those went elsewhere, or the store is an
+    earlier state of itself, out of a backup, than the stream's checkpoint knows; or that is."""
+    newest = max((commit.number for commit in made if commit.name == name), default=-1)
+    if newest < 0 < batch:
+        log.warning(
+            "%s: %s begins here with batch %d: those before went elsewhere", path, name, batch
+        )
+    elif newest + 1 < batch:
+        log.warning(
+            "%s: %s goes on with batch %d behind %d: those between had no rows, or went elsewhere",
+            path, name, batch, newest,
+        )  # fmt: skip
+    elif batch < newest:
+        log.warning(
+            "%s: %s is at batch %d: what batch %d brings now, as from an earlier checkpoint, is "
+            "dropped", path, name, newest, batch,
+        )  # fmt: skip
+
+
+def _done(inker: Inker, name: str, batch: int) -> Commit | None:
+    """The commit that did this. Raises what the journal failed with: it may know of a commit whose
+    records memory lacks, or whose change is not durable, and only a reopening tells."""
+    if inker.failed is not None:
+        raise inker.failed
+    return commits.found(inker.manifest.commits, name, batch)
+
+
+def checked(job: object, attempts: object, stream: object, batch: object) -> tuple[list[str], int]:
+    """The attempts and the batch, as plain values. Raises Misuse for what is none, and for what
+    is no name."""
+    staging.checked_name("job_id", job)
+    if isinstance(attempts, str) or not isinstance(attempts, Sequence):
+        raise Misuse(f"attempts={shown(attempts)}: allowed is a list of their names")
+    names = [staging.checked_name("attempt", attempt) for attempt in attempts]
+    try:
+        wrong = not isinstance(stream, str) or len(stream.encode()) > _LONGEST_STREAM
+    except UnicodeEncodeError:
+        wrong = True
+    if wrong:
+        raise Misuse(f"stream={shown(stream)}: allowed is text of at most {_LONGEST_STREAM} bytes")
+    most = f"are numbers from 0 to {_LAST_BATCH}"
+    return names, to_whole("batch", batch, most, 0, _LAST_BATCH)
+
+
+def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None, now_ms: int) -> None:
+    """Remove what a job left in staging, and what others did that were killed long ago, for a store
+    may be open for months; or what some attempts left: those of a stream's next batch may be there
+    already when one is asked for again."""
+    try:
+        if only is not None:
+            return staging.drop(disk, path, job, only)
+        staging.empty(disk, path, job)
+        for gone in staging.sweep(disk, path, now_ms):
+            log.warning("%s: job %s was never committed; its files are removed", path, gone)
+    except OSError as error:
+        log.warning("left-overs of job %s stay in staging for now: %s", job, error)
+
+
+@contextmanager
+def _turns(*actors: TurnActor) -> Iterator[None]:
+    """Hold their turns, taken in this order."""
+    taken: list[TurnActor] = []
+    try:
+        for actor in actors:
+            actor.enter(_PATIENCE_SECONDS)
+            taken.append(actor)
+        yield
+    finally:
+        for actor in reversed(taken):
+            actor.leave()
+
+
+class _Taking:
+    """One commit under way."""
+
+    def __init__(
+        self,
+        running: Running,
+        where: str,
+        attempts: Sequence[Attempt],
+        name: str,
+        batch: int,
+        wanted: Callable[[], bool] | None,
+    ) -> None:
+        self.disk = running.disk
+        self.where = where
+        self.journals = [journal for attempt in attempts for journal in attempt.journals]
+        self.name = name
+        self.batch = batch
+        self.wanted = wanted
+        self.inker_clerk = running.inker_clerk.actor
+        self.clerk = running.clerk.actor
+        self.bookie = running.bookie.actor
+        self.inker = running.inker.actor
+        self.penciller = running.penciller.actor
+        self._linked: list[str] = []
+
+    def run(self) -> Commit:
+        """The commit, made now; of negative ``time_ms`` if somebody was first."""
+        for tried in range(_TRIES):
+            compaction.settle(self.inker_clerk)  # the long part, while others write
+            with unbroken, _turns(self.clerk, self.bookie):
+                if self.bookie.closed or self.inker.active is None:
+                    raise self.bookie.stopped_error()
+                done = _done(self.inker, self.name, self.batch)
+                if done is not None:
+                    return replace(done, time_ms=-1)
+                if self.inker.unsealed and tried < _POLITE_TRIES:
+                    continue  # a writer was quicker
+                self._seal_waiting()
+                if self.inker.unsealed:
+                    continue
+                if self._save_memory():
+                    if self.wanted is not None and not self.wanted():
+                        raise AskTimeout(f"{self.name}: nobody waits for it any more")
+                    commit = self._take_in()
+                    break
+        else:
+            raise Busy(f"{self.name}: the journal's newest files are not sealed yet; try again")
+        self.clerk.wake()
+        return commit
+
+    def _seal_waiting(self) -> None:
+        """In the Bookie's turn, so that no more come: have the rolled files sealed."""
+        inker = self.inker
+        for _ in range(2 * len(inker.unsealed)):
+            waiting = list(inker.unsealed)
+            if not waiting or inker.failed is not None:
+                return
+            inker.actor_ref.call(Inker.seal_next)
+            for actor in (waiting[0], inker):  # in their turns what was sent to them is done
+                actor.answer(_PATIENCE_SECONDS)
+
+    def _save_memory(self) -> bool:
+        """In the turns of clerk and Bookie: what memory has goes into the ledger; whether it did.
+        Nothing is in memory then but what no file could hold."""
+        bookie, penciller = self.bookie, self.penciller
+        bookie.push()
+        penciller.answer(None)  # what was sent to it is done
+        while penciller.tables:
+            task = penciller.tables[0]
+            with self._quiet():
+                self.clerk.do(task)
+            frozen = tuple(table for table in bookie.view.frozen if table is not task.table)
+            bookie.view = replace(
+                bookie.view,
+                frozen=frozen,
+                ledger=penciller.manifest,
+                generation=bookie.view.generation + 1,
+            )
+        return not bookie.view.frozen and not bookie.view.recent.rows
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """The Bookie is in its turn here: it need not be told of a new ledger."""
+        told = self.clerk.on_change
+        self.clerk.on_change = lambda manifest, saved: 0
+        try:
+            yield
+        finally:
+            self.clerk.on_change = told
+
+    # ------------------------------------------------------------ the commit
+
+    def _take_in(self) -> Commit:
+        inker = self.inker
+        with _turns(inker):
+            self._seal_active()
+            base = inker.last_sqn + 1
+            count = sum(journal.count for journal in self.journals)
+            commit = Commit(self.name, self.batch, base, base + count - 1, inker.clock_ms())
+            try:
+                entries, ledger = self._linked_files(base)
+                if count:
+                    inker.begin_at(base + count)
+            except BaseException as error:
+                remove(self.disk, self._linked)
+                if isinstance(error, OSError):
+                    raise storage_error(error, self.where) from error
+                raise
+            edited = inker.manifest.edit(entries, commits=(commit,))
+            try:
+                inker.commit(edited)
+            except BaseException as error:
+                if for_certain(error):  # it is not in the log
+                    remove(self.disk, self._linked)
+                    raise
+                failed = error if isinstance(error, StorageFailed) else self._in_doubt(error)
+                inker.poison(failed)  # whether it is in the log, the next start finds out
+                raise
+            if count:
+                self._show(entries, ledger, base + count - 1)
+        return commit
+
+    def _seal_active(self) -> None:
+        """In the Inker's turn: a file with records is rolled, and sealed at once, so that the
+        manifest knows all that is older than the job's files. It is small."""
+        inker = self.inker
+        active = inker.active
+        if active is not None and len(active.offsets) > 1:
+            inker._roll(inker.last_sqn + 1)
+            active.enter()
+            try:
+                entry = active.seal_now(inker.runner)
+            except OSError as error:  # the file stays as it is, and is tried again
+                raise storage_error(error, active.path) from error
+            except StorageFailed as failed:
+                inker.poison(failed)  # at once: an fsync that goes well now means nothing
+                raise
+            finally:
+                active.leave()
+            inker.sealed(active, entry)
+            if inker.unsealed:
+                raise StorageFull(f"{active.path} cannot be entered in the manifest")
+
+    def _linked_files(self, base: int) -> tuple[list[JournalEntry], list[LedgerEntry]]:
+        """The job's files, durable under names of the store's, whose records begin at ``base``."""
+        penciller = self.penciller
+        with _turns(penciller):
+            stem = penciller.next_stem()
+        entries: list[JournalEntry] = []
+        tables: list[LedgerEntry] = []
+        for journal in self.journals:
+            name = f"{base:016x}-{journal.seed:016x}.cdb"
+            self._link(journal.name, f"{self.inker.directory}/{name}")
+            entries.append(
+                JournalEntry(
+                    name=name,
+                    base_sqn=base,
+                    last_sqn=base + journal.count - 1,
+                    count=journal.count,
+                    bytes=journal.bytes,
+                    seed=journal.seed,
+                    state="sealed",
+                )
+            )
+            for ledger in journal.ledgers:
+                name = f"{stem}-{len(tables):06x}.sst"
+                self._link(ledger.name, f"{penciller.directory}/{name}")
+                tables.append(
+                    LedgerEntry(
+                        name=name,
+                        level=0,
+                        rows=ledger.rows,
+                        bytes=ledger.bytes,
+                        tombstones=ledger.tombstones,
+                        expiring=ledger.expiring,
+                        first_key=ledger.first_key.encode("latin-1"),
+                        last_key=ledger.last_key.encode("latin-1"),
+                        min_sqn=base + ledger.min_sqn,
+                        max_sqn=base + ledger.max_sqn,
+                        sqn_base=base,
+                    )
+                )
+            base += journal.count
+        self.disk.sync_dir(self.inker.directory)
+        self.disk.sync_dir(penciller.directory)
+        return entries, tables
+
+    def _link(self, name: str, target: str) -> None:
+        path = f"{self.where}/{name}"
+        try:
+            self.disk.link(path, target)
+        except FileNotFoundError:  # who staged it took it away
+            raise Corruption(path, 0, "the file is missing") from None
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            raise Misuse(f"{path} is on another file system than the store") from None
+        self._linked.append(target)
+
+    def _in_doubt(self, error: BaseException) -> StorageFailed:
+        return StorageFailed(f"{self.name} may be committed, but: {error!r}; reopen the store")
+
+    def _show(
+        self, entries: Sequence[JournalEntry], ledger: Sequence[LedgerEntry], last: int
+    ) -> None:
+        """In the turns of Bookie and Inker, the commit being durable: readers see it."""
+        bookie, inker = self.bookie, self.inker
+        try:
+            files: list[JournalFile] = []
+            for entry in entries:
+                file = started_file(inker, entry.name, entry.base_sqn, entry.seed)
+                file.opened_sealed()
+                files.append(file)
+            actors = {file.name: file for file in files}
+            inker.manifest = replace(
+                inker.manifest,
+                entries=tuple(
+                    replace(entry, file=actors[entry.name]) if entry.name in actors else entry
+                    for entry in inker.manifest.entries
+                ),
+            )
+            every = sorted((*inker.view.files, *files), key=lambda file: file.base)
+            inker.view = JournalView(tuple(file.base for file in every), tuple(every))
+            manifest = self.penciller.actor_ref.call(Penciller.install_made, ledger, last)
+        except BaseException as error:
+            # The journal has it, memory and ledger do not: no write may come on top of that.
+            inker.poison(self._in_doubt(error))
+            raise
+        bookie.view.recent.frozen = True  # it is empty, and a snapshot may still look at it
+        view = replace(
+            bookie.view,
+            recent=MemoryTable(last),
+            ledger=manifest,
+            journal=inker.view,
+            generation=bookie.view.generation + 1,
+        )
+        bookie.taken_in(view, last)

@@ -1,0 +1,183 @@
+"""Publishing a snapshot of an open store: what other processes read it through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from octavo.actors.bookie import Bookie
+from octavo.actors.closed_meanwhile import or_closed
+from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.opening.identity import Identity
+from octavo.actors.penciller_clerk import stretches
+from octavo.actors.reader import Reader
+from octavo.actors.view import JournalView, View
+from octavo.files.errors import Corruption, StorageFailed, StorageFull, storage_error
+from octavo.files.ledger import ledger_key
+from octavo.files.lifecycle import State
+from octavo.manifest import published
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
+from octavo.manifest.published import Counted, Published
+from octavo.manifest.snapshot_draft import SIDE, Draft
+
+
+@or_closed
+def publish(
+    bookie: Bookie, identity: Identity, reader: Reader, name: str, lease_ms: int, *, counted: bool
+) -> Published:
+    """See Snapshot.publish. In the caller's thread, which holds no turn; ``reader`` keeps the
+    files meanwhile. Raises Misuse (the name), SnapshotExpired, StorageFull, StorageFailed,
+    Corruption."""
+    inker: Inker = bookie.inker
+    disk, store = inker.disk, inker.directory.removesuffix("/journal")
+    with bookie.publishing:
+        now_ms = bookie.clock_ms()
+        try:
+            published.sweep(disk, store, now_ms)
+            published.refuse_name(disk, store, name, now_ms)
+            inker.make_durable(reader.sqn)
+            files = sealed_up_to(bookie, reader.view.journal, reader.sqn)
+            draft = Draft(disk, store, now_ms)
+            try:
+                made = _filled(draft, bookie, identity, reader, files, counted=counted)
+                return draft.finish(name=name, expires_at=bookie.clock_ms() + lease_ms, **made)
+            except Corruption as damage:
+                draft.discard()
+                reader.damaged(found := draft.original(damage))
+                raise found from None
+            except BaseException:
+                draft.discard()
+                raise
+        except OSError as error:
+            reader.check()
+            why = disk.reason(error)
+            told = storage_error(why, store)
+            # Nothing of the store is in doubt: only the snapshot was not made.
+            raise (told if isinstance(told, StorageFull) else StorageFailed(str(why))) from error
+
+
+def sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[JournalFile]:
+    """The files of a view with the records up to ``upper``, every one of them sealed by now."""
+    inker: Inker = bookie.inker
+    bookie.actor_ref.call(_rolled_past, upper)
+    files = [file for file in journal.files if file.base <= upper]
+    for _ in range(2 * len(inker.unsealed) + 2):
+        waiting = [file for file in files if file.state in (State.WRITING, State.ROLLED)]
+        if not waiting:
+            break
+        inker.actor_ref.call(Inker.seal_next)
+        for actor in (*inker.unsealed[:1], inker):  # in their turns what was sent to them is done
+            actor.answer(None)
+    for file in files:
+        if file.state in (State.WRITING, State.ROLLED):
+            raise inker.why_not_sealed(file.path)
+    return files
+
+
+def _rolled_past(bookie: Bookie, upper: int) -> None:
+    """In the Bookie's turn: have the file with this sqn rolled."""
+    active = bookie.inker.active
+    if active is not None and active.base <= upper and len(active.offsets) > 1:
+        bookie.inker.roll()
+
+
+def _filled(
+    draft: Draft,
+    bookie: Bookie,
+    identity: Identity,
+    reader: Reader,
+    files: list[JournalFile],
+    *,
+    counted: bool,
+) -> dict[str, Any]:
+    """Link and write all that belongs to the snapshot; what its manifest is to say."""
+    view, sqn = reader.view, reader.sqn
+    try:
+        for level in view.ledger.levels:
+            for entry in level:
+                draft.link_ledger(entry.name)
+        for file in files:
+            draft.link_journal(file.name)
+    except FileNotFoundError as missing:
+        raise reader.gone(missing) from missing
+    known = {entry.name: entry for entry in bookie.inker.manifest.entries}
+    entries = [known.get(file.name) or _entry(file) for file in files]
+    ledger = _with_side_files(draft, bookie, view, files, sqn)
+    return {
+        "store_id": identity.id,
+        "sqn": sqn,
+        "taken_at": reader.now_ms,
+        "counts": _counts(draft, bookie, identity, ledger, reader.now_ms, counted=counted),
+        "ledger": ledger,
+        "journal": JournalManifest.empty().edit(
+            [replace(entry, file=None) for entry in entries],
+            ceiling=max([sqn, *(entry.last_sqn for entry in entries)]) + 1,
+            horizon=bookie.inker.manifest.horizon,
+        ),
+    }
+
+
+def _entry(file: JournalFile) -> JournalEntry:
+    """What a manifest says of a sealed file that the newest one no longer has."""
+    mapped, offsets = file.ensure_open()
+    count = len(offsets) - 1
+    return JournalEntry(
+        file.name, file.base, file.base + count - 1, count, len(mapped), file.seed, "sealed"
+    )
+
+
+def _with_side_files(
+    draft: Draft, bookie: Bookie, view: View, files: list[JournalFile], sqn: int
+) -> LedgerManifest:
+    """The ledger of the view, and what was in memory as files of level zero."""
+    journal = JournalView(tuple(file.base for file in files), tuple(files))
+    parts, offsets = stretches(journal, view.ledger.persisted_sqn, sqn)
+    added = []
+    if parts and bookie.clerk is not None:
+        result = bookie.clerk.actor.runner.run(
+            "level_zero",
+            offsets,
+            journal=draft.path,
+            ledger=draft.path,
+            stem=SIDE,
+            parts=parts,
+            max_rows=MAX_FILE_ROWS,
+            max_bytes=MAX_FILE_BYTES,
+        )
+        if result["damaged"]:
+            raise Corruption(draft.journal, 0, result["damaged"][0])
+        added = [LedgerEntry.of_job(row) for row in result["files"]]
+    return view.ledger.edit(added, persisted_sqn=sqn)
+
+
+def _counts(
+    draft: Draft,
+    bookie: Bookie,
+    identity: Identity,
+    ledger: LedgerManifest,
+    now_ms: int,
+    *,
+    counted: bool,
+) -> dict[int, Counted]:
+    names = {ledger_key.HEAD_ONLY: "head_only"} if identity.head_only else {}
+    if not identity.head_only:
+        names = {number: name for name, number in identity.tags.numbers.items()}
+    if not counted or bookie.clerk is None:
+        return {number: Counted(None, None, name) for number, name in names.items()}
+    result = bookie.clerk.actor.runner.run(
+        "count",
+        ledger=draft.path,
+        levels=ledger.for_jobs(),
+        now_ms=now_ms,
+        head_only=identity.head_only,
+    )
+    found = result["counts"]
+    out = {}
+    for number, name in names.items():
+        keys, size = found.get(str(number), (0, 0))
+        out[number] = Counted(keys, size, name)
+    return out

@@ -1,0 +1,324 @@
+"""A store made of a backup, or of a store that is not open: whole, or as it was at some point."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from octavo.actors.keeping.backup_target import PARTIAL, give_name, refuse_strangers
+from octavo.actors.keeping.linking import Linked, bring, remove_all_in
+from octavo.actors.keeping.point_in_time import last_at
+from octavo.actors.opening import identity as identities
+from octavo.files.door.disk import Disk, FileLock
+from octavo.files.door.file_lock import LOCK
+from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
+from octavo.files.journal import cdb, record
+from octavo.files.journal.journal_writer import Mover, SealedWriter
+from octavo.files.journal.sparse_offsets import numbers_of
+from octavo.files.unbroken import locked
+from octavo.manifest import adoption, change_log, recovery, store_identity, update_mark
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import REBUILD
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A store that was made of another's files.
+
+    ``path``: Where it is.
+    ``sqn``: The last sequence number that is in it.
+    ``linked``: Files that were linked.
+    ``bytes_linked``: Bytes of those.
+    ``bytes_copied``: Bytes of those that were copied, or written anew.
+    ``notes``: What was not as it should be at the end of the source's journal, as an opening notes
+        it; of a moment, what was written at or before it and is left out all the same; and that the
+        source ends before the sqn that was asked for.
+    """
+
+    path: str
+    sqn: int
+    linked: int
+    bytes_linked: int
+    bytes_copied: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A journal file of the source."""
+
+    name: str
+    base: int
+    seed: int
+    last: int
+    found: Disk | Sequence[int]  # where its offsets are read; they themselves of an unsealed one
+    path: str
+    entry: JournalEntry | None = None  # None: it is not sealed
+    origin: cdb.Origin | None = None  # None: it was never compacted
+    latest_ms: int = 0  # of what it has or, where it was compacted, had: the latest write time
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Of a sealed one a map, which is not kept: there may be more files than descriptors."""
+        if not isinstance(self.found, Disk):
+            return self.found
+        return cdb.sealed_offsets(memoryview(self.found.map(self.path)), self.path)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a store is restored from, under its lock."""
+
+    disk: Disk
+    path: str
+    identity: identities.Identity
+    journal: JournalManifest
+    ledger: LedgerManifest
+    files: Sequence[_File]  # in order
+    notes: Sequence[str]
+
+    @property
+    def newest(self) -> int:
+        """The last sqn that a journal file has."""
+        return max((file.last for file in self.files), default=0)
+
+
+def restore_on(
+    disk: Disk, backup: str, path: str, *, sqn: int | None, time_ms: int | None, copy: bool
+) -> Restored:
+    """See octavo.restore."""
+    if not disk.exists(f"{backup}/{identities.IDENTITY}"):
+        raise Misuse(f"backup={backup!r} holds no backup and no store")
+    if disk.exists(path) and (strangers := identities.listed(disk, path)):
+        raise Misuse(
+            f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
+            "a new one"
+        )
+    if f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(backup)}/"):
+        raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
+    identity = identities.read(disk, backup)
+    lock = locked(disk, f"{backup}/{LOCK}", to_read=True)
+    try:
+        source = _source(disk, backup, identity)
+        upto, told = _upto(source, sqn, time_ms)
+        with room_for(f"store restored at {path}"):
+            alone = _begun(disk, path + PARTIAL)
+        try:
+            with room_for(f"store restored at {path}"):
+                done = _made(source, path + PARTIAL, upto, copy)
+            give_name(disk, path)
+        finally:
+            alone.release()
+    finally:
+        lock.release()
+    return Restored(
+        path, upto, done.linked, done.bytes_linked, done.bytes_copied, (*source.notes, *told)
+    )  # fmt: skip
+
+
+def _upto(source: _Source, sqn: int | None, time_ms: int | None) -> tuple[int, list[str]]:
+    """(the last sqn that is to be restored, what there is to tell of it). Raises Misuse,
+    HistoryCompacted, Corruption where that state cannot be had."""
+    backup, persisted = source.path, source.ledger.persisted_sqn
+    newest = source.newest if source.files else persisted
+    upto = newest if sqn is None else min(sqn, newest)
+    told: list[str] = []
+    if time_ms is not None:
+        there, told = last_at(source.disk, f"{backup}/journal", source.files, time_ms)
+        told = told if there <= upto else []
+        upto = min(upto, there)
+    if sqn is not None and upto == newest < sqn:
+        told = [*told, f"{backup} ends at sqn {newest}: what came up to {sqn} is not in it"]
+    if upto < (complete := _complete_from(source, newest)):
+        raise HistoryCompacted(
+            f"{backup}: compaction dropped what was replaced or deleted by sqn {complete}: "
+            f"no state before that is there any more, as that of sqn {upto}"
+            + "".join(f" ({note})" for note in told)
+        )
+    if source.identity.head_only and upto < newest:
+        raise Misuse(f"{backup} is head-only: only its last state can be restored")
+    if persisted > upto == newest and (sqn is None or sqn > newest):
+        raise Corruption(
+            f"{backup}/journal", 0,
+            f"it ends at sqn {newest}, and its ledger knows of {persisted}: "
+            "open it once, which tells what is lost, and restore then; or name a sqn up "
+            "to that",
+        )  # fmt: skip
+    return upto, told
+
+
+def _begun(disk: Disk, target: str) -> FileLock:
+    """The directory in which a store is made, with nothing in it but the lock, which is taken: what
+    was left of a restore or a backup that was cut short goes. Raises Misuse where it is somebody
+    else's, StoreLocked where another one is being made there."""
+    refuse_strangers(disk, target, "the store")
+    disk.mkdir(target)
+    lock = locked(disk, f"{target}/{LOCK}")
+    try:
+        remove_all_in(disk, target, but=LOCK)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
+    """Make the store in a directory that is nobody's yet. What it has cost."""
+    disk, backup, files = source.disk, source.path, source.files
+    ledger = source.ledger if source.ledger.persisted_sqn <= upto else source.ledger.emptied()
+    for folder in ("journal", "ledger"):
+        disk.mkdir(f"{target}/{folder}/manifest")
+    done = Linked()
+    whole = [file for file in files if file.entry is not None and file.last <= upto]
+    names = [file.name for file in whole]
+    bring(disk, f"{backup}/journal", f"{target}/journal", names, done, copy=copy)
+    entries = [replace(file.entry, file=None) for file in whole if file.entry is not None]
+    entries += [
+        _cut(source, f"{target}/journal", file, upto, done)
+        for file in files
+        if file.base <= upto and file not in whole
+    ]
+    disk.sync_dir(f"{target}/journal")
+    names = [entry.name for level in ledger.levels for entry in level]
+    bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
+    manifest = source.journal
+    journal = JournalManifest.empty().edit(
+        entries,
+        ceiling=max(manifest.ceiling, source.newest + 1),
+        horizon=manifest.horizon,
+        commits=[commit for commit in manifest.commits if commit.last_sqn <= upto],
+    )
+    journal = replace(journal, version=manifest.version)
+    for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
+        ChangeLog.begin(disk, f"{target}/{folder}/manifest", 1, snapshot).close()
+    who = replace(source.identity, id=f"{secrets.randbits(128):032x}", backup=None)
+    identities.write(disk, target, who)
+    return done
+
+
+def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
+    """Raises Corruption where that is not whole."""
+    found = change_log.recover(disk, f"{backup}/journal/manifest")
+    if found.damaged:
+        raise Corruption(
+            f"{backup}/journal/manifest", 0,
+            "something was lost, and this may be an earlier state: open it once, which recovers "
+            "what can be, and restore then",
+        )  # fmt: skip
+    journal = JournalManifest.replayed(found.snapshot, found.changes)
+    if not disk.exists(f"{backup}/journal"):
+        if identity.backup is None:
+            raise store_identity.without_journal(disk, backup)
+        raise Corruption(f"{backup}/journal", 0, "the directory is missing; restore another backup")
+    there = change_log.recover(disk, f"{backup}/ledger/manifest")
+    ledger = update_mark.ledger_of(disk, backup, found, there)
+    names = set(disk.listdir(f"{backup}/ledger")) if disk.exists(f"{backup}/ledger") else set()
+    missing = any(e.name not in names for level in ledger.levels for e in level)
+    if there.damaged or missing or REBUILD in names:
+        ledger = ledger.emptied()
+    if identity.head_only:
+        adoption.refuse_lost_ledger(
+            f"{backup}/ledger", ledger.persisted_sqn, journal, "restore another backup"
+        )
+    files, notes = _files(disk, backup, journal, found.state_epoch)
+    return _Source(disk, backup, identity, journal, ledger, files, notes)
+
+
+def _files(
+    disk: Disk, backup: str, manifest: JournalManifest, epoch: int
+) -> tuple[list[_File], list[str]]:  # fmt: skip
+    """The journal's files in order, those that are not sealed scanned, and what was noted then."""
+    directory = f"{backup}/journal"
+    names = set(disk.listdir(directory))
+    files = []
+    for entry in manifest.entries:
+        path = f"{directory}/{entry.name}"
+        if entry.name not in names:
+            raise Corruption(
+                path, 0,
+                f"the file is missing, with sqns {entry.base_sqn} to {entry.last_sqn}: bring it "
+                "back, restore another backup, or have octavo.repair(..., accept_missing=True) "
+                "make a copy of this one do without it",
+            )  # fmt: skip
+        view = memoryview(disk.map(path))
+        trailer = cdb.sealed_offsets(view, path)[0]
+        origin = cdb.read_origin(view, trailer, path)
+        latest = 0 if origin is None else trailer.last_ms
+        base = entry.base_sqn
+        last = base + trailer.count - 1
+        files.append(_File(entry.name, base, entry.seed, last, disk, path, entry, origin, latest))
+    but = names - adoption.may_belong(disk, directory, names, manifest, epoch)
+    found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
+    files += [
+        _File(t.name, t.base_sqn, t.seed, t.last_sqn, t.offsets, f"{directory}/{t.name}")
+        for t in found.tails
+    ]
+    return sorted(files, key=lambda file: file.base), found.notes
+
+
+def _complete_from(source: _Source, newest: int) -> int:
+    """The lowest sqn as of which the journal has the whole state: what compaction drops was
+    replaced, often long after it was written, by something that the ledger then had. A file above
+    its origin's horizon was only put together anew: nothing of it was ever dropped."""
+    found = source.journal.horizon
+    for file in source.files:
+        if file.origin is not None and file.origin.horizon >= file.base:
+            found = max(found, file.origin.clean_sqn or newest)  # 0: it is not known
+    return min(found, newest)
+
+
+def _places(file: _File) -> Iterator[tuple[int, int, int]]:
+    """(relative number, begin, end) of each record."""
+    offsets = file.offsets
+    for number in numbers_of(offsets, 0, len(offsets) - 1):
+        yield number, offsets[number], offsets[number + 1]
+
+
+def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> JournalEntry:
+    """A file's records up to a sqn in a new sealed file. Nothing was ever dropped of it, or the
+    state would not be whole (``_complete_from``): so no time but its records' is to be kept. Raises
+    Misuse inside a batch."""
+    disk, path = source.disk, f"{source.path}/journal/{file.name}"
+    view = memoryview(disk.map(path))
+    last = min(upto, file.last)
+    seed = secrets.randbits(64)
+    writer = SealedWriter(disk, target, file.base, seed, 0, 0)
+    mover = Mover(view, file.seed, path, False)
+    try:
+        for number, at, end in _places(file):
+            if file.base + number > last:
+                break
+            head = record.parse_header(view[at:end], file.seed ^ at, end - at)
+            if (
+                head.batch is not None
+                and file.base + number - head.batch[0] + head.batch[1] > last + 1
+            ):
+                first = file.base + number - head.batch[0]
+                raise Misuse(
+                    f"sqn={upto} is inside an atomic batch: name {first - 1}, before it, or "
+                    f"{first + head.batch[1] - 1}, its last"
+                )
+            encoded = mover.changed(
+                at, at + head.header_bytes, head.value_bytes, number, seed ^ writer.at, head.kind,
+                True,
+            )  # fmt: skip
+            writer.add(number, encoded, head.time_ms)
+        origin = file.origin or cdb.Origin(0, file.base, last, 0, 0)
+        made = writer.finish(last, origin._replace(rank=0, run_base=file.base, run_last=last))
+    except record.NotARecord as wrong:
+        raise Corruption(
+            path, file.offsets[number],
+            f"{wrong.args[0]} of sqn {file.base + number}: the file is to be cut behind it; repair "
+            "the backup, or restore a state that ends before",
+        ) from wrong  # fmt: skip
+    finally:
+        writer.abandon()
+    done.copied += 1
+    done.bytes_copied += int(made["bytes"])
+    return JournalEntry(
+        str(made["name"]), file.base, last, int(made["count"]), int(made["bytes"]), seed, "sealed"
+    )

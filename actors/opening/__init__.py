@@ -1,0 +1,1 @@
+"""What happens from the directory of a store to its running actors, and at their end."""

@@ -1,0 +1,111 @@
+"""What an opening finds: both manifests, made to agree with the files and with each other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from octavo.files.door.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.manifest import adoption, change_log, recovery, unsynced, update_mark
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import REBUILD
+
+
+class FoundFiles(NamedTuple):
+    """Both halves, as an opening is to go on with them."""
+
+    journal: JournalManifest
+    ledger: LedgerManifest
+    tails: recovery.Found
+    """The journal's files that its manifest does not list."""
+    epoch: int
+    """Not taken yet."""
+    doubtful: bool
+    """Sqns may have been given that neither the journal's manifest nor a file knows of."""
+
+
+def found_files(disk: Disk, path: str, head_only: bool, notes: list[str]) -> FoundFiles:
+    """What is in the store at ``path``; files in doubt are written anew, of unsealed ones the
+    records read. ``notes`` is told what was not as it should be. Raises Corruption, OSError."""
+    journal, ledger = f"{path}/journal", f"{path}/ledger"
+    for directory in ("journal", "ledger"):
+        disk.mkdir_within(path, f"{directory}/manifest")
+    disk.hold(journal)  # a failed sync of it fails the journal
+    found_journal = change_log.recover(disk, f"{journal}/manifest")
+    found_ledger = change_log.recover(disk, f"{ledger}/manifest")
+    notes += found_journal.notes + found_ledger.notes
+    to_come = update_mark.ledger_to_come(disk, path, found_journal, found_ledger)
+    if to_come is not None:  # before the mark goes
+        above = max(found_journal.epoch, found_ledger.epoch) + 1
+        ChangeLog.begin(disk, f"{ledger}/manifest", above, to_come).close()
+        found_ledger = change_log.recover(disk, f"{ledger}/manifest")
+    ledger_manifest = _ledger_manifest(disk, ledger, found_ledger, notes)
+    manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
+    entries = {entry.name for entry in manifest.entries}
+    notes += unsynced.written_anew(disk, journal, entries)
+    files = adoption.adopted(
+        disk,
+        journal,
+        manifest,
+        state_epoch=found_journal.state_epoch,
+        damaged=found_journal.damaged,
+        trims=head_only,
+        persisted_sqn=ledger_manifest.persisted_sqn,
+    )
+    notes += files.notes
+    ledger_manifest = _of_the_journal(ledger_manifest, ledger, files, head_only, notes)
+    tails = recovery.find_tails(disk, journal, files.manifest, above=ledger_manifest.persisted_sqn)
+    notes += tails.notes
+    epoch = max(found_journal.epoch, found_ledger.epoch) + 1
+    return FoundFiles(files.manifest, ledger_manifest, tails, epoch, files.doubtful)
+
+
+def _ledger_manifest(
+    disk: Disk, directory: str, found: change_log.Recovered, notes: list[str]
+) -> LedgerManifest:
+    """The ledger as far as its files are there; an empty one is rebuilt from the journal."""
+    try:
+        manifest = LedgerManifest.replayed(found.snapshot, found.changes)
+    except Corruption as wrong:
+        notes.append(f"{wrong}: the ledger is rebuilt from the journal")
+        return LedgerManifest.empty()
+    names = set(disk.listdir(directory))
+    if REBUILD in names:
+        notes.append(
+            f"{directory}: was found damaged, or not whole; it is rebuilt from the journal"
+        )
+        return manifest.emptied()
+    missing = [e.name for level in manifest.levels for e in level if e.name not in names]
+    if missing or found.damaged:
+        notes.append(
+            f"{directory}: {len(missing)} ledger files are missing ({', '.join(missing[:3])}), "
+            "or the manifest is damaged: the ledger is rebuilt from the journal"
+        )
+        return manifest.emptied()
+    return manifest
+
+
+def _of_the_journal(
+    ledger: LedgerManifest,
+    directory: str,
+    files: adoption.Adopted,
+    head_only: bool,
+    notes: list[str],
+) -> LedgerManifest:
+    """The ledger, empty where this journal cannot be its own. Raises Corruption where it cannot
+    be rebuilt."""
+    journal = files.manifest
+    if head_only:
+        adoption.refuse_lost_ledger(directory, ledger.persisted_sqn, journal)
+    if not files.doubtful and ledger.persisted_sqn >= journal.ceiling > 1:
+        # Both manifests are whole, and one of them is of another store, or forged.
+        notes.append(f"{directory}: has more than the journal ever had; rebuilt")
+        if head_only:
+            raise Corruption(directory, 0, "has more than the journal ever had: restore a backup")
+        ledger = LedgerManifest.empty()
+    if adoption.outdated(ledger.persisted_sqn, journal):
+        notes.append(f"{directory}: is older than the journal's last compaction; rebuilt")
+        ledger = ledger.emptied()
+    return ledger

@@ -1,0 +1,36 @@
+"""Of which kind a store is whose identity file is gone: what repair makes a new one from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from octavo.files.door.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.files.journal import cdb
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.sst import Sst
+from octavo.manifest import recovery
+
+_HEADS = bytes((ledger_key.HEAD_ONLY,))
+
+
+def is_head_only(disk: Disk, path: str, files: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether the first record that is there is of a head-only store: in the journal's sealed
+    files (``files``: by name, the seed second) or, where those were let go of, in its other one or
+    in a file of the ledger. Raises Corruption, OSError."""
+    others = [name for name in disk.listdir(f"{path}/journal") if name.endswith(recovery.LOG)]
+    for name in [*files, *others]:
+        who = recovery.identity(name)
+        buffer = disk.map(f"{path}/journal/{name}")
+        if who is not None:
+            first = next(cdb.scan(buffer, cdb.RECORDS_AT, len(buffer), who[1], []), None)
+            if first is not None:
+                return first.tag == ledger_key.HEAD_ONLY
+    return any(_has_heads(disk, f"{path}/ledger/{name}") for name in disk.listdir(f"{path}/ledger"))
+
+
+def _has_heads(disk: Disk, path: str) -> bool:
+    try:
+        return path.endswith(".sst") and Sst(disk.map(path), path).first_key[:1] == _HEADS
+    except Corruption:
+        return False

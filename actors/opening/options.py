@@ -1,0 +1,192 @@
+"""The options of a store: their defaults, their bounds, and the errors that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+
+from octavo.files.argument_checks import number, shown, to_whole, unknown_option
+from octavo.files.errors import Misuse
+
+if TYPE_CHECKING:
+    from octavo.actors.opening.tags import Tag
+
+MiB = 1 << 20
+Sync = Literal["none", "always"] | float
+
+
+_WHOLE = {
+    "roll_size_bytes": (MiB, 3 << 30),
+    "roll_count": (256, 4 << 20),
+    "push_rows": (64, 16 << 20),
+    "push_bytes": (64 << 10, 3 << 30),
+    "read_cache_bytes": (0, 1 << 40),
+    "max_open_files": (8, 100_000),
+    "compact_run_length": (1, 32),
+    "compact_score_one_in": (1, 100),
+    "consumer_hold_bytes": (1, 1 << 60),
+}
+"""Bounds of those that are whole numbers, both inclusive."""
+_NUMBERS: dict[str, tuple[float, float]] = {
+    "compact_single_percent": (0, 100),
+    "compact_run_percent": (0, 100),
+    "waste_retention_seconds": (0, 1e9),
+    "consumer_hold_seconds": (0.001, 1e12),
+    "compact_every_seconds": (0.001, 1e9),
+}
+_MODES = ("standard", "head_only")
+_MAY_BE_NONE = frozenset({"consumer_hold_bytes", "consumer_hold_seconds", "compact_every_seconds"})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a store behaves; none of them changes what its files mean.
+
+    ``create``: Make the store if the directory holds none.
+    ``sync``: When an acknowledged write survives a power cut: "none" (when the operating system
+        gets to it; SIGKILL loses nothing), "always" (before the call returns), or seconds that
+        bound it.
+    ``roll_size_bytes``: A journal file is full at this size (1 MiB .. 3 GiB).
+    ``roll_count``: ... or with this many records (256 .. 4 M).
+    ``push_rows``: Recent changes go from memory to the ledger at this many keys (64 .. 16 M).
+    ``push_bytes``: ... or after this much journal and keys of index entries (64 KiB .. 3 GiB).
+    ``read_cache_bytes``: Memory for recently read values; 0: no cache.
+    ``max_open_files``: Files that are mapped at once (8 .. 100,000); each map holds a
+        descriptor.
+    ``compression``: What is done to values where it makes them smaller by an eighth: those from
+        2 KiB up as they are put, those from 256 bytes up as the journal is compacted. Any
+        setting reads all values.
+    ``compact_every_seconds``: How often to look for journal files that are worth compacting,
+        while there are writes; None: only ``compact()`` does. A look is a job of a few
+        milliseconds a file in a worker process of low priority, so often enough that garbage
+        does not pile up costs nothing to speak of. Many small neighbours, as commits leave them,
+        are put together then and after a commit, with all that a change feed can still tell.
+    ``compact_single_percent``: A journal file of which less than this share is still needed is
+        worth rewriting.
+    ``compact_run_percent``: ... and so is a run of ``compact_run_length`` files with this mean
+        share; runs between are judged by bounds between.
+    ``compact_run_length``: Files that are rewritten together at most (1 .. 32), but for small ones
+        that make one file.
+    ``compact_score_one_in``: A look samples one in so many of the files that were looked at
+        before (1 .. 100).
+    ``waste_retention_seconds``: How long journal files that compaction replaced are kept in the
+        directory ``waste``; 0: they are removed.
+    ``consumer_hold_seconds``: A consumer of the change feed that makes no progress for so long
+        and holds back compaction is dropped, loudly; None: never.
+    ``consumer_hold_bytes``: ... and so is one that holds back more of the journal than this,
+        whatever its progress; None: none is. Counted are sealed files that compaction could
+        look at but for it.
+    ``worker``: Merge in a worker process; otherwise on a thread of this one.
+    ``mode``: What kind of store it is to be: "standard" keeps values in the journal,
+        "head_only" small ones in the ledger and none in the journal once they are there. None:
+        as it is, standard if it is new.
+    ``lookup``: Whether a head-only store answers for single keys (True), or is only listed and
+        folded over (False). None: as it is, True if it is new.
+    ``tags``: Types of objects by name, each an octavo.Tag.
+    ``strategies``: By type ("standard" is one): what compaction keeps of versions that were
+        replaced, and what a rebuild of the ledger takes from: "recovr", "retain" or "recalc".
+        Kept by the store.
+    """
+
+    create: bool = True
+    sync: Sync = "none"
+    roll_size_bytes: int = 128 * MiB
+    roll_count: int = 1 << 19
+    push_rows: int = 1 << 17
+    push_bytes: int = 64 * MiB
+    read_cache_bytes: int = 64 * MiB
+    max_open_files: int = 512
+    compression: Literal["lz4", "none"] = "lz4"
+    compact_every_seconds: float | None = 600.0
+    compact_single_percent: float = 30.0
+    compact_run_percent: float = 70.0
+    compact_run_length: int = 8
+    compact_score_one_in: int = 1
+    waste_retention_seconds: float = 0.0
+    consumer_hold_seconds: float | None = 7 * 86400.0
+    consumer_hold_bytes: int | None = None
+    worker: bool = True
+    mode: Literal["standard", "head_only"] | None = None
+    lookup: bool | None = None
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    strategies: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        plain: dict[str, Any] = {"sync": _as_sync(self.sync)}
+        for name, (low, high) in _WHOLE.items():
+            if (value := getattr(self, name)) is not None or name not in _MAY_BE_NONE:
+                allowed = f"is a whole number from {low} to {high}"
+                plain[name] = to_whole(name, value, allowed, low, high)
+        for name, (least, most) in _NUMBERS.items():
+            if (value := getattr(self, name)) is not None or name not in _MAY_BE_NONE:
+                plain[name] = _as_number(name, value, least, most)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+        if self.compression not in ("lz4", "none"):
+            raise Misuse(f'compression={shown(self.compression)}: allowed are "lz4" and "none"')
+        if self.mode not in (None, *_MODES):
+            raise Misuse(f'mode={shown(self.mode)}: allowed are "standard" and "head_only"')
+        for name in ("create", "worker", "lookup"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and (name != "lookup" or value is not None):
+                raise Misuse(f"{name}={shown(value)}: allowed are True and False")
+
+
+class OpenOptions(TypedDict, total=False):
+    """The same as ``octavo.open`` takes them, for who checks and completes calls: see Options."""
+
+    create: bool
+    sync: Sync
+    roll_size_bytes: int
+    roll_count: int
+    push_rows: int
+    push_bytes: int
+    read_cache_bytes: int
+    max_open_files: int
+    compression: Literal["lz4", "none"]
+    compact_every_seconds: float | None
+    compact_single_percent: float
+    compact_run_percent: float
+    compact_run_length: int
+    compact_score_one_in: int
+    waste_retention_seconds: float
+    consumer_hold_seconds: float | None
+    consumer_hold_bytes: int | None
+    worker: bool
+    mode: Literal["standard", "head_only"] | None
+    lookup: bool | None
+    tags: Mapping[str, Tag]
+    strategies: Mapping[str, str]
+
+
+def options(given: Mapping[str, Any]) -> Options:
+    """Options from keywords. Raises Misuse that names an unknown or impossible one."""
+    known = [field.name for field in fields(Options)]
+    for name in given:
+        if name in _MODES:
+            raise Misuse(f"unknown option {name!r}: what is meant is mode={name!r}")
+        if name not in known:
+            begun = unknown_option(name, [*known, "read_only"])
+            raise Misuse(f"{begun} known are: {', '.join(known)}")
+    return Options(**given)
+
+
+def _as_number(name: str, value: object, low: float, high: float) -> float:
+    """Plain, as it is of NumPy's, too. Raises Misuse."""
+    found = number(value)
+    if found is None or not low <= found <= high:
+        raise Misuse(f"{name}={shown(value)}: allowed is a number from {low:g} to {high:g}")
+    return found
+
+
+def _as_sync(value: object) -> Sync:
+    if isinstance(value, str) and value in ("none", "always"):
+        return cast("Sync", value)
+    seconds = number(value)
+    if seconds is None or not 0 < seconds <= 3600:
+        raise Misuse(
+            f'sync={shown(value)}: allowed are "none", "always", '
+            "or seconds above 0 and at most 3600"
+        )
+    return seconds

@@ -1,0 +1,381 @@
+"""Start-up of a store: which actor comes when, and what each finds.
+
+lock, identity
+found files  both manifests, and journal files younger than theirs
+Inker        takes the journal's
+Penciller    takes the ledger's; files that no manifest names are swept
+replay       journal records above the ledger's persisted sqn: sealed files straight into
+             ledger files, the rest into memory
+Bookie       ready
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from octavo.actors.bookie import Bookie
+from octavo.actors.inker import Inker
+from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.open_files import OpenFiles
+from octavo.actors.opening.found_files import FoundFiles, found_files
+from octavo.actors.opening.identity import Identity, identify, locked_as, registered
+from octavo.actors.opening.inker_clerk_start import NICENESS, started_clerk
+from octavo.actors.opening.journal_start import resumes, started_file
+from octavo.actors.opening.options import Options
+from octavo.actors.opening.replay import replayed
+from octavo.actors.opening.resumption import resumed
+from octavo.actors.opening.shutdown import closed_at_once, ended
+from octavo.actors.opening.tags import NamedTag
+from octavo.actors.penciller import LevelZero, Penciller
+from octavo.actors.penciller_clerk import PencillerClerk, stretch_end
+from octavo.actors.reading.read_cache import ReadCache
+from octavo.actors.turns.runtime import Ref
+from octavo.actors.view import JournalView, View
+from octavo.actors.worker import JobRunner
+from octavo.actors.writing.pace import Limits
+from octavo.actors.writing.reserve import with_reserve
+from octavo.files.door.copying import set_apart
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock
+from octavo.files.door.file_lock import LOCK
+from octavo.files.door.own_disk import owned
+from octavo.files.handover import staging
+from octavo.files.unbroken import locked, unbroken
+from octavo.files.wall_clock import wall_clock_ms
+from octavo.manifest import published, recovery
+from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.level_sizes import MAX_FILE_ROWS, REBUILD
+from octavo.manifest.register import SnapshotRegister
+
+log = logging.getLogger("octavo")
+
+
+@dataclass(slots=True)
+class Running:
+    """The parts of an open store, for its owner to use and to shut down."""
+
+    path: str
+    options: Options
+    disk: Disk
+    lock: FileLock
+    identity: Identity
+    inker: Ref[Inker]
+    penciller: Ref[Penciller]
+    clerk: Ref[PencillerClerk]
+    inker_clerk: Ref[InkerClerk]
+    bookie: Ref[Bookie]
+    runner: JobRunner
+    register: SnapshotRegister
+    open_files: OpenFiles
+    notes: list[str]
+    replayed: int
+
+
+def start(
+    path: str,
+    options: Options,
+    disk: Disk,
+    *,
+    clock_ms: Callable[[], int] = wall_clock_ms,
+    monotonic: Callable[[], float] = time.monotonic,
+    briefly: bool = False,
+) -> Running:
+    """Open the store at ``path``. Bounded by what is not yet in the ledger.
+
+    ``briefly``: for one change; no merge is begun unasked.
+
+    Raises StoreLocked, Misuse, UnsupportedFormat, Corruption, or the OSError of a directory that
+    cannot be used.
+    """
+    identify(path, options, disk)  # no lock is made in what is no store
+    lock = locked(disk, f"{path}/{LOCK}")
+    disk = owned(disk, lock)
+
+    def opened() -> Running:
+        opening = _Opening(path, options, disk, lock, clock_ms, monotonic, briefly)
+        try:
+            return opening.run(locked_as(path, options, disk))
+        except BaseException:
+            opening.undo()
+            raise
+
+    try:
+        return with_reserve(disk, path, opened)
+    except BaseException:
+        lock.release()
+        raise
+
+
+class _Opening:
+    """One attempt to open a store; what it started, it can undo."""
+
+    def __init__(
+        self,
+        path: str,
+        options: Options,
+        disk: Disk,
+        lock: FileLock,
+        clock_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+        briefly: bool,
+    ) -> None:
+        self.path = path
+        self.briefly = briefly
+        self.journal, self.ledger = f"{path}/journal", f"{path}/ledger"
+        self.options = options
+        self.disk = disk
+        self.lock = lock
+        self.clock_ms = clock_ms
+        self.open_files = OpenFiles(options.max_open_files)
+        self.monotonic = monotonic
+        self.runner, self.inker_runner = (
+            JobRunner(disk, lock, in_process=not options.worker, niceness=niceness)
+            for niceness in (0, NICENESS)
+        )
+        self.register = SnapshotRegister(monotonic)
+        self.notes: list[str] = []
+        self.refs: list[
+            Ref[Inker] | Ref[Penciller] | Ref[PencillerClerk] | Ref[Bookie] | Ref[InkerClerk]
+        ] = []
+        self.bookie: Ref[Bookie] | None = None
+        self.replayed = 0
+        self.recalculated: dict[int, NamedTag] = {}
+        self.not_recalculated: list[str] = []
+
+    @unbroken
+    def undo(self) -> None:
+        """Let go of everything that a failed opening holds. Another Ctrl-C is heard at its end."""
+        closed_at_once(self.runner, self.inker_runner)
+        ended(reversed(self.refs), self.open_files)  # who asks before who is asked
+        self.disk.let_go(self.journal)
+
+    def run(self, identity: Identity) -> Running:
+        for job in staging.sweep(self.disk, self.path, self.clock_ms()):
+            self.notes.append(f"{self.path}: job {job} was never committed; its files are removed")
+        identity = registered(self.disk, self.path, identity, self.options)
+        self.recalculated = identity.tags.recalculated()
+        self.not_recalculated = identity.tags.not_recalculated()
+        published.sweep(self.disk, self.path, self.clock_ms())
+        found = found_files(self.disk, self.path, identity.head_only, self.notes)
+        for note in self.notes:
+            log.warning("%s", note)
+        inker = self._start_inker(found)
+        penciller = self._start_penciller(found)
+        penciller.actor.rebuildable = not identity.head_only
+        self._sweep_orphans(penciller)  # before a merge makes files that no manifest names
+        bookie, clerk = self._start_bookie(inker, penciller, found.tails)
+        inker_clerk = started_clerk(
+            inker, bookie, self.inker_runner, self.disk, self.path, self.options, identity,
+            self.notes, self.clock_ms, self.monotonic,
+        )  # fmt: skip
+        self.refs.append(inker_clerk)
+        return Running(
+            path=self.path,
+            options=self.options,
+            disk=self.disk,
+            lock=self.lock,
+            identity=identity,
+            inker=inker,
+            penciller=penciller,
+            clerk=clerk,
+            inker_clerk=inker_clerk,
+            bookie=bookie,
+            runner=self.runner,
+            register=self.register,
+            open_files=self.open_files,
+            notes=self.notes,
+            replayed=self.replayed,
+        )
+
+    # ------------------------------------------------------------ the Inker
+
+    def _start_inker(self, found: FoundFiles) -> Ref[Inker]:
+        directory, tails = self.journal, found.tails.tails
+        begun = resumed(
+            found.journal,
+            tails,
+            found.ledger.persisted_sqn,
+            directory=directory,
+            damaged=found.doubtful,
+        )
+        for note in begun.notes:
+            self.notes.append(note)
+            log.warning("%s", note)
+        manifest = begun.manifest.edit(
+            added=tuple(self._sealed_entry(tail) for tail in tails if tail.sealed)
+        )
+        ref = Inker.start(
+            self.disk,
+            directory,
+            manifest,
+            ChangeLog.begin(self.disk, f"{directory}/manifest", found.epoch, manifest.encode()),
+            found.epoch,
+            self.runner,
+            self.open_files,
+            self.clock_ms,
+            roll_size_bytes=self.options.roll_size_bytes,
+            roll_count=self.options.roll_count,
+            compresses=self.options.compression == "lz4",
+            on_roll=self._rolled,
+        )
+        self.refs.append(ref)
+        inker: Inker = ref.actor
+        there = set(self.disk.listdir(directory))
+        files = [
+            self._known_file(inker, entry, entry.name not in there) for entry in manifest.entries
+        ]
+        for tail in tails:
+            if tail.sealed:
+                continue
+            goes_on = (
+                tail is tails[-1]
+                and begun.clean
+                and tail.name.endswith(recovery.LOG)
+                and resumes(tail.offsets)
+                and len(tail.offsets) > 1
+            )
+            if len(tail.offsets) == 1:
+                self.disk.unlink(f"{directory}/{tail.name}")
+                continue
+            if tail.name.endswith(recovery.SEALED):  # damaged: backups and snapshots may share it
+                set_apart(self.disk, f"{directory}/{tail.name}")
+            file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
+            if goes_on:
+                file.resume(tail.offsets, tail.length)
+                inker.active = file
+            else:
+                file.recovered(tail.offsets, tail.length)
+                inker.unsealed.append(file)
+            files.append(file)
+        files.sort(key=lambda file: file.base)
+        inker.begin(JournalView(tuple(f.base for f in files), tuple(files)), begun.following)
+        return ref
+
+    def _sealed_entry(self, tail: recovery.Tail) -> JournalEntry:
+        """A file that was sealed, but not yet entered in the manifest."""
+        return JournalEntry(
+            name=tail.name,
+            base_sqn=tail.base_sqn,
+            last_sqn=tail.last_sqn,
+            count=len(tail.offsets) - 1,
+            bytes=self.disk.size(f"{self.journal}/{tail.name}"),
+            seed=tail.seed,
+            state="sealed",
+        )
+
+    def _known_file(self, inker: Inker, entry: JournalEntry, missing: bool) -> JournalFile:
+        file = started_file(inker, entry.name, entry.base_sqn, entry.seed)
+        file.opened_sealed(missing=missing)
+        return file
+
+    def _rolled(self, view: JournalView) -> None:
+        if self.bookie is not None:
+            self.bookie.actor.journal_rolled(view)
+
+    # ------------------------------------------------------------ the Penciller and the Bookie
+
+    def _start_penciller(self, found: FoundFiles) -> Ref[Penciller]:
+        changes = ChangeLog.begin(
+            self.disk, f"{self.ledger}/manifest", found.epoch, found.ledger.encode()
+        )
+        ref = Penciller.start(
+            self.disk, self.ledger, found.ledger, changes, found.epoch, self.open_files,
+            self.register,
+        )  # fmt: skip
+        self.refs.append(ref)
+        ref.actor.adopt()
+        return ref
+
+    def _start_bookie(
+        self, inker: Ref[Inker], penciller: Ref[Penciller], tails: recovery.Found
+    ) -> tuple[Ref[Bookie], Ref[PencillerClerk]]:
+        persisted = penciller.actor.manifest.persisted_sqn
+        # Not the oldest row of memory: what a younger record replaced is no reason to rebuild.
+        oldest = min(
+            (tail.base_sqn + tail.changes[0].relative_sqn for tail in tails.tails if tail.changes),
+            default=0,
+        )
+        recent, count = replayed(tails.tails, persisted)
+        self.replayed += count
+        view = View(recent, (), penciller.actor.manifest, inker.actor.view)
+        limits = Limits(self.options.push_rows, self.options.push_bytes)
+        bookie = Bookie.start(
+            inker,
+            penciller,
+            self.register,
+            ReadCache(self.options.read_cache_bytes),
+            limits,
+            view,
+            self.clock_ms,
+        )
+        self.refs.append(bookie)
+        self.bookie = bookie
+        clerk = PencillerClerk.start(
+            penciller,
+            inker,
+            self.runner,
+            self.clock_ms,
+            bookie.actor.ledger_installed,
+            briefly=self.briefly,
+        )
+        self.refs.append(clerk)
+        clerk.actor.damaged = self.notes
+        bookie.actor.clerk = clerk
+        self._rebuild(inker.actor, clerk, recent, oldest)
+        recent.since = penciller.actor.manifest.persisted_sqn
+        inker.send(Inker.seal_next)
+        clerk.actor.wake()
+        return bookie, clerk
+
+    def _rebuild(
+        self,
+        inker: Inker,
+        clerk: Ref[PencillerClerk],
+        recent: MemoryTable,
+        oldest: int,
+    ) -> None:
+        """Sealed journal files above the persisted sqn become ledger files directly."""
+        upto = oldest - 1 if oldest else inker.last_sqn
+        since = persisted = recent.since
+        recalculates = bool(self.recalculated) and not persisted and inker.last_sqn > 0
+        if recalculates:
+            # What stands in memory is as the records say: it goes to the ledger as well.
+            upto = inker.last_sqn
+            recent.rows.clear()
+            clerk.actor.recalculated = self.recalculated
+            # Cut short, it is begun again: a part would be taken for a ledger as records say.
+            self.disk.write_atomically(f"{self.ledger}/{REBUILD}", b"not all is worked out anew")
+        while since < upto:
+            stop = stretch_end(inker.view, since, upto, MAX_FILE_ROWS)
+            if stop is None:
+                break
+            clerk.actor.do(LevelZero(MemoryTable(since), since, stop))
+            self.replayed += stop - since
+            since = stop
+        if not persisted and since:
+            self._tell_what_was_not_recalculated()
+        if recalculates and not clerk.actor.penciller.actor.condemned:
+            self.disk.unlink(f"{self.ledger}/{REBUILD}")
+        clerk.actor.recalculated = {}
+
+    def _tell_what_was_not_recalculated(self) -> None:
+        for name in self.not_recalculated:
+            note = (
+                f"{self.path}: type {name!r} is under the strategy recalc, but was not registered "
+                "as the ledger was rebuilt: its metadata and index entries are what its records say"
+            )
+            self.notes.append(note)
+            log.warning("%s", note)
+
+    def _sweep_orphans(self, penciller: Ref[Penciller]) -> None:
+        """Ledger files that no manifest names: replaced, or of what was cut short."""
+        named = {entry.name for level in penciller.actor.manifest.levels for entry in level}
+        for name in self.disk.listdir(self.ledger):
+            ours = name.removesuffix(TEMPORARY_SUFFIX).endswith(".sst")
+            if (ours and name not in named) or name == REBUILD:
+                self.disk.unlink(f"{self.ledger}/{name}")

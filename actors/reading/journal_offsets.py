@@ -1,0 +1,41 @@
+"""Where the records of a journal file begin, as its actor needs it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from mmap import mmap
+
+from octavo.files.errors import Corruption
+from octavo.files.journal import cdb
+from octavo.files.kernels.cold_pages import COLD
+from octavo.manifest import recovery
+
+log = logging.getLogger("octavo.journal")
+
+
+def sealed_offsets(mapped: mmap | bytes, path: str, seed: int) -> Sequence[int]:
+    """The offsets of a sealed file. Where they are damaged it is read record by record. Raises
+    Corruption."""
+    before = COLD.reads()
+    try:
+        return cdb.sealed_offsets(mapped, path)[1]
+    except Corruption as wrong:
+        # Where not even that can be done whoever reads is told, each time.
+        offsets, notes = recovery.rebuilt_offsets(mapped, path, seed)
+        for note in (f"{wrong}; reading record by record instead: repair the store", *notes):
+            log.warning("%s", note)
+        return offsets
+    finally:
+        COLD.judge(before)
+
+
+def first_and_last(offsets: Sequence[int]) -> tuple[int, int]:
+    """Relative numbers of the first and the last record that are there; -1 and -1 where none is.
+    O(holes)."""
+    numbers = range(len(offsets) - 1)
+    there = (number for number in numbers if offsets[number] < offsets[number + 1])
+    first = next(there, -1)
+    if first < 0:
+        return -1, -1
+    return first, next(n for n in reversed(numbers) if offsets[n] < offsets[n + 1])

@@ -1,0 +1,133 @@
+"""The shortest way to the head of a key, for whoever reads through a view."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.reading.guide import ROW_BITS, ROW_MASK, Step
+from octavo.actors.reading.read_cache import ReadCache
+from octavo.actors.view import Head, View
+from octavo.files.errors import Corruption
+from octavo.files.kernels.rows import TOMBSTONE
+from octavo.files.ledger.ledger_key import end_of_prefix
+from octavo.files.ledger.sst import Sst
+
+_LOW_32 = 0xFFFFFFFF
+_FOR_HEADS = 3
+"""Heads that are kept of the ledger may take an eighth of what the read cache may, beside it."""
+_made = tuple.__new__
+
+
+class PlainHeads(ABC):
+    """Heads of the newest state, or of a snapshot's."""
+
+    view: View
+    cache: ReadCache
+
+    @abstractmethod
+    def _head_with_care(self, ledger_key: bytes) -> Head | None:
+        """The long way: every case, every error named."""
+
+    @abstractmethod
+    def _moment_ms(self, view: View) -> int:
+        """The moment to judge expiry by, ms UTC."""
+
+    def head_in_ledger(self, view: View, ledger_key: bytes) -> Head | None:
+        """Head of the live version of a key that is not in the view's memory, or None."""
+        guide = view.guide
+        if (heads := guide.heads) and (found := heads.get(ledger_key)) is not None:
+            return found
+        cut = end_of_prefix(ledger_key)
+        front, key = ledger_key[:cut], ledger_key[cut:]
+        h32 = xxh3(ledger_key) & _LOW_32
+        slots, shift, parts = guide.rows
+        if not (slot := slots[h32 >> shift]):
+            return None
+        part = parts[slot >> ROW_BITS]
+        if (
+            part is not None
+            and (sst := part[1].sst) is not None
+            and (columns := sst.head_columns) is not None
+        ):
+            buffer, at, ends, sqns, sizes, times, time_base = columns
+            row = slot & ROW_MASK
+            if buffer[at + ends[row] : at + ends[row + 1]] == key and part[0] == front:
+                if part[3]:
+                    return self.head_of_row(view, sst, row, part[2])
+                told = sqns[row] + part[2], sizes[row], b"", times[row] + time_base, None
+                found = _made(Head, told)
+                if heads is not None:
+                    heads[ledger_key] = found
+                return found
+        places, mask, tails = guide.way
+        steps = tails[places[h32 & mask]]
+        return self.head_by_steps(view, steps, h32, ledger_key, front, key) if steps else None
+
+    def head_by_steps(
+        self,
+        view: View,
+        steps: tuple[Step, ...],
+        h32: int,
+        ledger_key: bytes,
+        front: bytes,
+        key: bytes,
+    ) -> Head | None:
+        """Head of a key that is not in the view's memory but may be in these steps of its guide,
+        whose table of rows did not tell. ``h32`` as get_from_ledger has it; ``front`` and ``key``:
+        the ledger key's prefix, and what follows it. ``Sst.find`` is written out."""
+        try:
+            for firsts, file, base, entries in steps:
+                if firsts is not None:
+                    place = entries[bisect_right(firsts, ledger_key) - 1]
+                    file, base = place.file, place.sqn_base
+                sst = file.sst
+                if sst is None or sst.swift_head is None:
+                    sst = file.reader()
+                    row = sst.find(ledger_key, h32)
+                    if row < 0:
+                        continue
+                    return self.head_of_row(view, sst, row, base)
+                table, homes, row_bits, low_bits, row_mask, prefix, metas, flags, columns = (
+                    sst.swift_head
+                )
+                buffer, keys_at, ends, sqns, sizes, times, time_base = columns
+                if prefix != front:
+                    continue
+                at = h32 * homes >> 32
+                wanted = h32 & low_bits
+                while slot := table[at]:
+                    if slot >> row_bits == wanted:
+                        end = slot & row_mask
+                        row = end - 1
+                        if buffer[keys_at + ends[row] : keys_at + ends[end]] == key:
+                            if metas or (flags is not None and flags[row]):
+                                return self.head_of_row(view, sst, row, base)
+                            told = sqns[row] + base, sizes[row], b"", times[row] + time_base, None
+                            found = _made(Head, told)
+                            if (heads := view.guide.heads) is not None:
+                                heads[ledger_key] = found
+                            return found
+                    at += 1
+        except (FileNotFoundError, Corruption):
+            return self._head_with_care(ledger_key)
+        return None
+
+    def head_of_row(self, view: View, sst: Sst, row: int, base: int) -> Head | None:
+        """Head of a row of a ledger file, of whatever kind; None for a delete, or if it expired.
+        Raises Corruption, FileNotFoundError."""
+        expires_at = None
+        if flags := sst.flags[row]:
+            if flags & TOMBSTONE:
+                return None
+            expires_at = sst.expiry(row)
+            if expires_at <= self._moment_ms(view):
+                return None
+        told = sst.sqns[row] + base, sst.sizes[row], sst.meta(row), sst.time(row), expires_at
+        return _made(Head, told)
+
+    def wants_heads(self) -> None:
+        """A head among many is read: see Guide.wanted."""
+        self.view.guide.wanted(heads=True, room=self.cache.limit >> _FOR_HEADS)

@@ -1,0 +1,1 @@
+"""The way of a scan: windows of rows in order, and the values that belong to them."""

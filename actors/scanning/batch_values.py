@@ -1,0 +1,376 @@
+"""Values of a batch's rows, located by array kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from mmap import mmap
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.reader import Reader
+from octavo.actors.scanning.read_values import Opened, read_values
+from octavo.actors.view import JournalView
+from octavo.files.errors import Corruption, OctavoError
+from octavo.files.journal import record
+from octavo.files.journal.journal_values import Places, places_at, places_unseen, spans
+from octavo.files.journal.journal_windows import RecordSums
+from octavo.files.journal.lz4_frame import Frame, may_hold
+from octavo.files.kernels.arrays import np
+from octavo.files.kernels.byte_strings import (
+    Ints,
+    Words,
+    alike,
+    as_list,
+    by_length,
+    copy,
+    gather,
+    offsets_of,
+)
+from octavo.files.kernels.cold_pages import COLD
+from octavo.files.kernels.rows import ByteColumn, Strings
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.live_batches import Batch, buckets_of, keys_of
+from octavo.files.lifecycle import State
+
+Value = bytes | memoryview
+_PLAIN, _LONG_WAY = -1, -2
+"""In place of the bytes before compression."""
+_FEW = 32
+_MANY, _SMALL_BYTES = 64, 512
+"""So many values, of so many bytes on the average at most, are cut out by array kernels."""
+_ROWS_A_FILE = 24
+"""Where they are of so few a file it is the other way that is faster."""
+_ROWS_A_LENGTH = 16
+"""So many values of each length make it worth while to move them by length."""
+_LATE_BYTES = 24 << 10
+"""Values of so many bytes on the average are hashed as they are cut out: two visits to memory cost
+more than checksums of their own do."""
+
+
+class OpenJournal:
+    """Maps of journal files, for one reader.
+
+    Of the file that is being written it keeps the map and the offsets of one moment: all that the
+    reader may see is there already.
+    """
+
+    def __init__(self) -> None:
+        self._growing: dict[JournalFile, Opened] = {}
+        self._sums: dict[JournalFile, RecordSums] = {}
+
+    def sums(self, file: JournalFile, mapped: mmap | bytes) -> RecordSums:
+        """What says which records of the file are as they were written; for this reader, that it
+        was looked at is kept in mind."""
+        known = self._sums.get(file)
+        if known is None or known.mapped is not mapped:
+            whole = file not in self._growing
+            known = self._sums[file] = RecordSums(mapped, file.seed, whole=whole)
+        return known
+
+    def open(self, file: JournalFile) -> Opened:
+        """The file's map and its offsets. Raises Corruption."""
+        growing = self._growing.get(file)
+        if growing is None and file.state is State.WRITING:
+            # A copy: while somebody has a view of an array it cannot grow.
+            offsets = memoryview(file.offsets[:])
+            growing = self._growing[file] = file.growing.up_to(offsets[-1]), offsets
+        if growing is not None:
+            return growing
+        return file.ensure_open()
+
+
+def _in_files(
+    journal: JournalView, sqns: Ints, low: int, high: int
+) -> Iterator[tuple[JournalFile, Ints | slice]]:
+    """(file, which of [low, high) are in it, ascending), where row i has ``sqns[i]``."""
+    bases, files = journal
+    numbers = np.searchsorted(np.array(bases[1:], dtype=np.int64), sqns[low:high], side="right")
+    for number, rows in by_length(numbers):
+        yield files[number], slice(low, high) if isinstance(rows, slice) else rows + low
+
+
+class Located:
+    """Where the values of a batch's rows stand, which were seen to be as they were written, or are
+    as they are cut out. That is done a few at a time, as they are wanted, so that they stay in the
+    processor's caches."""
+
+    def __init__(
+        self, count: int, with_care: Callable[[int], bytes], *, late: bool = False
+    ) -> None:
+        """``with_care``: the value of a row that did not come the short way; it says what is wrong,
+        if so. ``late``: values are compared with their checksums as they are cut out."""
+        self._with_care = with_care
+        self._maps: list[mmap | bytes] = []
+        self._of, self._at, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
+        self._raw_bytes = np.full(count, _LONG_WAY, np.int64)
+        self._unseen: tuple[Words, Ints] | None = None
+        if late:  # seeds and checksums of all values, until those were compared
+            self._unseen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
+        self._listed: tuple[list[int], list[int], list[int], list[int]] | None = None
+
+    def add(
+        self,
+        mapped: mmap | bytes,
+        rows: Ints | slice,
+        found: Places,
+        sums: tuple[Words, Ints] | None = None,
+    ) -> None:
+        """What was found of some rows, whose records are in this file; ``late``: and the seeds and
+        checksums of their values."""
+        self._listed = None
+        possible = found.raw_bytes <= 255 * found.lengths + 64  # as record.decompress sees it
+        good = found.good & possible
+        if not good.all():
+            chosen = np.flatnonzero(good)
+            rows = chosen + rows.start if isinstance(rows, slice) else rows[chosen]
+            found = found.some(chosen)
+            sums = None if sums is None else (sums[0][chosen], sums[1][chosen])
+        if self._unseen is not None and sums is not None:
+            self._unseen[0][rows], self._unseen[1][rows] = sums
+        self._of[rows] = len(self._maps)
+        self._at[rows] = found.at
+        self._lengths[rows] = found.lengths
+        self._raw_bytes[rows] = found.raw_bytes
+        self._maps.append(mapped)
+
+    def _see(self) -> None:
+        """Compare all values with their checksums: those that are not as they were written are
+        read the long way, which says so."""
+        if self._unseen is None:
+            return
+        seeds, sums = (part.tolist() for part in self._unseen)
+        views = [memoryview(mapped) for mapped in self._maps]
+        for row, (of, at, end, raw_bytes) in enumerate(zip(*self._lists(), strict=True)):
+            if (
+                raw_bytes != _LONG_WAY
+                and xxh3(views[of][at:end], seeds[row]) & record.LOW_32 != sums[row]
+            ):
+                self._raw_bytes[row] = _LONG_WAY
+        self._unseen = self._listed = None
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def sizes(self) -> Ints:
+        """Bytes of each value; 0 of those that are read the long way."""
+        return np.where(self._raw_bytes >= 0, self._raw_bytes, self._lengths)
+
+    def values(self, low: int, high: int) -> list[bytes]:
+        """The values of rows [low, high). Where one cannot be read those before it come, fewer than
+        were asked for; if that is the first, what is wrong is raised. 0.2 us each, and their bytes.
+
+        Raises Corruption, SnapshotExpired, Closed.
+        """
+        self._see()
+        if self._small(low, high):
+            # From far apart, they come faster by a kernel, which waits for several at a time.
+            found = self._moved(low, high)
+            return as_list(found.blob.tobytes(), found.offsets)
+        return self._read(low, high, copied=True)  # type: ignore[return-value]  # all are copies
+
+    def views(self, low: int, high: int) -> list[Value]:
+        """As ``values``; some are views of maps, which they keep alive."""
+        self._see()
+        return self._read(low, high, copied=False)
+
+    def _read(self, low: int, high: int, *, copied: bool) -> list[Value]:
+        if not self._maps:
+            found: list[Value] = [b""] * (high - low)
+            sizes = [_LONG_WAY] * (high - low)
+        else:
+            # Lists, for a few rows at a time are too few for array kernels.
+            of, starts, ends, sizes = (part[low:high] for part in self._lists())
+            packed = max(sizes) >= 0
+            maps = self._maps
+            if packed or not copied:
+                maps = [memoryview(mapped) for mapped in maps]  # type: ignore[misc]
+            if min(of) == max(of):
+                one = maps[of[0]]
+                found = [one[at:end] for at, end in zip(starts, ends, strict=True)]
+            else:
+                places = zip(of, starts, ends, strict=True)
+                found = [maps[number][at:end] for number, at, end in places]
+            if packed:
+                found = _unpacked(found, sizes, copied=copied)
+        if min(sizes) != _LONG_WAY:
+            return found
+        for at, size in enumerate(sizes):
+            if size == _LONG_WAY:
+                try:
+                    found[at] = self._with_care(low + at)
+                except OctavoError:
+                    if not at:
+                        raise
+                    return found[:at]
+        return found
+
+    def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """(number of the map, where the value begins, where it ends, bytes before compression) of
+        each row."""
+        if self._listed is None:
+            ends = self._at + self._lengths
+            self._listed = (
+                self._of.tolist(), self._at.tolist(), ends.tolist(), self._raw_bytes.tolist()
+            )  # fmt: skip
+        return self._listed
+
+    def column(self, low: int, high: int) -> ByteColumn:
+        """The values of rows [low, high), low < high, end to end. Raises as ``values``."""
+        if (found := self._by_frame(low, high)) is not None:
+            return found
+        self._see()
+        raw_bytes, lengths = self._raw_bytes[low:high], self._lengths[low:high]
+        if bool((raw_bytes == _PLAIN).all()) and _few_lengths(lengths):
+            return self._moved(low, high)
+        if bool((raw_bytes == _LONG_WAY).any()):
+            return self._joined(low, high)
+        return self._one_by_one(low, high)
+
+    def _by_frame(self, low: int, high: int) -> ByteColumn | None:
+        """The same by one call. None: that is not the way of these, or one is damaged."""
+        if not self._lengths[low:high].all():
+            self._see()  # an empty value is not copied into a frame
+        raw_bytes, lengths = self._raw_bytes[low:high], self._lengths[low:high]
+        if bool((raw_bytes == _LONG_WAY).any()) or not may_hold(lengths, raw_bytes):
+            return None
+        sums = self._unseen and (self._unseen[0][low:high], self._unseen[1][low:high])
+        of, at = self._of[low:high], self._at[low:high]
+        frame = Frame(self._maps, of, at, lengths, raw_bytes, sums)
+        blob = frame.values(frame.unpack()) if frame.right else None
+        return None if blob is None else ByteColumn(blob, frame.offsets)
+
+    def _one_by_one(self, low: int, high: int) -> ByteColumn:
+        """The same where some are too large to be decompressed together, or one is damaged."""
+        raw_bytes, lengths = self._raw_bytes[low:high], self._lengths[low:high]
+        # Large arrays are made of large pages, and each value goes there while it is in a cache of
+        # the processor: memory that is new costs more than what is done with it.
+        goals = offsets_of(np.where(raw_bytes >= 0, raw_bytes, lengths))
+        blob = np.empty(int(goals[-1]), dtype=np.uint8)
+        target = blob.data
+        places = goals.tolist()
+        done = 0
+        while done < high - low:
+            few = self.views(low + done, min(low + done + _FEW, high))
+            for value in few:
+                if len(value) != places[done + 1] - places[done]:
+                    return self._joined(low, high)  # it was read the long way after all
+                target[places[done] : places[done + 1]] = value
+                done += 1
+        return ByteColumn(blob, goals)
+
+    def _joined(self, low: int, high: int) -> ByteColumn:
+        """The same where some are read the long way."""
+        found: list[Value] = []
+        while len(found) < high - low:
+            found += self.views(low + len(found), high)
+        ends = offsets_of(np.fromiter(map(len, found), np.int64, count=high - low))
+        return ByteColumn(np.frombuffer(b"".join(found), dtype=np.uint8), ends)
+
+    def _small(self, low: int, high: int) -> bool:
+        """Whether these are many small values that are not compressed, and are moved together."""
+        if high - low < _MANY or bool((self._raw_bytes[low:high] != _PLAIN).any()):
+            return False
+        lengths, of = self._lengths[low:high], self._of[low:high]
+        if int(lengths.sum()) > _SMALL_BYTES * (high - low):
+            return False
+        if _ROWS_A_FILE * int(np.count_nonzero(np.bincount(of))) > high - low:
+            return False
+        return _few_lengths(lengths) or (int(of.min()) == int(of.max()) and alike(lengths))
+
+    def _moved(self, low: int, high: int) -> ByteColumn:
+        """The same of values that are not compressed, by array kernels."""
+        of, starts, lengths = self._of[low:high], self._at[low:high], self._lengths[low:high]
+        if int(of.min()) == int(of.max()):
+            return gather(np.frombuffer(self._maps[of[0]], dtype=np.uint8), starts, lengths)
+        goals = offsets_of(lengths)
+        blob = np.empty(int(goals[-1]), dtype=np.uint8)
+        for number, rows in by_length(of):  # what is written is written from front to back
+            source = np.frombuffer(self._maps[number], dtype=np.uint8)
+            copy(source, starts[rows], lengths[rows], blob, goals[:-1][rows])
+        return ByteColumn(blob, goals)
+
+
+def _few_lengths(lengths: Ints) -> bool:
+    """Whether strings of these lengths are worth being moved by length."""
+    return int(np.count_nonzero(np.bincount(lengths))) * _ROWS_A_LENGTH <= len(lengths)
+
+
+def _unpacked(found: list[Value], sizes: list[int], *, copied: bool) -> list[Value]:
+    """Values out of what is stored. Where that cannot be, the long way is in ``sizes``."""
+    try:
+        if min(sizes) >= 0:
+            return list(record.decompress_all(found, sizes))
+    except ValueError:
+        pass  # one of them is not as it should be
+    out: list[Value] = []
+    for at, (part, size) in enumerate(zip(found, sizes, strict=True)):
+        value: Value = bytes(part) if copied and size < 0 else part
+        if size >= 0:
+            try:
+                value = record.decompress(part, size)
+            except ValueError:
+                sizes[at] = _LONG_WAY
+        out.append(value)
+    return out
+
+
+class BatchValues:
+    """Reads values for one reader, many at a time."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._journal = OpenJournal()
+
+    def column(self, batch: Batch, *, of: Batch) -> ByteColumn:
+        """The values of all rows, end to end; as ``locate``."""
+        sizes = batch.columns.sizes[batch.rows]
+        late = int(sizes.sum()) >= _LATE_BYTES * len(sizes)
+        return self.locate(batch, of=of, late=late).column(0, len(sizes))
+
+    def locate(self, batch: Batch, *, of: Batch | None = None, late: bool = False) -> Located:
+        """Where the value of each row stands; framing, keys and checksums are compared. 0.2 us
+        each, and their bytes are hashed. ``of``: the batch of which this is a part, if the rest is
+        likely to be asked for. ``late``: values are hashed as they are cut out. Raises Corruption,
+        SnapshotExpired, Closed."""
+        columns, numbers = batch
+        starts, lengths = columns.keys.starts[numbers], columns.keys.lengths[numbers]
+        sqns = columns.sqns[numbers].astype(np.int64)
+        times = 1 if of is None else len(of.rows) // len(numbers)
+        located = Located(len(numbers), lambda row: self._with_care(batch, row), late=late)
+        with self._reader.reading():
+            for prefix, low, high in buckets_of(batch):
+                tag, bucket, _ = ledger_key.split(prefix)
+                for file, rows in _in_files(self._reader.view.journal, sqns, low, high):
+                    try:
+                        mapped, offsets = self._journal.open(file)
+                    except (Corruption, FileNotFoundError):
+                        continue  # told with care, of the first row that is wanted
+                    begins, ends = spans(offsets, sqns[rows] - file.base)
+                    COLD.ahead(mapped, begins, ends)
+                    if late:
+                        wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
+                        located.add(
+                            mapped, rows,
+                            *places_unseen(mapped, begins, ends, file.seed, tag, bucket, wanted),
+                        )  # fmt: skip
+                        continue
+                    sums, right = self._journal.sums(file, mapped), None
+                    if not sums.vouch_for(begins, ends):  # which would read from front to back
+                        order = np.argsort(begins)
+                        rows = order + low if isinstance(rows, slice) else rows[order]
+                        begins, ends = begins[order], ends[order]
+                        right = partial(sums.right, times=times)
+                    wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
+                    found = places_at(mapped, begins, ends, right, tag, bucket, wanted)
+                    located.add(mapped, rows, found)
+        return located
+
+    def _with_care(self, batch: Batch, row: int) -> bytes:
+        """The value of one row, or what is wrong with it."""
+        one = batch._replace(rows=batch.rows[row : row + 1])
+        prefix, _, _ = next(buckets_of(one))
+        tag, bucket, _ = ledger_key.split(prefix)
+        sqns = one.columns.sqns[one.rows].tolist()
+        return read_values(self._reader, bucket, keys_of(one), sqns, tag)[0]

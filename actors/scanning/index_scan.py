@@ -1,0 +1,194 @@
+"""Index entries in order, each compared with the object that it is of.
+
+An entry is valid if and only if its object's newest version has the entry's sqn: so a put, a
+delete or an expiry takes back the older version's entries without touching them.
+
+Where steps of them are not valid before the first that is, the range is noted as one in which no
+key lives (empty_ranges.py): so keys can be taken from an index, too, as from a queue.
+
+Few entries are compared one by one, 1.2 us each; windows of many by array kernels, 0.5 us each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from operator import eq
+from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.reader import Reader
+from octavo.actors.scanning.scan import Bounds
+from octavo.actors.view import LOW_32
+from octavo.files.kernels.arrays import np
+from octavo.files.kernels.byte_strings import column_of
+from octavo.files.kernels.hashing import hash_column
+from octavo.files.ledger import find_many, ledger_key
+from octavo.files.ledger.sst_lookup import Find
+from octavo.manifest.ledger_entry import LedgerEntry
+
+_END = b"\x00\x00"
+
+_FEW, _MORE = 16, 8
+"""Of so many entries the objects are looked up first, and of so many times as many then."""
+MANY = 512
+"""Entries of a window from which on the kernels are faster."""
+MOST_FILES = 64
+"""Ledger files up to which they are: each takes its part of the window."""
+
+
+class Entries(NamedTuple):
+    """Valid entries, in the direction of the scan: terms as stored, and keys of their objects."""
+
+    terms: list[bytes]
+    keys: list[bytes]
+
+
+def entries(
+    reader: Reader, bucket: bytes, tag: int, field: bytes, bound: Bounds, first: int
+) -> Iterator[Entries]:
+    """The valid entries of a range of one field, in its direction, a window at a time.
+
+    ``field`` as index_terms.field_part has it; ``first`` rows make the first window. One look at
+    the ledger an entry.
+    """
+    objects = _Objects(reader, ledger_key.prefix(tag, bucket))
+    begins = len(field)
+    index = bytes.index
+    step = _FEW
+    replaced: bytes | None = None
+    """As far as all entries are of this type, and not valid."""
+    begins_so = True
+    for window in reader.windows(bound, first, brief=True):
+        every, numbers = window.keys, window.sqns()
+        low = 0
+        while low < len(every):  # who wants few has few looked up
+            rows, sqns = every[low : low + step], numbers[low : low + step]
+            low += step
+            step *= _MORE
+            ends = [index(row, _END, begins) for row in rows]
+            keys = [row[at + 3 :] for row, at in zip(rows, ends, strict=True)]
+            with reader.reading():
+                newest = objects.newest(keys)
+            valid = list(map(eq, newest, sqns))
+            if begins_so:
+                # What is not valid once never will be; but another type's may be.
+                begins_so = not any(valid) and all(
+                    row[at + 2] == tag for row, at in zip(rows, ends, strict=True)
+                )
+                if begins_so:
+                    replaced = rows[-1]
+                elif replaced is not None:
+                    reader.no_entries(bound, replaced)
+            terms = [row[begins:at] for row, at in zip(rows, ends, strict=True)]
+            # An entry of another type's object of the same key has another sqn, so it goes, too.
+            if not all(valid):
+                terms, keys = list(compress(terms, valid)), list(compress(keys, valid))
+            if keys:
+                yield Entries(terms, keys)
+    if begins_so and replaced is not None:
+        reader.no_entries(bound, replaced)
+
+
+_Opened = tuple[Find, memoryview, int]
+"""Of a file: ``Sst.find``, its sqns, their base."""
+
+
+class _Files:
+    """Files of a level, those that were needed open."""
+
+    def __init__(self, entries: Sequence[LedgerEntry]) -> None:
+        self.entries = entries
+        self.opened: list[_Opened | None] = [None] * len(entries)
+
+    def open(self, number: int) -> _Opened:
+        entry = self.entries[number]
+        sst = entry.file.reader()
+        opened = self.opened[number] = (sst.find, sst.sqns, entry.sqn_base)
+        return opened
+
+
+class _Objects:
+    """Looks up the newest versions of the objects of one type and bucket."""
+
+    def __init__(self, reader: Reader, front: bytes) -> None:
+        view = reader.view
+        self._front = front
+        self._upper = reader.sqn
+        self._recent = view.recent
+        self._tables = [table.rows for table in (view.recent, *view.frozen) if table.rows]
+        last = ledger_key.after(front) or front
+        self._levels: list[tuple[list[bytes] | None, _Files]] = []
+        for level in range(len(view.ledger.levels)):
+            files = view.ledger.overlapping(level, front, last)
+            if files:
+                firsts = [entry.first_key for entry in files] if level else None
+                self._levels.append((firsts, _Files(files)))
+        self._kernels = sum(len(files.entries) for _, files in self._levels) <= MOST_FILES
+
+    def newest(self, keys: list[bytes]) -> list[int]:
+        """Sqn of each object's newest version that the reader sees, deletes included; 0: none.
+        Raises Corruption."""
+        front = self._front
+        whole = [front + key for key in keys]
+        found = self._in_memory(whole)
+        left = [at for at, sqn in enumerate(found) if not sqn]
+        if self._kernels and len(left) >= MANY:
+            self._by_kernels(whole, left, found)
+        else:
+            self._one_by_one(whole, left, found)
+        return found
+
+    def _in_memory(self, whole: list[bytes]) -> list[int]:
+        found = [0] * len(whole)
+        upper = self._upper
+        for rows in self._tables:
+            for at, entry in enumerate(map(rows.get, whole)):
+                if entry is None or found[at]:
+                    continue
+                if entry < 0:
+                    entry = -entry
+                if entry > upper:  # written since: an older version may have been kept
+                    entry = abs(self._recent.entry(whole[at], upper) or 0)
+                found[at] = entry
+        return found
+
+    def _one_by_one(self, whole: list[bytes], left: Iterable[int], found: list[int]) -> None:
+        levels = self._levels
+        for at in left:
+            key = whole[at]
+            h32 = xxh3(key) & LOW_32
+            for firsts, files in levels:
+                if firsts is None:
+                    for number in range(len(files.entries)):
+                        find, sqns, base = files.opened[number] or files.open(number)
+                        row = find(key, h32)
+                        if row >= 0:
+                            found[at] = sqns[row] + base
+                            break
+                    if found[at]:
+                        break
+                    continue
+                number = bisect_right(firsts, key) - 1
+                if number >= 0:
+                    find, sqns, base = files.opened[number] or files.open(number)
+                    row = find(key, h32)
+                    if row >= 0:
+                        found[at] = sqns[row] + base
+                        break
+
+    def _by_kernels(self, whole: list[bytes], left: list[int], found: list[int]) -> None:
+        column = column_of([whole[at] for at in left])
+        levels = [
+            [(entry.file.reader(), entry.sqn_base) for entry in files.entries]
+            for _, files in self._levels
+        ]
+        if self._levels and self._levels[0][0] is not None:
+            levels.insert(0, [])  # no level zero: its files would not be disjoint
+        sqns = np.zeros(len(left), dtype=np.uint64)
+        for sst, base, which, rows in find_many.newest(levels, column, hash_column(column)):
+            sqns[which] = sst.sqns_of(rows, base)
+        for at, sqn in zip(left, sqns.tolist(), strict=True):
+            found[at] = sqn

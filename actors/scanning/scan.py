@@ -1,0 +1,152 @@
+"""Ordered reads over a view: windows of keys merged from memory tables and ledger files.
+
+Each source offers its rows as ascending chunks. A window is what all sources can give up to a
+common bound, so within a window every version of a key is at hand, and newer sources win. Work
+is done a window at a time with C-speed dict and sort operations; windows start small, for short
+scans, and grow, for long ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TypeVar
+
+from octavo.actors.scanning.scan_sources import LARGEST_WINDOW as LARGEST_WINDOW
+from octavo.actors.scanning.scan_sources import Chunk, Slice, file_chunks, memory_chunks
+from octavo.actors.scanning.scan_windows import Part, window_of
+from octavo.actors.scanning.scan_windows import Window as Window
+from octavo.actors.view import View
+from octavo.files.errors import Corruption
+from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import HEAD_ROWS as HEAD_ROWS
+from octavo.files.ledger.bounds import OBJECTS as OBJECTS
+from octavo.files.ledger.bounds import Bounds as Bounds
+from octavo.files.ledger.bounds import bounds as bounds
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.ledger_manifest import LedgerManifest
+
+T = TypeVar("T")
+
+FIRST_WINDOW = 96
+MORE, LEAST = 1.25, 4
+"""What a source gives of the first window beyond its share: the one that gives least bounds it."""
+_LITTLE = 4
+"""A source of whose chunk less than one in so many rows is left is asked for the next one."""
+
+
+def windows(
+    view: View,
+    upper: int,
+    now_ms: int,
+    bound: Bounds,
+    take: Slice,
+    first: int = FIRST_WINDOW,
+    more: int = 1,
+    *,
+    heads: bool = False,
+) -> Iterator[Window]:
+    """Windows of the live rows of a range, in its direction; ``first`` rows or so at first, of
+    each source its share, in the next one ``more`` times as many, and later twice as many each
+    time. ``heads``: whether those will be asked for.
+
+    Raises Corruption. Memory: a few thousand rows a source, or some MiB, whatever the range.
+    """
+    if bound.high is not None and bound.low >= bound.high:
+        return iter(())
+    tables = [table for table in (view.recent, *view.frozen) if table.rows]
+    in_memory = sum([len(table.rows) for table in tables])
+    runs = _runs(view.ledger, bound)
+    in_files = sum([rows for _, rows in runs])
+    first = min(first, LARGEST_WINDOW)
+    scale = MORE * first / max(in_memory + in_files, 1)
+
+    def share(rows: int) -> int:
+        return min(int(scale * rows) + LEAST, first)
+
+    sources = [memory_chunks(view, t, upper, bound, take, share(len(t.rows)), more) for t in tables]
+    sources += [file_chunks(run, bound, share(rows), more, heads=heads) for run, rows in runs]
+    return merged_windows(sources, now_ms, reverse=bound.reverse)
+
+
+def _runs(ledger: LedgerManifest, bound: Bounds) -> list[tuple[Sequence[LedgerEntry], int]]:
+    """Files of the ledger that follow one another in a range, newest first, and about how many
+    rows there are in the files of their kind."""
+    last = ledger_key.ABOVE_ALL if bound.high is None else bound.high
+    runs: list[tuple[Sequence[LedgerEntry], int]] = []
+    for level, entries in enumerate(ledger.levels):
+        touched = ledger.overlapping(level, bound.low, last)
+        if not level:
+            runs += [((entry,), entry.rows) for entry in touched]
+        elif touched:
+            runs.append((touched, len(entries) * touched[0].rows))
+    return runs
+
+
+def merged_windows(
+    sources: list[Iterator[Chunk]], now_ms: int, *, reverse: bool = False
+) -> Iterator[Window]:
+    """Windows of all sources, newest source first. A source of whose chunk little is left is asked
+    for the next one, but only when the next window is asked for."""
+    live: list[Part] = []
+    asked: Iterable[int] = range(len(sources))
+    going: set[int] = set(asked)
+    """Sources that may have more than what is live."""
+    while True:
+        for number in asked:
+            for chunk in sources[number]:
+                live.append((number, chunk, chunk.dead(now_ms), 0, len(chunk.keys)))
+                break
+            else:
+                going.discard(number)
+        if not live:
+            return
+        if len(live) == 1:  # all of it, as it is
+            taken, live, asked = live, [], [live[0][0]]
+        else:
+            live.sort(key=_place)
+            taken, live = _cut(live, going, reverse)
+            asked = _nearly_used_up(going, live)
+        window = window_of(taken, reverse)
+        if window.keys:
+            yield window
+
+
+_place = itemgetter(0)
+
+
+def _cut(live: list[Part], going: set[int], reverse: bool) -> tuple[list[Part], list[Part]]:
+    """What all sources can give up to a common bound, and what is left."""
+    if reverse:
+        ends = {number: chunk.keys[low] for number, chunk, _, low, _ in live}
+        edge = max([ends[number] for number in going], default=min(ends.values()))
+    else:
+        ends = {number: chunk.keys[high - 1] for number, chunk, _, _, high in live}
+        edge = min([ends[number] for number in going], default=max(ends.values()))
+    taken: list[Part] = []
+    rest: list[Part] = []
+    for number, chunk, dead, low, high in live:
+        if reverse:
+            cut = bisect_left(chunk.keys, edge, low, high)
+            if cut < high:
+                taken.append((number, chunk, dead, cut, high))
+            if low < cut:
+                rest.append((number, chunk, dead, low, cut))
+        else:
+            cut = bisect_right(chunk.keys, edge, low, high)
+            if low < cut:
+                taken.append((number, chunk, dead, low, cut))
+            if cut < high:
+                rest.append((number, chunk, dead, cut, high))
+    if not taken:
+        raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
+    return taken, rest
+
+
+def _nearly_used_up(going: set[int], left: list[Part]) -> list[int]:
+    """Sources of which so little is left that it would make for a small window."""
+    enough = {
+        number for number, chunk, _, low, high in left if (high - low) * _LITTLE > len(chunk.keys)
+    }
+    return [number for number in going if number not in enough]

@@ -1,0 +1,275 @@
+"""Windows of a scan: the live rows of all sources up to a common bound."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, compress, islice, repeat
+from operator import ne
+from typing import NoReturn, Protocol, TypeVar
+
+from octavo.actors.scanning.scan_sources import Chunk
+from octavo.actors.view import Found, Head
+
+T = TypeVar("T")
+
+Part = tuple[int, Chunk, Sequence[int], int, int]
+"""Of a source's chunk: the source's place, of which a newer one's is lower; the chunk and which of
+its rows read as absent; rows [low, high)."""
+Rows = tuple[list[bytes], list[int], Sequence[int]]
+"""Keys of some rows of a source, ascending; their sqns; which of them read as absent."""
+_MANY_TIMES = 8
+"""Where the oldest source has so many times the rows of all newer ones, those are put among its."""
+_NEARLY_ALL = 20
+"""Where another source has a row for so many of one's, keys are sorted together, without sqns."""
+
+
+class Window(Protocol):
+    """Live rows in the direction of the scan. ``keys`` costs nothing more; where their versions
+    stand is looked up when asked for."""
+
+    keys: list[bytes]
+
+    def found(self) -> Iterator[Found]:
+        """Where each key's version stands, in the order of ``keys``."""
+        ...
+
+    def heads(self) -> list[Head]:
+        """Head of each key's version, in the order of ``keys``."""
+        ...
+
+    def sqns(self) -> list[int]:
+        """Sequence number of each key's version, in the order of ``keys``."""
+        ...
+
+    def times(self) -> list[int]:
+        """Write time of each key's version, ms UTC, in the order of ``keys``. A vector operation
+        for the ledger, a look into the journal for each key in memory."""
+        ...
+
+    def keep(self, hits: Iterable[object]) -> None:
+        """Leave only the rows whose ``hits`` are true."""
+        ...
+
+    def cut(self, rows: int) -> None:
+        """Leave only the first so many."""
+        ...
+
+
+class _OneSource:
+    """A window of rows [low, high) of one chunk."""
+
+    def __init__(self, chunk: Chunk, low: int, high: int, reverse: bool) -> None:
+        self.keys = chunk.keys[low:high]
+        self._chunk = chunk
+        self._order: Sequence[int] = range(low, high)
+        if reverse:
+            self.keys.reverse()
+            self._order = range(high - 1, low - 1, -1)
+
+    def found(self) -> Iterator[Found]:
+        return map(self._chunk.found, self._order)
+
+    def heads(self) -> list[Head]:
+        return self._chunk.heads(self._order)
+
+    def sqns(self) -> list[int]:
+        order = self._order
+        if not order:
+            return []
+        if isinstance(order, range):
+            if order.step > 0:
+                return self._chunk.sqns(order.start, order.stop)
+            return self._chunk.sqns(order[-1], order[0] + 1)[::-1]
+        sqns = self._chunk.sqns(0, len(self._chunk.keys))
+        return list(map(sqns.__getitem__, order))
+
+    def times(self) -> list[int]:
+        return self._chunk.times(self._order)
+
+    def keep(self, hits: Iterable[object]) -> None:
+        self._order = list(compress(self._order, hits := list(hits)))
+        self.keys = list(compress(self.keys, hits))
+
+    def cut(self, rows: int) -> None:
+        if rows < len(self.keys):
+            self.keys, self._order = self.keys[:rows], self._order[:rows]
+
+
+class Brief:
+    """A window of which nothing but keys and sqns will be asked. The lists become its own."""
+
+    def __init__(self, keys: list[bytes], sqns: list[int], again: bool = False) -> None:
+        """``again``: whether what is in files here was found for two scans before."""
+        self.keys = keys
+        self._sqns = sqns
+        self.again = again
+
+    def sqns(self) -> list[int]:
+        return self._sqns
+
+    def found(self) -> Iterator[Found]:
+        self._unknown()
+
+    def heads(self) -> list[Head]:
+        self._unknown()
+
+    def times(self) -> list[int]:
+        self._unknown()
+
+    def keep(self, hits: Iterable[object]) -> None:
+        self._sqns = list(compress(self._sqns, hits := list(hits)))
+        self.keys = list(compress(self.keys, hits))
+
+    def cut(self, rows: int) -> None:
+        if rows < len(self.keys):
+            del self.keys[rows:], self._sqns[rows:]
+
+    def _unknown(self) -> NoReturn:
+        raise NotImplementedError("a scan of keys and sqns was asked for more")
+
+
+class _ManySources:
+    """A window merged from rows [low, high) of several chunks, newest source first."""
+
+    def __init__(self, taken: list[Part], keys: list[bytes], sqns: list[int] | None = None) -> None:
+        """``sqns``: None where they have not been worked out."""
+        self.keys = keys
+        self._sqns = sqns
+        self._taken = [(chunk, low, high) for _, chunk, _, low, high in taken]
+
+    def sqns(self) -> list[int]:
+        if self._sqns is None:
+            newest: dict[bytes, int] = {}
+            for chunk, low, high in reversed(self._taken):  # so that newer ones win
+                newest.update(zip(chunk.keys[low:high], chunk.sqns(low, high), strict=True))
+            self._sqns = list(map(newest.__getitem__, self.keys))
+        return self._sqns
+
+    def keep(self, hits: Iterable[object]) -> None:
+        hits = list(hits)
+        if self._sqns is not None:
+            self._sqns = list(compress(self._sqns, hits))
+        self.keys = list(compress(self.keys, hits))
+
+    def cut(self, rows: int) -> None:
+        if self._sqns is not None:
+            del self._sqns[rows:]
+        if rows < len(self.keys):
+            self.keys = self.keys[:rows]
+
+    def _rows(self) -> list[tuple[int, int]]:
+        """(number of the chunk, row in it) of each key."""
+        places: dict[bytes, tuple[int, int]] = {}
+        for number in range(len(self._taken) - 1, -1, -1):  # so that newer ones win
+            chunk, low, high = self._taken[number]
+            rows = zip(repeat(number), range(low, high), strict=False)
+            places.update(zip(chunk.keys[low:high], rows, strict=True))
+        return list(map(places.__getitem__, self.keys))
+
+    def found(self) -> Iterator[Found]:
+        taken = self._taken
+        return (taken[number][0].found(row) for number, row in self._rows())
+
+    def heads(self) -> list[Head]:
+        return self._gathered(lambda chunk, rows: chunk.heads(rows))
+
+    def times(self) -> list[int]:
+        return self._gathered(lambda chunk, rows: chunk.times(rows))
+
+    def _gathered(self, read: Callable[[Chunk, Sequence[int]], list[T]]) -> list[T]:
+        """What ``read`` gives for each key's row, chunk by chunk, in the order of ``keys``."""
+        places = self._rows()
+        of_chunk: list[list[int]] = [[] for _ in self._taken]
+        for number, row in places:
+            of_chunk[number].append(row)
+        found = [
+            iter(read(chunk, rows) if rows else ())
+            for (chunk, _, _), rows in zip(self._taken, of_chunk, strict=True)
+        ]
+        return [next(found[number]) for number, _ in places]
+
+
+def window_of(taken: list[Part], reverse: bool) -> Window:
+    """The rows that live of these parts, newest source first."""
+    _, chunk, dead, low, high = taken[-1]
+    if len(taken) == 1 and not dead:
+        return _OneSource(chunk, low, high, reverse)
+    if not any(dead for _, _, dead, _, _ in taken) and _apart(taken):
+        keys = _together([chunk.keys[low:high] for _, chunk, _, low, high in taken])
+        if reverse:
+            keys.reverse()
+        return _ManySources(taken, keys)
+    keys, sqns = merged([_rows_of(part) for part in taken])
+    if reverse:
+        keys.reverse()
+        sqns.reverse()
+    return _ManySources(taken, keys, sqns)
+
+
+def _apart(taken: list[Part]) -> bool:
+    """Whether no part has nearly all rows: among those the others would be put one by one."""
+    rows = [high - low for _, _, _, low, high in taken]
+    return (sum(rows) - max(rows)) * _NEARLY_ALL > sum(rows)
+
+
+def _together(parts: Sequence[list[bytes]]) -> list[bytes]:
+    """The keys of all parts, of which each is in order, in order, each once."""
+    keys = list(chain.from_iterable(parts))
+    keys.sort()  # finds the runs
+    return list(compress(keys, map(ne, keys, chain(islice(keys, 1, None), (None,)))))
+
+
+def _rows_of(part: Part) -> Rows:
+    _, chunk, dead, low, high = part
+    gone: Sequence[int] = ()
+    if dead:
+        gone = [at - low for at in dead[bisect_left(dead, low) : bisect_left(dead, high)]]
+    return chunk.keys[low:high], chunk.sqns(low, high), gone
+
+
+def merged(parts: Sequence[Rows]) -> tuple[list[bytes], list[int]]:
+    """Keys and sqns of the rows that live of these parts, newest source first. Changes the lists
+    of the last part, or gives them back."""
+    keys, sqns, gone = parts[-1]
+    if not gone:
+        if len(parts) == 1:
+            return keys, sqns
+        if sum([len(part[0]) for part in parts]) - len(keys) <= len(keys) // _MANY_TIMES:
+            for part in parts[-2::-1]:  # so that newer ones win
+                _enter(part, keys, sqns)
+            return keys, sqns
+    live: dict[bytes, int] = {}
+    keys, sqns = [], []
+    for names, numbers, gone in reversed(parts):  # so that newer ones win
+        if gone:
+            live.update(zip(keys, sqns, strict=True))
+            keys, sqns = [], []
+            for at in gone:
+                live.pop(names[at], None)
+            lives = bytearray(b"\x01") * len(names)
+            for at in gone:
+                lives[at] = 0
+            live.update(compress(zip(names, numbers, strict=True), lives))
+        else:
+            keys += names
+            sqns += numbers
+    live.update(zip(keys, sqns, strict=True))
+    keys = sorted(live)
+    return keys, list(map(live.__getitem__, keys))
+
+
+def _enter(newer: Rows, keys: list[bytes], sqns: list[int]) -> None:
+    """Newer rows, of which there are few, among those of older ones in order."""
+    names, numbers, gone = newer
+    for row, (key, sqn) in enumerate(zip(names, numbers, strict=True)):
+        at = bisect_left(keys, key)
+        known = at < len(keys) and keys[at] == key
+        if row in gone:
+            if known:
+                del keys[at], sqns[at]
+        elif known:
+            sqns[at] = sqn
+        else:
+            keys.insert(at, key)
+            sqns.insert(at, sqn)

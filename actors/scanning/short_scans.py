@@ -1,0 +1,353 @@
+"""The first windows of a scan of keys or items: what short scans are made of.
+
+Most scans are short, so each of these windows is found in one go, without a source of chunks for
+each file: from what is kept of the ledger (kept_scans.py), else merged from its files and kept,
+and from what memory has of that part of the range. A scan that goes on ends up with long windows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+
+from octavo.actors.scanning.empty_ranges import EmptyRanges
+from octavo.actors.scanning.kept_scans import Stretches
+from octavo.actors.scanning.ledger_order import Found
+from octavo.actors.scanning.scan import FIRST_WINDOW, LARGEST_WINDOW, LEAST, MORE, windows
+from octavo.actors.scanning.scan_sources import (
+    CHUNK_BYTES,
+    Slice,
+    dead_entries,
+    dead_rows,
+    entries_of,
+)
+from octavo.actors.scanning.scan_windows import Brief, Rows, Window, merged
+from octavo.actors.view import View
+from octavo.files.errors import Corruption
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.row_ranges import within
+from octavo.files.ledger.sst import Sst
+from octavo.manifest.ledger_entry import LedgerEntry
+from octavo.manifest.ledger_manifest import LedgerManifest
+
+_LONG = 512
+"""Rows from which on a scan goes on in windows that are merged from chunks."""
+_LONGEST_KEPT = 256
+_SHORT = 32
+"""What is known of fewer rows is put together with what is known behind them."""
+
+Note = Callable[[bytes, bytes, list[bytes], int, int], None]
+"""Told where a scan found nothing that lives: see Bookie.stepped_over."""
+
+
+def short_windows(
+    view: View,
+    upper: int,
+    now_ms: int,
+    bound: Bounds,
+    take: Slice,
+    first: int = FIRST_WINDOW,
+    kept: Stretches | None = None,
+    empty: EmptyRanges | None = None,
+    note: Note | None = None,
+    ahead: int = 1,
+) -> Iterator[Window]:
+    """As scan.windows, of a range of one bucket; the windows tell of keys and sqns only. ``kept``:
+    what is known of the view's ledger. ``empty``: what need not be looked at; ``note`` is told
+    of more that need not, before the first key that is given. ``ahead``: how many rows the windows
+    behind the first ones have for each that was given. Raises Corruption."""
+    prefix, low, high, reverse = bound
+    memory = _Memory(view, upper, now_ms, take)
+    known = _known_below if reverse else _known
+    order = None if kept is None else kept.order
+    passed = given = 0
+    stepped = False
+    while high is not None and low < high and (passed < _LONG // ahead or not given):
+        if empty is not None and empty.lows:
+            at = high if reverse else low
+            low, high = empty.left(low, high, upper, now_ms, reverse)
+            if at != (high if reverse else low):
+                stepped = True
+                continue
+        wanted = min(max(passed, first), LARGEST_WINDOW)
+        lasting = True
+        again = False
+        found = None
+        if order is not None:
+            news, find = order.news, order.below if reverse else order.above
+            found, lasting = find(prefix, low, high, wanted, now_ms), order.lasting
+            again = order.news == news
+            passed += wanted
+        elif kept is not None:
+            news = kept.news
+            if (found := known(kept, prefix, low, high)) is not None:
+                again = kept.news == news
+                passed += len(found[0])
+        if found is None:
+            bound = Bounds(prefix, low, high, reverse)
+            found, lasting = _in_files(view.ledger, bound, wanted, now_ms, kept)
+            passed += wanted
+        if memory.tables:
+            found, full = memory.added(found, prefix, wanted, reverse)
+            if full:
+                passed += wanted
+        keys, sqns, begin, end = found
+        if end <= begin:
+            raise Corruption("ledger", 0, f"keys out of order at {begin[:80]!r}; verify the store")
+        if note is not None and not given and (stepped or not keys):
+            # Not up to where the range ends: what is put behind all others would take it back.
+            ends = begin <= low if reverse else end >= high
+            moment = 0 if lasting and not memory.expiring() else now_ms
+            stepped = memory.tell(note, found, prefix, reverse, moment, ends=ends) or stepped
+        if reverse:
+            high = begin
+            keys.reverse()
+            sqns.reverse()
+        else:
+            low = end
+        if keys:
+            given += len(keys)
+            yield Brief(keys, sqns, again)
+    if high is None or low < high:
+        bound = Bounds(prefix, low, high, reverse)
+        yield from windows(view, upper, now_ms, bound, take, max(first, passed) * ahead, ahead)
+
+
+# ------------------------------------------------------------ the ledger
+
+
+def _known(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Found | None:
+    """What is kept from ``low`` on, and some of what follows it."""
+    stretch = kept.at(low, prefix)
+    if stretch is None:
+        return None
+    keys, sqns, end = stretch
+    while len(keys) < _SHORT and end < high and (more := kept.at(end, prefix)) is not None:
+        keys += more.keys
+        sqns += more.sqns
+        end = more.end
+    if end > high:
+        end = high
+        if high.startswith(prefix):
+            cut = bisect_left(keys, high[len(prefix) :])
+            del keys[cut:], sqns[cut:]
+    return keys, sqns, low, end
+
+
+def _known_below(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Found | None:
+    """The same down from ``high``."""
+    stretch = kept.below(high, prefix)
+    if stretch is None:
+        return None
+    begin, keys, sqns = stretch
+    while len(keys) < _SHORT and begin > low and (more := kept.below(begin, prefix)) is not None:
+        begin = more[0]
+        keys = more[1] + keys
+        sqns = more[2] + sqns
+    if begin < low:
+        begin = low
+        cut = bisect_left(keys, low[len(prefix) :])
+        del keys[:cut], sqns[:cut]
+    return keys, sqns, begin, high
+
+
+def _in_files(
+    ledger: LedgerManifest, bound: Bounds, wanted: int, now_ms: int, kept: Stretches | None
+) -> tuple[Found, bool]:
+    """What the files have of a range's beginning, or end: ``wanted`` rows or so; whether they have
+    it at any moment."""
+    prefix, low, high, reverse = bound
+    if high is None:
+        raise ValueError("the range of a bucket has an end")
+    runs = _runs(ledger, low, high, reverse)
+    if not runs:
+        return ([], [], low, high), True
+    scale = MORE * wanted / sum([rows for _, _, rows in runs])
+    parts: list[Rows] = []
+    edge: bytes | None = None
+    lasting = True
+    for entry, more, rows in runs:
+        share = int(scale * rows) + LEAST
+        sst: Sst = entry.file.sst or entry.file.reader()
+        at, end, left = _rows_of(sst, low, high, share if share < wanted else wanted, reverse)
+        if at == end:
+            continue
+        ends = sst.key_ends
+        if ends[end] - ends[at] > CHUNK_BYTES:
+            at, end = within(sst, at, end, CHUNK_BYTES, reverse=reverse, metas=False)
+            left = True
+        keys = sst.user_keys(at, end)
+        sqns = sst.sqns[at:end].tolist()
+        if base := entry.sqn_base:
+            sqns = [sqn + base for sqn in sqns]
+        if left or more:
+            last = keys[0 if reverse else -1]
+            if edge is None or (last > edge if reverse else last < edge):
+                edge = last
+        gone: Sequence[int] = ()
+        if sst.tombstones or sst.expiring:
+            gone = dead_rows(sst, at, end, now_ms)
+            lasting = lasting and not sst.expiring
+        parts.append((keys, sqns, gone))
+    begin, behind = low, high
+    if edge is not None:
+        parts = [_cut(part, edge, reverse) for part in parts]
+        if reverse:
+            begin = prefix + edge
+        else:
+            behind = prefix + edge + b"\x00"
+    keys, sqns = merged(parts) if parts else ([], [])
+    if parts and kept is not None:
+        kept.searched(len(parts))
+    if lasting and kept is not None and len(keys) <= _LONGEST_KEPT:
+        kept.keep(begin, keys, sqns, behind)
+        return (keys[:], sqns[:], begin, behind), True
+    return (keys, sqns, begin, behind), lasting
+
+
+def _runs(
+    ledger: LedgerManifest, low: bytes, high: bytes, reverse: bool
+) -> list[tuple[LedgerEntry, bool, int]]:
+    """The first file of each kind in a range, newest first; whether others of its kind follow,
+    and about how many rows there are in all of them."""
+    if not ledger.levels:
+        return []
+    runs = [
+        (entry, False, entry.rows)
+        for entry in ledger.levels[0]
+        if entry.first_key < high and entry.last_key >= low
+    ]
+    for entries, firsts in zip(ledger.levels[1:], ledger.firsts[1:], strict=True):
+        if reverse:
+            at = bisect_left(firsts, high) - 1
+            more = at > 0 and entries[at - 1].last_key >= low
+            there = at >= 0 and entries[at].last_key >= low
+        else:
+            at = bisect_right(firsts, low) - 1
+            if at < 0 or entries[at].last_key < low:
+                at += 1
+            more = at + 1 < len(entries) and firsts[at + 1] < high
+            there = at < len(entries) and firsts[at] < high
+        if there:
+            runs.append((entries[at], more, len(entries) * entries[at].rows))
+    return runs
+
+
+def _rows_of(sst: Sst, low: bytes, high: bytes, share: int, reverse: bool) -> tuple[int, int, bool]:
+    """Rows [first, end) of a file at the beginning, or end, of a range, ``share`` at most; whether
+    more may follow."""
+    if reverse:
+        end = sst.rows if high > sst.last_key else sst.lower_bound(high)
+        at = max(end - share, 0)
+        if low > sst.first_key and at < end and sst.ledger_key(at) < low:
+            return min(sst.lower_bound(low), end), end, False
+        return at, end, at > 0
+    at = sst.lower_bound(low)
+    end = min(at + share, sst.rows)
+    if high <= sst.last_key and at < end and sst.ledger_key(end - 1) >= high:
+        return at, max(sst.lower_bound(high), at), False
+    return at, end, end < sst.rows
+
+
+def _cut(part: Rows, edge: bytes, reverse: bool) -> Rows:
+    """The rows of a part up to the edge, inclusive."""
+    keys, sqns, gone = part
+    if reverse:
+        cut = bisect_left(keys, edge)
+        return keys[cut:], sqns[cut:], [at - cut for at in gone if at >= cut] if gone else ()
+    if keys[-1] > edge:
+        cut = bisect_right(keys, edge)
+        del keys[cut:], sqns[cut:]
+        if gone:
+            gone = [at for at in gone if at < cut]
+    return keys, sqns, gone
+
+
+# ------------------------------------------------------------ memory
+
+
+class _Memory:
+    """The memory tables of a view, newest first."""
+
+    def __init__(self, view: View, upper: int, now_ms: int, take: Slice) -> None:
+        self._recent = view.recent
+        self._rows = len(view.recent.rows)
+        self.tables = [table for table in (view.recent, *view.frozen) if table.rows]
+        self._names: list[list[bytes]] = []
+        self._upper = upper
+        self._now_ms = now_ms
+        self._take = take
+
+    def added(self, found: Found, prefix: bytes, most: int, reverse: bool) -> tuple[Found, bool]:
+        """What was found of the ledger with what is in memory there; where a table has ``most``
+        rows or more (True), no farther than those go."""
+        keys, sqns, begin, end = found
+        full = False
+        each: list[list[bytes]] = []
+        if self.tables[0] is self._recent:  # else all that came to it since counts as new
+            self._rows = len(self._recent.rows)
+        self._names = each
+        for table in self.tables:
+            names = self._take(table, begin, end, most, reverse)
+            each.append(names)
+            if len(names) == most:
+                full = True
+                if reverse:
+                    begin = names[0]
+                else:
+                    end = names[-1] + b"\x00"
+        if not any(each):
+            return found, False
+        skip = len(prefix)
+        if full and keys:
+            low = bisect_left(keys, begin[skip:]) if reverse else 0
+            high = len(keys) if reverse else bisect_left(keys, end[skip:])
+            keys, sqns = keys[low:high], sqns[low:high]
+        if full:
+            each[:] = [names[bisect_left(names, begin) : bisect_left(names, end)] for names in each]
+        parts: list[Rows] = []
+        for table, names in zip(self.tables, each, strict=True):
+            if names:
+                names, entries = entries_of(table, names, self._upper)
+            if names:
+                gone: Sequence[int] = ()
+                if min(entries) < 0:
+                    gone = dead_entries(table, entries, self._now_ms)
+                    entries = list(map(abs, entries))
+                parts.append(([name[skip:] for name in names], entries, gone))
+        if keys or not parts:
+            parts.append((keys, sqns, ()))
+        keys, sqns = merged(parts)
+        return (keys, sqns, begin, end), full
+
+    def expiring(self) -> bool:
+        """Whether anything in memory expires."""
+        return any(table.expiring for table in self.tables)
+
+    def tell(
+        self, note: Note, found: Found, prefix: bytes, reverse: bool, moment: int, *, ends: bool
+    ) -> bool:
+        """Tell what ``added`` found last, up to its first key that lives, to ``note``; whether
+        there was anything to tell. ``ends``: it goes to the end of the range."""
+        keys, _, begin, end = found
+        if keys:
+            if reverse:
+                begin = prefix + keys[-1] + b"\x00"
+            else:
+                end = prefix + keys[0]
+        elif ends:
+            names = [names[0 if reverse else -1] for names in self._names if names]
+            if not names:
+                return False
+            if reverse:
+                begin = min(names)
+            else:
+                end = max(names) + b"\x00"
+        if begin >= end:
+            return False
+        here: list[bytes] = []
+        if self._names and self.tables[0] is self._recent:
+            here = self._names[0]
+            here = here[bisect_left(here, begin) : bisect_left(here, end)]
+        note(begin, end, here, self._rows, moment)
+        return True

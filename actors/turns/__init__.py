@@ -1,0 +1,1 @@
+"""How actors run: turns, inboxes, deadlines; nothing here knows of a store."""

@@ -1,0 +1,1 @@
+"""The way of a write, from the caller to the end of the journal."""

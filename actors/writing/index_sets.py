@@ -1,0 +1,98 @@
+"""What a user states as index entries, as the parts that records and ledger keys are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from octavo.files.argument_checks import shown, whole_number
+from octavo.files.errors import Misuse
+from octavo.files.ledger import index_terms
+from octavo.files.ledger.index_terms import MAX_FIELD_BYTES, Term
+
+_TERMS = (str, int, bytes, bytearray, memoryview)
+"""Types of which a value is one term, and not many."""
+_EXACTLY = frozenset((str, int, bytes))
+
+
+def field_bytes(field: object) -> bytes:
+    """The name of a field; str means its UTF-8 bytes. Raises Misuse."""
+    found = b""
+    try:
+        if isinstance(field, str):
+            found = str.encode(field)
+        elif isinstance(field, bytes | bytearray | memoryview):
+            found = bytes(memoryview(field))
+    except UnicodeEncodeError as wrong:
+        raise Misuse(f"index field {shown(field)}: {wrong}") from None
+    if not 0 < len(found) <= MAX_FIELD_BYTES:
+        raise Misuse(
+            f"index field {shown(field)}: allowed are 1 to {MAX_FIELD_BYTES} bytes, or str"
+        )
+    return found
+
+
+def checked_term(field: object, term: object) -> Term:
+    """A term, of exactly one of its three types. Raises Misuse."""
+    if type(term) in _EXACTLY:
+        return term  # type: ignore[return-value]
+    if isinstance(term, str):
+        return str.__str__(term)
+    if isinstance(term, bytes | bytearray | memoryview):
+        return bytes(memoryview(term))
+    number = whole_number(term)
+    if number is None:
+        raise Misuse(
+            f"index field {shown(field)}: a term is of type {type(term).__name__}; "
+            "allowed are int, bytes, str"
+        )
+    return number
+
+
+def _back(field: object, term: object) -> bytes:
+    try:
+        return index_terms.escaped_term(checked_term(field, term))
+    except ValueError as wrong:
+        raise Misuse(f"index field {shown(field)}: {wrong}") from None
+
+
+def index_parts(index: object) -> set[bytes]:
+    """Entries stated as {field: term or terms}. Raises Misuse."""
+    if type(index) is not dict and not isinstance(index, Mapping):
+        raise Misuse(f"index={shown(index)}: allowed is a mapping of fields to terms")
+    parts: set[bytes] = set()
+    for field, terms in index.items():
+        front = _front_of(field) if type(field) is str else _front(field)
+        for term in (terms,) if type(terms) in _EXACTLY else _listed(field, terms):
+            parts.add(front + _back(field, term))
+    return parts
+
+
+def _front(field: object) -> bytes:
+    return index_terms.field_part(field_bytes(field))
+
+
+_front_of = lru_cache(maxsize=1024)(_front)
+"""A store has few fields. Of str alone: others may be equal and not the same."""
+
+
+def removed_parts(index: object) -> set[bytes]:
+    """As index_parts; a field whose terms are None stands for all of them. Raises Misuse."""
+    if not isinstance(index, Mapping):
+        raise Misuse(f"remove={shown(index)}: allowed is a mapping of fields to terms")
+    whole = [field for field, terms in index.items() if terms is None]
+    parts = index_parts({field: terms for field, terms in index.items() if terms is not None})
+    parts.update(map(_front, whole))
+    return parts
+
+
+def _listed(field: object, terms: Any) -> Iterable[object]:
+    if isinstance(terms, _TERMS) or whole_number(terms) is not None:
+        return (terms,)
+    if not isinstance(terms, Iterable):
+        raise Misuse(
+            f"index field {shown(field)}: {shown(terms)}; allowed are a term (int, bytes or str; a "
+            "date as its isoformat()), or an iterable of terms"
+        )
+    return terms

@@ -1,0 +1,47 @@
+"""``sync=seconds``: a thread that bounds how much a power cut can take."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from octavo.actors.inker import Inker
+from octavo.actors.turns.interpreter import begin
+from octavo.files.errors import AskTimeout, OctavoError
+
+log = logging.getLogger("octavo.sync")
+
+_PAUSE_SECONDS = 0.2
+
+
+class IntervalSync:
+    """Every ``seconds`` makes durable what was written. Its thread sleeps, or is in fsync."""
+
+    def __init__(self, inker: Inker, seconds: float) -> None:
+        """Begin. Raises StorageFull where no thread can be started."""
+        self._inker = inker
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="octavo-sync", daemon=True)
+        begin(self._thread)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                if self._stopped.wait(self._seconds):
+                    return
+                self._inker.make_durable(self._inker.last_sqn)
+            except MemoryError:  # nothing failed, either; to tell of it takes some, too
+                time.sleep(min(self._seconds, _PAUSE_SECONDS))
+            except AskTimeout as slow:  # nothing failed: the next interval's may do it
+                log.warning("the interval's sync takes long: %s", slow)
+            except OctavoError as error:
+                # The next put or sync meets the same failure and raises it to its caller.
+                log.error("the interval's sync failed: %s", error)
+                return
+
+    def stop(self) -> None:
+        """End the thread; waits for an fsync under way."""
+        self._stopped.set()
+        self._thread.join()

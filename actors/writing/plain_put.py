@@ -1,0 +1,146 @@
+"""The shortest way of a put or a delete of one key: one turn, one write.
+
+A put is three actors' business: the Bookie knows the newest versions, the Inker which file is
+being written, the file its bytes. Every append, and every change of which file is the active one,
+happens in the Bookie's turn; so that turn alone excludes all others from the file's end, and where
+nothing but a record is added no other turn is taken. What needs more than that (a roll, the
+ceiling, a full memory, a failed file) takes the turns that it concerns, the long way.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Protocol
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.actors.writing.operation import APART_BYTES
+from octavo.files.journal import record
+from octavo.files.journal.record import LZ4
+from octavo.files.kernels.freed_memory import keep_freed
+from octavo.files.ledger import ledger_key as keys_of
+from octavo.files.wall_clock import in_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from octavo.actors.bookie import Bookie
+    from octavo.actors.writing.operation import Operation
+
+_MUCH_BYTES = 32 << 10
+"""Metadata and index entries of so many bytes, which are copied more than once on their way."""
+_REST = record.FIXED_BYTES + record.SUMS_BYTES - 16
+"""Bytes of a record that its size counts, beside optional fields, bucket, key and value."""
+
+
+class PlainPut(Protocol):
+    """(key, value) -> sqn. Both are bytes that were checked: the key is not empty, together with
+    the bucket at most 64 KiB; the value at most 1 MiB, and empty for a delete.
+
+    ``told``: of a put that says more, all of it, as checked: expiry, metadata, index entries.
+    ``expected``: the sqn that the key's live version must have, 0 for absent; below 0 there is no
+    condition. Raises Conflict (nothing is written), StorageFull (nothing is kept),
+    StorageFailed, Closed.
+    """
+
+    def __call__(
+        self, key: bytes, value: bytes, told: Operation | None = None, expected: int = -1, /
+    ) -> int: ...
+
+
+def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
+    """(tag, bucket, PUT or DELETE) -> what puts into it, or deletes; they share these cells."""
+    # Cells and constants: looking something up costs as much here as doing something.
+    turns, release = bookie.turns, bookie.turn_release
+    cache, cached, empty = bookie.cache, bookie.cache.entries, bookie.empty_ranges.lows
+    compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
+    pack, sums, now_ns = record.PLAIN.pack, record.pack_sums, in_ns(bookie.clock_ms)
+    key_length, low_32, raw_size = record.CDB_KEY_LENGTH, record.LOW_32, record.pack_u32
+
+    def plain_put(tag: int, bucket: bytes, kind: int) -> PlainPut:
+        puts, prefix = kind == record.PUT, keys_of.prefix(tag, bucket)
+        raw_middle, lz4_middle = (record.middle(kind, tag, f, len(bucket)) for f in (0, LZ4))
+
+        def put(
+            key: bytes, value: bytes, told: Operation | None = None, expected: int = -1, /
+        ) -> int:
+            me = get_ident()
+            for mine in turns:
+                if not mine:
+                    bookie.enter()
+                break
+            try:
+                bookie.holder = me
+                if bookie.inbox:
+                    bookie.catch_up()
+                active: Any = bookie.active
+                if active is None or active.failed is not None:
+                    bookie.refuse()
+                at, relative = (offsets := active.offsets)[-1], len(offsets) - 1
+                stored, middle, fields = value, raw_middle, bucket
+                if len(value) >= compress_from and (packed := packed_of(value)) is not None:
+                    stored, middle, fields = packed, lz4_middle, raw_size(len(value)) + bucket
+                ledger_key, tail, expiry_ms, entries = prefix + key, key, 0, b""
+                if expected >= 0:
+                    bookie.check(ledger_key, key, expected)
+                if told is not None:
+                    expiry_ms, entries = told.expiry_ms, told.index_changes
+                    middle, fields, tail = _with_more(told, middle, fields, key)
+                size = _REST + len(fields) + len(tail) + len(stored)
+                number = relative.to_bytes(8, "big")
+                head = pack(key_length, size, number, middle, len(key) - 1, now_ns() // 1_000_000)
+                h = xxh3(head := head + fields + tail, active.seed ^ at)
+                check = sums(h & low_32, xxh3(stored, h) & low_32)
+                written = head + check + stored if size < APART_BYTES else (head, check, stored)
+                table = bookie.view.recent
+                if table.newest_pin >= 0 and not entries:  # else it enters
+                    table.keep(ledger_key)
+                if empty and puts:
+                    bookie.take_back(ledger_key, told)
+                end, sqn = at + size + 16, active.base + relative
+                try:
+                    write = active.file.pwrite if size < APART_BYTES else active.file.pwrite_parts
+                    if (taken := write(written, at)) != end - at:
+                        active.write_rest(written, at, taken)
+                    offsets.append(end)  # it is a record now
+                    active.commit.appended = end
+                    entry = sqn if puts and not expiry_ms else -sqn
+                    if expiry_ms:
+                        table.expiring[sqn] = expiry_ms  # before anyone can find the entry
+                    if told is not None and entries:
+                        enter = partial(table.enter, ledger_key, sqn, told)
+                        cache.write_without((ledger_key,), enter)
+                        if table.entry_bytes >= bookie.limits.push_bytes:
+                            bookie.attention = 0
+                    elif ledger_key in cached:
+                        cache.write_over(ledger_key, value, table.rows, entry)
+                    else:
+                        table.rows[ledger_key] = entry  # no call: see ReadCache
+                except BaseException as error:
+                    bookie.undo(active, error, sqn, written, end)
+                    raise
+                if sqn >= bookie.attention or end >= active.bound:
+                    bookie.attend()
+            finally:
+                bookie.holder = 0
+                release()
+                if bookie.inbox:
+                    bookie.schedule()
+            if bookie.pause_seconds:
+                bookie.wait_a_little()
+            return sqn  # type: ignore[no-any-return]
+
+        return put
+
+    return plain_put
+
+
+def _with_more(
+    told: Operation, middle: bytes, fields: bytes, tail: bytes
+) -> tuple[bytes, bytes, bytes]:
+    """These parts of a record of a put, or a delete, with what more is told of it."""
+    flags, lengths, more = record.optional(told.expiry_ms, told.metadata, told.index_changes)
+    if len(more) >= _MUCH_BYTES:
+        keep_freed()
+    return middle[:5] + bytes((middle[5] | flags,)) + middle[6:], lengths + fields, tail + more

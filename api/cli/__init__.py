@@ -1,0 +1,1 @@
+"""The ``octavo`` command, a module for each group of commands."""

@@ -1,0 +1,191 @@
+"""The ``octavo`` command: its commands, and what every one of them does with errors."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from functools import partial
+from typing import Any
+
+import click
+
+from octavo import __version__
+from octavo.arguments import OF_HEADS
+from octavo.cli.backup import backup, restore
+from octavo.cli.compare import diff
+from octavo.cli.demo import demo
+from octavo.cli.dump import dump
+from octavo.cli.history import changes, snapshot
+from octavo.cli.index import index
+from octavo.cli.inspect import inspect
+from octavo.cli.output import OutputClosed, complain, told
+from octavo.cli.pipeline import pipeline
+from octavo.cli.read import buckets, get, head, scan
+from octavo.cli.repair import repair
+from octavo.cli.stats import stats, verify
+from octavo.cli.upkeep import compact, destroy, trim
+from octavo.cli.write import delete, load, put
+from octavo.command import INTERRUPTED
+from octavo.files.errors import Busy, Conflict, HistoryCompacted, Misuse, OctavoError, StoreLocked
+
+ABSENT = 1
+USAGE = 2
+LOCKED = 3
+STORAGE = 4
+BUG = 70
+OUTPUT_CLOSED = 141
+
+_EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (Conflict, ABSENT),
+    (HistoryCompacted, ABSENT),
+    (Busy, ABSENT),
+    (Misuse, USAGE),
+    (StoreLocked, LOCKED),
+)
+
+
+_OF_HEADS = (
+    "this is a head-only store: `get`, `head`, `scan` and `changes` read it; to write it takes "
+    "Python's store.head_bucket(name)"
+)
+
+
+def exit_code(error: Exception) -> int:
+    """What the command ends with after an expected error."""
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), STORAGE)
+
+
+class Commands(click.Group):
+    """Turns expected errors into a line and an exit code, wherever they arise."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order in which a newcomer meets them
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OutputClosed:
+            _forget_output()
+            ctx.exit(OUTPUT_CLOSED)
+        except KeyboardInterrupt:
+            complain("interrupted; what was acknowledged is kept")
+            ctx.exit(INTERRUPTED)
+        except (OctavoError, OSError) as error:
+            complain(_OF_HEADS if str(error) == OF_HEADS else told(error))
+            _flush_or_forget()
+            ctx.exit(exit_code(error))
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="octavo")
+@click.option(
+    "-v", "--verbose", count=True,
+    help="Show what the store does (-v), with every background job (-vv).",
+)  # fmt: skip
+@click.pass_context
+def cli(ctx: click.Context, verbose: int) -> None:
+    """Octavo: an embedded, event-sourced key-value store.
+
+    PATH is the directory of a store. Only `put` and `load` make one that is not there. One
+    process at a time has a store open.
+
+    \b
+    Exit codes:
+      0    done
+      1    no: the key is absent, --if-sqn does not hold, verify found damage, two
+           stores differ, a part of what was to be loaded could not be, the history asked
+           for is compacted away, the store is busy, or destroy was not confirmed
+      2    the command is wrong: usage, a bad argument, no store at PATH
+      3    another process has the store open
+      4    storage: an I/O error, a full disk, damage that stops the command
+      70   a bug in Octavo
+      130  interrupted (Ctrl-C); what was acknowledged is kept
+      141  who read the output closed it
+
+    Results go to standard output, messages and progress bars to standard error, and bars only
+    where that is a terminal.
+    """
+    if verbose:
+        logger = logging.getLogger("octavo")
+        ctx.call_on_close(partial(logger.setLevel, logger.level))
+        logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+
+
+for command in (
+    put,
+    get,
+    delete,
+    head,
+    scan,
+    buckets,
+    index,
+    load,
+    dump,
+    changes,
+    snapshot,
+    diff,
+    stats,
+    inspect,
+    verify,
+    compact,
+    trim,
+    backup,
+    restore,
+    repair,
+    destroy,
+    demo,
+    pipeline,
+):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """The command, once it is loaded."""
+    try:
+        _log_to_stderr()
+        cli.main(prog_name="octavo")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except OSError as error:  # of a page of help, say, that found no room
+        _forget_output()
+        complain(told(error))
+        sys.exit(STORAGE)
+    except Exception:  # noqa: BLE001 - the last place that can say so
+        traceback.print_exc()
+        complain("this is a bug in Octavo")
+        sys.exit(BUG)
+
+
+def _log_to_stderr() -> None:
+    """What the store notes about itself, such as damage that it stepped over, as messages."""
+    lines = logging.StreamHandler()
+    lines.setFormatter(logging.Formatter("octavo: %(message)s"))
+    logger = logging.getLogger("octavo")
+    logger.addHandler(lines)
+    logger.propagate = False
+
+
+def _flush_or_forget() -> None:
+    """What was printed before an error goes out; where that is what fails it is forgotten, or the
+    interpreter would try again at its end and end with a code of its own."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        _forget_output()
+
+
+def _forget_output() -> None:
+    """Let the interpreter flush what is left of standard output into nothing at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, sys.stdout.fileno())
+        finally:
+            os.close(nowhere)

@@ -1,0 +1,104 @@
+"""The command that compares stores: diff."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from octavo.cli.options import json_option, open_for_reading, to_bytes
+from octavo.cli.output import Output, complain
+from octavo.figures import moment, plural
+from octavo.notation import put_field, to_text
+
+if TYPE_CHECKING:
+    from octavo.actors.view import Head
+    from octavo.files.ledger.merkle import By
+
+_LEASE_SECONDS = 24 * 3600.0
+
+
+@click.command()
+@click.argument("a", type=click.Path(path_type=str))
+@click.argument("b", type=click.Path(path_type=str))
+@click.option("--bucket", "-b", "name", metavar="NAME", help="Only this bucket.")
+@click.option(
+    "--by", type=click.Choice(["sqn", "head", "value"]),
+    help="What tells versions apart; without it, sqn in a store and its backups, else value.",
+)  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N keys.")
+@json_option
+@click.pass_context
+def diff(
+    ctx: click.Context,
+    a: str,
+    b: str,
+    name: str | None,
+    by: By | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Find the keys in which two stores differ.
+
+    A and B are directories of stores; one that is open elsewhere is read as it is now. Trees of
+    hashes say which parts differ, and only those are read. Prints a key a line, tab-separated:
+    `-` if only A has it, `+` if only B has it, `~` if both have it, then bucket, key, and what A
+    and B have: sqn, bytes, moment of writing. Ends with 1 if they differ.
+
+    \b
+    --by sqn    for copies of one store, such as a backup, of which one at most was written since
+    --by head   for stores written apart: compares sizes, metadata and expiry
+    --by value  compares values too, and reads all of them
+    """
+    from octavo.comparing import compare, told_by
+
+    bucket = None if name is None else to_bytes("--bucket", name)
+    done = 0
+    with (
+        Output() as out,
+        open_for_reading(a) as left,
+        open_for_reading(b) as right,
+        left.snapshot(_LEASE_SECONDS) as x,
+        right.snapshot(_LEASE_SECONDS) as y,
+    ):
+        if by is None and (by := told_by(x, y)) == "value":
+            complain(
+                "these are not copies of one store, or both may have been written since: all "
+                "values are compared; see --by"
+            )
+        for one in compare(x, y, by=by, bucket=bucket):
+            if done == limit:
+                break
+            done += 1
+            if as_json:
+                document: dict[str, Any] = {}
+                put_field(document, "bucket", one.bucket)
+                put_field(document, "key", one.key)
+                if one.sub_key:
+                    put_field(document, "sub_key", one.sub_key)
+                if one.tag != "standard":
+                    document["tag"] = one.tag
+                document |= {"a": _fields(one.a), "b": _fields(one.b)}
+                out.json(document)
+            else:
+                mark = "+" if one.a is None else "-" if one.b is None else "~"
+                key = to_text(one.key) + (f" / {to_text(one.sub_key)}" if one.sub_key else "")
+                parts = (mark, to_text(one.bucket), key, _cell(one.a), _cell(one.b))
+                out.line("\t".join(parts))
+    if done:
+        complain(f"they differ in {plural(done, 'key')}" + (" or more" if done == limit else ""))
+        ctx.exit(1)
+
+
+def _cell(head: Head | None) -> str:
+    if head is None:
+        return "-"
+    return f"{head.sqn} {head.size} {moment(head.written_at)}"
+
+
+def _fields(head: Head | None) -> dict[str, Any] | None:
+    if head is None:
+        return None
+    document: dict[str, Any] = {"sqn": head.sqn, "size": head.size}
+    put_field(document, "metadata", head.metadata)
+    return document | {"written_at": head.written_at, "expires_at": head.expires_at}

@@ -1,0 +1,348 @@
+"""The command that writes a store to a file for others: dump."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import click
+
+from octavo.arguments import OF_HEADS
+from octavo.cli.heads import is_head_only
+from octavo.cli.options import (
+    STDIN,
+    bound,
+    hex_key_option,
+    open_for_reading,
+    path_argument,
+    tag_option,
+    to_bytes,
+)
+from octavo.cli.output import Output, complain, progress, whole_file
+from octavo.cli.read import tell_of_other_types
+from octavo.cli.rows import Row, entries_to_json, to_fields
+from octavo.cli.source import unpacked_name
+from octavo.figures import plural
+from octavo.files.argument_checks import shown
+from octavo.files.errors import Misuse
+from octavo.files.kernels.arrays import np
+from octavo.notation import put_field, to_text
+
+if TYPE_CHECKING:
+    from octavo.actors.view import Head
+    from octavo.snapshot import SnapshotBucket
+
+FORMATS = ("jsonl", "csv", "parquet")
+_BY_SUFFIX = {
+    "": "jsonl", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
+}  # fmt: skip
+_LEASE_SECONDS = 3600.0
+_MOST_BYTES = 2_000_000_000
+"""Of a value: Parquet holds hardly more in one, and as text it is in memory some times over."""
+_TOLD_ROWS = 4096
+_Bounds = tuple[bytes | None, bytes | None, bytes | None]
+"""Start, end and prefix."""
+
+
+@click.command()
+@path_argument
+@click.option("--output", "-o", default="-", metavar="FILE", help="Appears only when it is whole.")
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS),
+    help="Of FILE; without it, told by its name: jsonl where that has no ending.",
+)  # fmt: skip
+@click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
+@tag_option
+@click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
+@click.option("--start", metavar="KEY", help="First key, inclusive.")
+@click.option("--end", metavar="KEY", help="Last key, exclusive.")
+@click.option("--columns", metavar="NAMES", help="Only these, comma-separated; size is one more.")
+@hex_key_option
+def dump(
+    path: str,
+    output: str,
+    kind: str | None,
+    bucket: str | None,
+    tag: str,
+    prefix: str | None,
+    start: str | None,
+    end: str | None,
+    columns: str | None,
+    hex_key: bool,
+) -> None:
+    """Write all live keys as JSON lines, CSV or Parquet.
+
+    `load` reads them back to the same state: buckets, values, metadata, expiry, index entries.
+
+    \b
+    {"bucket": "docs", "key": "a.txt", "value": "...", "metadata": "...",
+     "expires_at": 1767225600000, "sqn": 7, "written_at": 1767139200000}
+
+    JSON lines: bytes that are not UTF-8 stand as base64 in key64, value64, bucket64 and
+    metadata64; parts that are empty are left out. CSV: bytes are text on one line, \\xHH for what
+    cannot be printed and \\\\ for a backslash. Parquet: binary columns; needs pyarrow. FILE may
+    end in .gz or .zst, but for Parquet, which is compressed by itself. A value of over
+    2,000,000,000 bytes is refused: `get` writes it.
+
+    It is the state of one moment, in byte order of bucket and key. With --tag it is of the objects
+    of one type: `load`, which has not its functions, makes standard ones of them.
+    """
+    wanted = None if bucket is None else [to_bytes("--bucket", bucket)]
+    names = to_fields(columns)
+    kind = kind or _format_of(output)
+    bounds = (
+        bound("--start", start, hexadecimal=hex_key),
+        bound("--end", end, hexadecimal=hex_key),
+        bound("--prefix", prefix, hexadecimal=hex_key),
+    )
+    packed = os.path.splitext(output)[1].lower()
+    if kind == "parquet" and output == STDIN:
+        raise click.UsageError("Parquet goes to a file: give --output")
+    if kind == "parquet" and packed in (".gz", ".zst"):
+        raise click.UsageError("Parquet is compressed by itself: name FILE without .gz or .zst")
+    done = 0
+    with ExitStack() as stack:
+        store = stack.enter_context(open_for_reading(path))
+        if is_head_only(path):  # before a header is written
+            raise Misuse(OF_HEADS)
+        snap = stack.enter_context(store.snapshot(_LEASE_SECONDS))
+        if output == STDIN:
+            out = stack.enter_context(Output())
+        else:
+            stream = stack.enter_context(whole_file(output))
+            stream = stack.enter_context(_compressed(stream, packed, output))
+            out = stack.enter_context(Output(stream, output))
+        advance = stack.enter_context(progress("dumping", None))
+        writer = stack.enter_context(_WRITERS[kind](out, names))
+        for name in snap.buckets(tag=tag) if wanted is None else wanted:
+            for number in writer.write(snap.bucket(name, tag=tag), bounds):
+                done += number
+                snap.renew()
+                advance(done)
+        tell_of_other_types(snap, tag)
+    if output != STDIN:
+        complain(f"{plural(done, 'key')} in {output}")
+
+
+def _format_of(output: str) -> str:
+    """What the file's name asks for. Raises UsageError: what nobody has heard of may be a slip."""
+    suffix = os.path.splitext(unpacked_name(output))[1]
+    if suffix not in _BY_SUFFIX:
+        raise click.UsageError(
+            f"FILE={output!r}: {suffix!r} tells no format; name it .jsonl, .csv or .parquet, with "
+            ".gz or .zst behind the first two, or say which with --format"
+        )
+    return _BY_SUFFIX[suffix]
+
+
+def _rows(source: SnapshotBucket, bounds: _Bounds, names: tuple[str, ...]) -> Iterator[Row]:
+    """The live keys of a range; values and index entries only if they are wanted."""
+    low, high, begins = bounds
+    heads = source.heads(low, high, prefix=begins)
+    indexed = "index" in names and source.has_index()
+    if "value" not in names:
+        for key, head in heads:
+            yield Row(source.name, key, b"", head, source.index_of(key) if indexed else None)
+        return
+    fitting = _all_fit(source.name, heads)  # asked first: no value is read that does not fit
+    for (same, head), (key, value) in zip(
+        fitting, source.items(low, high, prefix=begins), strict=True
+    ):
+        if key != same:
+            raise Misuse(f"keys {key!r:.80} and {same!r:.80} do not agree")
+        yield Row(source.name, key, value, head, source.index_of(key) if indexed else None)
+
+
+def _all_fit(bucket: bytes, heads: Iterable[tuple[bytes, Head]]) -> Iterator[tuple[bytes, Head]]:
+    for key, head in heads:
+        _refuse_large(bucket, key, head.size)
+        yield key, head
+
+
+def _refuse_large(bucket: bytes, key: bytes, length: int) -> None:
+    if length > _MOST_BYTES:
+        raise Misuse(
+            f"the value of {shown(key)} in bucket {shown(bucket)} has {length} bytes: a dump holds "
+            f"values of up to {_MOST_BYTES}. `get` writes it; --start, --end and --prefix choose "
+            "keys, --columns leaves values out"
+        )
+
+
+@contextlib.contextmanager
+def _compressed(stream: BinaryIO, suffix: str, name: str) -> Iterator[BinaryIO]:
+    """What writes to ``stream`` compressed, as the suffix of the file's name says."""
+    if suffix == ".gz":
+        with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as packed:
+            yield cast(BinaryIO, packed)
+    elif suffix == ".zst":
+        from octavo.files.kernels.arrow import pyarrow
+
+        # It closes what it writes to, which is still wanted.
+        sink = pyarrow().PythonFile(_Sink(Output(stream, name)), mode="w")
+        with pyarrow().CompressedOutputStream(sink, "zstd") as packed:
+            yield packed
+    else:
+        yield stream
+
+
+# ---------------------------------------------------------------- formats
+
+
+class _Writer(contextlib.AbstractContextManager["_Writer"]):
+    """Writes rows; whole when its ``with`` block ends."""
+
+    def __init__(self, out: Output, names: tuple[str, ...]) -> None:
+        self.out = out
+        self.names = names
+
+    def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
+        """Write a range of a bucket; says from time to time how many rows that were."""
+        done = 0
+        for row in _rows(source, bounds, self.names):
+            self.row(row)
+            done += 1
+            if done == _TOLD_ROWS:
+                yield done
+                done = 0
+        yield done
+
+    def row(self, row: Row) -> None:
+        raise NotImplementedError  # pragma: no cover - Parquet writes whole batches
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class _Jsonl(_Writer):
+    """A JSON object a line; what is empty is left out."""
+
+    def row(self, row: Row) -> None:
+        fields = row.fields()
+        document: dict[str, Any] = {}
+        for name in self.names:
+            value = fields[name]
+            if isinstance(value, bytes):
+                if value or name in ("key", "value"):
+                    put_field(document, name, value)
+            elif value is not None:
+                document[name] = value
+        self.out.json(document)
+
+
+class _Csv(_Writer):
+    """A header, then a row a line, in the text notation; moments in ms UTC."""
+
+    def __init__(self, out: Output, names: tuple[str, ...]) -> None:
+        super().__init__(out, names)
+        self._line = io.StringIO()
+        self._rows = csv.writer(self._line, lineterminator="\n")
+        self._give(names)
+
+    def row(self, row: Row) -> None:
+        fields = row.fields()
+        self._give([_cell(fields[name]) for name in self.names])
+
+    def _give(self, cells: Iterable[str]) -> None:
+        self._rows.writerow(cells)
+        self.out.write(self._line.getvalue().encode("utf-8"))
+        self._line.seek(0)
+        self._line.truncate()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return to_text(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
+
+
+class _Parquet(_Writer):
+    """Row groups of 65,536 rows or 64 MiB of values, compressed with zstd."""
+
+    def __init__(self, out: Output, names: tuple[str, ...]) -> None:
+        from octavo.files.kernels.arrow import parquet, pyarrow, schema
+
+        super().__init__(out, names)
+        pa = self._pa = pyarrow()
+        self._stored = [name for name in names if name != "index"]
+        known = schema(tuple(self._stored))
+        fields = [
+            pa.field(name, pa.string()) if name == "index" else known.field(name) for name in names
+        ]
+        self._schema = pa.schema(fields)
+        self._sink = _Sink(out)
+        self._writer = parquet().ParquetWriter(self._sink, self._schema, compression="zstd")
+
+    def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
+        low, high, begins = bounds
+        indexed = "index" in self.names and source.has_index()
+        if "value" in self.names:
+            for batch in source.to_arrow(["key", "size"], low, high, prefix=begins):
+                large = np.flatnonzero(batch.column("size").to_numpy() > _MOST_BYTES)
+                if len(large):
+                    row = int(large[0])
+                    _refuse_large(
+                        source.name,
+                        batch.column("key")[row].as_py(),
+                        batch.column("size")[row].as_py(),
+                    )
+        # The keys tell the index entries.
+        columns = [*self._stored, *(["key"] if indexed and "key" not in self._stored else [])]
+        for batch in source.to_arrow(columns or ["key"], low, high, prefix=begins):
+            cells: list[str | None] = [None] * batch.num_rows
+            if indexed:
+                cells = [_entries(source, key) for key in batch.column("key").to_pylist()]
+            arrays = [
+                self._pa.array(cells, self._pa.string()) if name == "index" else batch.column(name)
+                for name in self.names
+            ]
+            self._writer.write_batch(self._pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+            yield batch.num_rows
+
+    def __exit__(self, kind: object = None, *error: object) -> None:
+        try:
+            if kind is None:
+                self._writer.close()
+        finally:
+            self._sink.over = True  # pyarrow ends what is dropped, too
+
+
+def _entries(source: SnapshotBucket, key: bytes) -> str | None:
+    """Index entries as JSON."""
+    found = source.index_of(key)
+    return json.dumps(entries_to_json(found), ensure_ascii=False) if found else None
+
+
+class _Sink(io.RawIOBase):
+    """An Output as a file that pyarrow writes to."""
+
+    def __init__(self, out: Output) -> None:
+        super().__init__()
+        self._out = out
+        self._at = 0
+        self.over = False
+        """Nothing more is written."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, raw: Any) -> int:
+        length = memoryview(raw).nbytes
+        if not self.over:
+            self._out.write(bytes(raw))
+        self._at += length
+        return length
+
+    def tell(self) -> int:
+        return self._at
+
+
+_WRITERS: dict[str, type[_Writer]] = {"jsonl": _Jsonl, "csv": _Csv, "parquet": _Parquet}

@@ -1,0 +1,70 @@
+"""Entries of head-only stores on the command line: what get, head and scan show of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from octavo.cli.output import complain
+from octavo.files.door.disk import RealDisk
+from octavo.files.errors import Misuse
+from octavo.manifest.store_identity import HEAD_ONLY, fields_of
+from octavo.notation import put_field, to_text
+
+if TYPE_CHECKING:
+    from octavo.cli.output import Output
+    from octavo.head_only import HeadBucket, HeadRow
+
+
+def is_head_only(path: str) -> bool:
+    """Whether the store at ``path`` is. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
+    return bool(fields_of(RealDisk(), path).get("mode") == HEAD_ONLY)
+
+
+def refuse_sub_key(sub_key: str | None) -> None:
+    """Raise Misuse where one is given: the store is a standard one."""
+    if sub_key is not None:
+        raise Misuse("--sub-key is for head-only stores; this is a standard one")
+
+
+def refuse_standard(others: dict[str, object]) -> None:
+    """Raise Misuse where one of these options is given: the store is a head-only one."""
+    for name, value in others.items():
+        if value is not None:
+            raise Misuse(f"{name} is for standard stores; this one is head-only")
+
+
+def rows(
+    bucket: HeadBucket,
+    start: bytes | None,
+    end: bytes | None,
+    prefix: bytes | None,
+    *,
+    reverse: bool,
+    limit: int | None,
+    others: dict[str, object],
+) -> Iterator[HeadRow]:
+    """The entries that ``scan`` prints, and a message where a limit cuts them. Raises Misuse where
+    one of the ``others`` is given: what it does for keys of a standard store is not done here."""
+    refuse_standard(others)
+    found = bucket.rows(start, end, prefix=prefix, reverse=reverse)
+    yield from islice(found, limit)
+    if limit and next(found, None) is not None:
+        again = "" if reverse else "; --start with the last key begins with its entries"
+        complain(f"more follow{again}")
+
+
+def tell_row(out: Output, row: HeadRow, notation: str, *, keys_only: bool, as_json: bool) -> None:
+    """One entry, on a line."""
+    parts = {"key": row.key, "sub_key": row.sub_key}
+    if not keys_only:
+        parts["value"] = row.value
+    if as_json:
+        document: dict[str, object] = {}
+        for name, raw in parts.items():
+            put_field(document, name, raw)
+        out.json(document)
+        return
+    shown = (raw.hex() if notation == "hex" else to_text(raw) for raw in parts.values())
+    out.line("\t".join(shown))

@@ -1,0 +1,261 @@
+"""Commands about the store at a moment and over time: dump, changes, snapshot."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+from xxhash import xxh3_128
+
+from octavo.cli.options import (
+    COUNT,
+    hex_key_option,
+    json_option,
+    notation_options,
+    one_key,
+    open_for_reading,
+    path_argument,
+    tag_option,
+    to_bytes,
+)
+from octavo.cli.output import Advance, Output, complain, progress
+from octavo.cli.read import fields_of, printed, tell, tell_of_other_types
+from octavo.cli.rows import entries_to_json
+from octavo.figures import count, moment, size
+from octavo.manifest.store_identity import HEAD_ONLY
+from octavo.notation import IN_DEFAULT, no_key, put_field, to_text
+
+if TYPE_CHECKING:
+    from octavo.snapshot import Snapshot, SnapshotBucket
+
+_LEASE_SECONDS = 3600.0
+_RENEW_EVERY = 4096
+
+
+# ---------------------------------------------------------------- changes
+
+
+@click.command()
+@path_argument
+@click.option(
+    "--since", type=click.IntRange(min=0), default=0, metavar="SQN",
+    help="Only changes above this sequence number.",
+)  # fmt: skip
+@click.option("--limit", type=COUNT, metavar="N", help="At most N changes.")
+@click.option("--keys-only", is_flag=True, help="No values in the JSON.")
+@click.option("--compacted", is_flag=True, help="What is left, where compaction dropped some.")
+@json_option
+def changes(
+    path: str, since: int, limit: int | None, keys_only: bool, compacted: bool, as_json: bool
+) -> None:
+    """Print the journal as events.
+
+    Every put and every delete, oldest first, tab-separated: sqn, put or delete, bucket, key,
+    bytes, moment. The JSON lines hold values, metadata, expiry, index entries, the place in an
+    atomic batch, and the type of the object or its sub-key as well.
+    """
+    from octavo.actors.opening.tags import STANDARD
+
+    with Output() as out, open_for_reading(path) as store:
+        for change in islice(store.changes(since, compacted=compacted), limit):
+            if not as_json:
+                length = "-" if change.value is None else str(len(change.value))
+                parts = (
+                    str(change.sqn), change.kind, to_text(change.bucket), to_text(change.key),
+                    length, moment(change.written_at),
+                )  # fmt: skip
+                out.line("\t".join(parts))
+                continue
+            document: dict[str, Any] = {"sqn": change.sqn, "kind": change.kind}
+            put_field(document, "bucket", change.bucket)
+            put_field(document, "key", change.key)
+            if change.tag == HEAD_ONLY:
+                put_field(document, "sub_key", change.sub_key)
+            elif change.tag != STANDARD:
+                document["tag"] = change.tag
+            if change.value is not None:
+                document["size"] = len(change.value)
+                if not keys_only:
+                    put_field(document, "value", change.value)
+            if change.metadata:
+                put_field(document, "metadata", change.metadata)
+            if change.index:
+                document["index"] = entries_to_json(change.index)
+            document["written_at"] = change.written_at
+            if change.expires_at is not None:
+                document["expires_at"] = change.expires_at
+            if change.batch is not None:
+                document["batch"] = {"position": change.batch[0], "length": change.batch[1]}
+            out.json(document)
+
+
+# ---------------------------------------------------------------- snapshot
+
+
+@click.command()
+@path_argument
+@click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
+@tag_option
+@click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
+@click.option(
+    "--depth", type=click.IntRange(1, sys.maxsize), metavar="N",
+    help="A line for each first N parts of the keys, as `/` divides them.",
+)  # fmt: skip
+@click.option(
+    "--fold", type=click.Choice(["count", "bytes", "digest"]), default="bytes", show_default=True,
+    help="Count keys, add up their values' bytes, or digest all that they hold.",
+)  # fmt: skip
+@click.option("--list", "listing", is_flag=True, help="Print the keys instead.")
+@click.option("--get", "key", metavar="KEY", help="Write the value of one key instead.")
+@hex_key_option
+@notation_options
+@json_option
+@click.pass_context
+def snapshot(
+    ctx: click.Context,
+    path: str,
+    bucket: str | None,
+    tag: str,
+    prefix: str | None,
+    depth: int | None,
+    fold: str,
+    listing: bool,
+    key: str | None,
+    hex_key: bool,
+    notation: str | None,
+    as_json: bool,
+) -> None:
+    """Take a snapshot and fold over it.
+
+    Prints the sequence number and what the fold finds.
+
+    \b
+    --fold count   reads keys only
+    --fold bytes   reads heads: keys and sizes, no values
+    --fold digest  reads everything; two stores with one digest hold the same
+                   keys, values, metadata and expiry
+
+    With --list or --get it is read through instead, and the sequence number goes to standard
+    error.
+    """
+    if listing and key is not None:
+        raise click.UsageError("give --list or --get, one of them")
+    chosen = None if bucket is None else to_bytes("--bucket", bucket)
+    begins = None if prefix is None else to_bytes("--prefix", prefix, hexadecimal=hex_key)
+    wanted = None if key is None else one_key(key, hexadecimal=hex_key)
+    with Output() as out, open_for_reading(path) as store, store.snapshot(_LEASE_SECONDS) as snap:
+        if wanted is not None:
+            complain(f"snapshot at sqn {count(snap.sqn)}")
+            value = snap.bucket(chosen or b"", tag=tag).get(wanted)
+            if value is None:
+                complain(no_key(chosen or b"", wanted))
+                ctx.exit(1)
+            tell(out, wanted, value, notation, as_json=as_json)
+        elif listing:
+            complain(f"snapshot at sqn {count(snap.sqn)}")
+            name = None
+            for name in snap.bucket(chosen or b"", tag=tag).keys(prefix=begins):
+                if as_json:
+                    out.json(fields_of(key=name))
+                else:
+                    out.line(printed(name, notation or "text"))
+            if name is None and not chosen:
+                complain(f"nothing found{IN_DEFAULT}")
+        else:
+            names = list(snap.buckets(tag=tag)) if chosen is None else [chosen]
+            folded = _Fold(snap, tag, fold, depth)
+            with progress("folding", None) as advance:
+                for name in names:
+                    folded.bucket(name, begins, advance)
+            folded.report(out, as_json)
+            tell_of_other_types(snap, tag)
+
+
+class _Fold:
+    """Counts, adds up or digests what a snapshot holds, in groups."""
+
+    def __init__(self, snap: Snapshot, tag: str, kind: str, depth: int | None) -> None:
+        self._snap, self._tag = snap, tag
+        self._kind = kind
+        self._depth = depth
+        self._groups: dict[tuple[bytes, bytes], list[int]] = {}
+        self._digest = xxh3_128()
+        self._done = 0
+
+    def bucket(self, name: bytes, begins: bytes | None, advance: Advance) -> None:
+        """Take in a bucket. O(keys of it)."""
+        for key, length in self._rows(name, begins):
+            group = self._groups.setdefault((name, self._group_of(key)), [0, 0])
+            group[0] += 1
+            group[1] += length
+            self._done += 1
+            if self._done % _RENEW_EVERY == 0:
+                self._snap.renew()
+                advance(self._done)
+
+    def _rows(self, name: bytes, begins: bytes | None) -> Iterator[tuple[bytes, int]]:
+        source = self._snap.bucket(name, tag=self._tag)
+        if self._kind == "count":
+            return ((key, 0) for key in source.keys(prefix=begins))
+        if self._kind == "bytes":
+            return ((key, head.size) for key, head in source.heads(prefix=begins))
+        return self._digested(name, source, begins)
+
+    def _digested(
+        self, name: bytes, source: SnapshotBucket, begins: bytes | None
+    ) -> Iterator[tuple[bytes, int]]:
+        pairs = zip(source.items(prefix=begins), source.heads(prefix=begins), strict=True)
+        for (key, value), (_, head) in pairs:
+            expiry = str(head.expires_at or 0).encode()
+            for part in (name, key, value, head.metadata, expiry):
+                self._digest.update(len(part).to_bytes(8, "big"))
+                self._digest.update(part)
+            yield key, len(value)
+
+    def _group_of(self, key: bytes) -> bytes:
+        if self._depth is None:
+            return b""
+        return b"/".join(key.split(b"/", self._depth)[: self._depth])
+
+    def report(self, out: Output, as_json: bool) -> None:
+        """Print the groups in order, and the totals."""
+        keys = sum(group[0] for group in self._groups.values())
+        length = sum(group[1] for group in self._groups.values())
+        digest = self._digest.hexdigest() if self._kind == "digest" else None
+        if as_json:
+            document: dict[str, Any] = {
+                "sqn": self._snap.sqn,
+                "taken_at": self._snap.taken_at,
+                "keys": keys,
+            }
+            if self._kind != "count":
+                document["bytes"] = length
+            if digest is not None:
+                document["digest"] = digest
+            document["groups"] = [self._group(*item) for item in sorted(self._groups.items())]
+            out.json(document)
+            return
+        out.line(f"snapshot at sqn {count(self._snap.sqn)}, {moment(self._snap.taken_at)}")
+        if digest is not None:
+            out.line(f"digest {digest}")
+        rows = [("bucket", "keys begin" if self._depth else "", "keys", "bytes")]
+        for (name, begins), (number, total) in sorted(self._groups.items()):
+            rows.append((to_text(name) or "(default)", to_text(begins), count(number), size(total)))
+        rows.append(("all", "", count(keys), size(length)))
+        shown = [row[:3] if self._kind == "count" else row for row in rows]
+        if not self._depth:
+            shown = [(row[0], *row[2:]) for row in shown]
+        out.columns(shown, right=range(1 if not self._depth else 2, 4))
+
+    def _group(self, at: tuple[bytes, bytes], figures: list[int]) -> dict[str, Any]:
+        document: dict[str, Any] = {}
+        put_field(document, "bucket", at[0])
+        if self._depth is not None:
+            put_field(document, "begins", at[1])
+        document["keys"] = figures[0]
+        if self._kind != "count":
+            document["bytes"] = figures[1]
+        return document

@@ -1,0 +1,150 @@
+"""Arguments and options that several commands have in common."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+
+import click
+
+from octavo import arguments
+from octavo.files.errors import READ_ONLY, Misuse
+from octavo.files.wall_clock import ms_of
+from octavo.manifest.store_identity import IDENTITY
+from octavo.notation import from_hex, from_text
+
+if TYPE_CHECKING:
+    from octavo.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STDIN = "-"
+_PIECE_BYTES = 1 << 20
+_LONGEST_HEX = 3
+"""Characters of a byte, with white space between them."""
+COUNT = click.IntRange(0, sys.maxsize)
+"""How many at most: what counts in C takes no more."""
+
+path_argument = click.argument("path", type=click.Path(path_type=str))
+bucket_option = click.option(
+    "--bucket", "-b", default="", metavar="NAME", help="Bucket; without it, the default one."
+)
+STANDARD = "standard"
+tag_option = click.option(
+    "--tag", default=STANDARD, metavar="NAME",
+    help="Type of objects; without it, the standard one.",
+)  # fmt: skip
+hex_key_option = click.option(
+    "--hex-key", is_flag=True, help="Keys and bounds are given in hexadecimal."
+)
+sub_key_option = click.option(
+    "--sub-key", metavar="KEY", help="Of a head-only store; without it, the empty one."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def notation_options(command: F) -> F:
+    """``--hex`` and ``--text``: how bytes are printed."""
+    as_hex = click.option("--hex", "notation", flag_value="hex", help="Print hexadecimal.")
+    as_text = click.option(
+        "--text", "notation", flag_value="text",
+        help=r"Print text on one line; other bytes as \xHH, a backslash as \\.",
+    )  # fmt: skip
+    return as_text(as_hex(command))
+
+
+def open_store(path: str, *, create: bool = False) -> Store:
+    """The store at ``path``. Raises Misuse where there is none and ``create`` is False."""
+    import octavo
+
+    if not create:
+        refuse_none(path)
+    return octavo.open(path, create=create)
+
+
+def refuse_none(path: str) -> None:
+    """Raise Misuse where there is no store."""
+    if not os.path.lexists(os.path.join(path, IDENTITY)):
+        raise Misuse(f"there is no store at {path}; `put` and `load` make one")
+
+
+def open_for_reading(path: str) -> Store:
+    """The store at ``path``; as it was just now, where it is open elsewhere, or this user may only
+    read it. Raises Misuse where there is none."""
+    import octavo
+
+    try:
+        return open_store(path)
+    except octavo.StoreLocked:
+        pass
+    except Misuse as refused:
+        if not isinstance(cause := refused.__cause__, OSError) or cause.errno not in READ_ONLY:
+            raise
+    found: Any = octavo.open(path, read_only=True)
+    return cast("Store", found)
+
+
+def to_bytes(name: str, argument: str, *, hexadecimal: bool = False) -> bytes:
+    """The very bytes of a command-line argument, or those it names. Raises Misuse."""
+    return from_hex(name, argument) if hexadecimal else os.fsencode(argument)
+
+
+def bound(name: str, argument: str | None, *, hexadecimal: bool) -> bytes | None:
+    """One end of a range; None is unbounded. Raises Misuse."""
+    return None if argument is None else to_bytes(name, argument, hexadecimal=hexadecimal)
+
+
+def to_moment(name: str, argument: str) -> int:
+    """ms UTC of a moment in ISO 8601, UTC where it names no zone, or of ms. Raises Misuse."""
+    try:
+        if argument.isascii() and argument.isdigit() and len(argument) > len("20261231"):
+            return arguments.to_moment(name, int(argument))
+        found = datetime.fromisoformat(argument)
+    except ValueError:
+        raise Misuse(
+            f"{name}={argument!r:.80}: allowed are a moment such as 2026-11-21T10:15:00Z, a date, "
+            "and ms since 1970 UTC"
+        ) from None
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return ms_of(found)
+
+
+def stdin() -> BinaryIO:
+    """Standard input. Raises OSError where nobody gave this process one."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "is closed", "standard input")
+    return sys.stdin.buffer
+
+
+def read_value(stream: BinaryIO, hexadecimal: bool = False) -> bytes:
+    """All that is left of it. Raises OSError, and Misuse as soon as it is more than a value may be:
+    a source such as /dev/zero has no end."""
+    found, most = io.BytesIO(), arguments.MAX_VALUE_BYTES
+    while part := stream.read(_PIECE_BYTES):
+        found.write(part)
+        if found.tell() > (_LONGEST_HEX * most if hexadecimal else most):
+            raise Misuse(f"value of more than {most} bytes: at most so many are allowed")
+    return found.getvalue()  # no copy
+
+
+def one_key(argument: str, *, hexadecimal: bool) -> bytes:
+    """A key from its argument, or the one on standard input for ``-``. Raises Misuse."""
+    if argument != STDIN:
+        return to_bytes("KEY", argument, hexadecimal=hexadecimal)
+    keys = keys_of_stdin(hexadecimal=hexadecimal)
+    if len(keys) != 1:
+        raise Misuse(f"KEY is '-' and standard input holds {len(keys)} lines: allowed is one")
+    return keys[0]
+
+
+def keys_of_stdin(*, hexadecimal: bool) -> list[bytes]:
+    """Keys from standard input, one a line, as ``scan --keys-only`` prints them. Raises Misuse."""
+    lines = stdin().read().split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return [from_hex("KEY", line) if hexadecimal else from_text(line) for line in lines]

@@ -1,0 +1,225 @@
+"""What the command line prints: results on standard output, all else on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, BinaryIO, Protocol
+
+import click
+
+from octavo.figures import count, moment
+from octavo.files.door.disk import RealDisk
+from octavo.files.errors import Misuse, usable
+
+
+class OutputClosed(Exception):  # noqa: N818 - it is not an error
+    """Whoever read our output has seen enough."""
+
+
+class Output:
+    """Standard output as bytes, UTF-8 whatever the locale; flushed where the ``with`` block ends.
+
+    Raises OutputClosed when the reading end is gone, OSError that says where to when there is no
+    room, or nobody gave this process an output.
+    """
+
+    def __init__(self, stream: BinaryIO | None = None, name: str = "standard output") -> None:
+        self._name = name
+        if stream is None:
+            # None where the descriptor was closed: said before anything is done.
+            if sys.stdout is None:
+                raise OSError(errno.EBADF, "is closed", name)
+            stream = sys.stdout.buffer
+        self._stream = stream
+
+    def write(self, raw: bytes) -> None:
+        """Bytes as they are, all of them: without a buffer (``PYTHONUNBUFFERED``) the system may
+        take fewer at a time, more than 2 GiB never."""
+        rest = memoryview(raw)
+        try:
+            while rest:
+                taken = self._stream.write(rest)
+                if taken is None:
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                rest = rest[taken:]
+        except BrokenPipeError:
+            raise OutputClosed from None
+        except OSError as wrong:
+            raise self._named(wrong) from wrong
+
+    def line(self, text: str) -> None:
+        """A line of text."""
+        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def json(self, document: object) -> None:
+        """A document on a line of its own."""
+        try:
+            encoded = json.dumps(document, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:  # a path that is not UTF-8
+            encoded = json.dumps(document).encode("ascii")
+        self.write(encoded + b"\n")
+
+    def columns(self, rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+        """Aligned columns, those numbered in ``right`` to the right; never wrapped."""
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [
+                cell.rjust(width) if at in right else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            self.line("  ".join(cells).rstrip())
+
+    def flush(self) -> None:
+        """Everything printed so far is on its way."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise OutputClosed from None
+        except OSError as wrong:
+            raise self._named(wrong) from wrong
+
+    def _named(self, wrong: OSError) -> OSError:
+        return OSError(wrong.errno, wrong.strerror, wrong.filename or self._name)
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.flush()
+
+
+@contextlib.contextmanager
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A file of the user's that appears under its name, durable, only if the block succeeds.
+
+    What is there and is no regular file (a FIFO, ``/dev/null``) is written to directly. Raises
+    Misuse where it can not be made.
+    """
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise Misuse(f"FILE={path!r} is a directory: name a file in it")
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as stream:
+            yield stream
+        return
+    partial = f"{target}.{os.getpid()}.partial"
+    try:
+        with _made(path, partial) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, target)
+        RealDisk().sync_dir(os.path.dirname(target))
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+        raise
+
+
+def _made(path: str, partial: str) -> BinaryIO:
+    with usable("FILE", path):
+        try:
+            return open(partial, "xb")
+        except OSError as wrong:
+            wrong.filename = path  # the name that the user knows
+            raise
+
+
+def told(error: Exception) -> str:
+    """An expected error as a line for a person."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
+
+
+def complain(message: str) -> None:
+    """A line on standard error; lost if nobody reads that."""
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(f"octavo: {message}", err=True)
+
+
+def terminal_columns() -> int | None:
+    """Columns of the terminal that standard output is; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+# ---------------------------------------------------------------- progress
+
+
+class Advance(Protocol):
+    """Moves the bar: what is done, of what total, and what it is now about."""
+
+    def __call__(
+        self, done: float, total: float | None = None, what: str | None = None
+    ) -> None: ...
+
+
+def _silent(done: float, total: float | None = None, what: str | None = None) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def progress(what: str, total: float | None, *, of_bytes: bool = False) -> Iterator[Advance]:
+    """A bar on standard error while the block runs; nothing at all where that is no terminal.
+
+    ``total`` None: it is not known how much there is.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield _silent
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    amount = (DownloadColumn(), TransferSpeedColumn()) if of_bytes else (MofNCompleteColumn(),)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        *amount,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(what, total=total)
+
+        def advance(done: float, total: float | None = None, what: str | None = None) -> None:
+            bar.update(task, completed=done, total=total, description=what)
+
+        yield advance
+
+
+# ---------------------------------------------------------------- figures
+
+
+def flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted name, text) of a nested document; lists of documents are left out."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        elif isinstance(value, bool) or not isinstance(value, int | list):
+            yield prefix + name, "-" if value is None else str(value)
+        elif isinstance(value, int):
+            yield prefix + name, moment(value) if name.endswith("_ms") else count(value)
+        elif not any(isinstance(item, dict) for item in value):
+            yield prefix + name, "; ".join(map(str, value)) or "-"

@@ -1,0 +1,103 @@
+"""The ``pipeline`` command: a corpus through Spark, from loading to a backup."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sysconfig
+import tempfile
+import time
+
+import click
+
+from octavo import __version__
+from octavo.cli.options import json_option
+from octavo.cli.output import Output, complain
+from octavo.cli.teller import NOT_SOURCE, Teller
+from octavo.figures import count, duration
+
+
+@click.command()
+@click.argument("source", required=False, type=click.Path(exists=True, path_type=str))
+@click.option(
+    "--into", "path", metavar="DIRECTORY", type=click.Path(path_type=str),
+    help="Make store, copy and backup here and keep them; must be new or empty. Else they are "
+    "removed at the end.",
+)  # fmt: skip
+@click.option(
+    "--format", "kind", type=click.Choice(("directory", "parquet", "csv", "jsonl")),
+    help="What SOURCE is; without it, told by its name.",
+)  # fmt: skip
+@click.option("--key-field", metavar="NAME", help="Column that is the key; a table needs it.")
+@click.option("--value-field", metavar="NAME", help="... that is the value; else the whole row.")
+@click.option(
+    "--group-field", metavar="NAME",
+    help="... by which the aggregates are made; else the first letter of the key.",
+)  # fmt: skip
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@json_option
+@click.pass_context
+def pipeline(
+    ctx: click.Context,
+    source: str | None,
+    path: str | None,
+    kind: str | None,
+    key_field: str | None,
+    value_field: str | None,
+    group_field: str | None,
+    master: str,
+    as_json: bool,
+) -> None:
+    """Run the data pipeline on Spark, on real files.
+
+    Loads SOURCE, a directory, Parquet, CSV or JSONL (without one: the source tree of the running
+    Python), through Spark into a store; has a second store follow its changes as they are made;
+    folds keys and bytes by group over a snapshot; joins the totals back into the store; backs it
+    up. Every step is checked; ends with 1 if anything is not as promised.
+
+    Needs octavo[spark] and a Java 17 or newer, which it installs with the system's package
+    manager where there is none and it is run by root.
+    """
+    if path is not None and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise click.UsageError(f"--into {path!r} is there already; name a new or an empty one")
+    with contextlib.ExitStack() as stack:
+        from octavo.pipeline.session import spark_session
+
+        began = time.perf_counter()
+        spark = stack.enter_context(spark_session(master, complain))
+        started = time.perf_counter() - began
+        from octavo.pipeline.corpus import Corpus, kind_of
+        from octavo.pipeline.tour import PipelineTour
+
+        if path is None:
+            directory = tempfile.mkdtemp(prefix="octavo-pipeline-")
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        else:
+            directory = path
+        what = source or sysconfig.get_path("stdlib")
+        corpus = Corpus(
+            what, kind or kind_of(what), key_field, value_field, group_field,
+            () if source else NOT_SOURCE,
+        )  # fmt: skip
+        out = stack.enter_context(Output())
+        teller = Teller(out, silent=as_json)
+        teller.heading(
+            f"Octavo {__version__} on Spark {spark.version}, {spark.sparkContext.master}, started "
+            f"in {duration(started)}"
+        )
+        named = what if source else f"{what}, the source tree of this Python"
+        teller.tell("source", f"{named} ({corpus.kind})")
+        teller.tell("into", directory if path else f"{directory} (removed at the end)")
+        tour = PipelineTour(spark, corpus, directory, teller)
+        tour.run()
+        if as_json:
+            out.json({"ok": not teller.broken, "broken": teller.broken, **tour.figures})
+        elif teller.broken:
+            teller.heading(f"{count(len(teller.broken))} of the promises above do not hold.")
+        else:
+            teller.heading(f"Everything held, in {duration(time.perf_counter() - began)}.")
+            if path:
+                teller.tell("look around", f"octavo scan {path}/store --keys-only --limit 5")
+    if teller.broken:
+        ctx.exit(1)

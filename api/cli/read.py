@@ -1,0 +1,293 @@
+"""Reading commands: get, head, scan, buckets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from octavo.cli.heads import is_head_only, refuse_standard, refuse_sub_key, rows, tell_row
+from octavo.cli.options import (
+    COUNT,
+    STANDARD,
+    bound,
+    bucket_option,
+    hex_key_option,
+    json_option,
+    notation_options,
+    one_key,
+    open_for_reading,
+    path_argument,
+    sub_key_option,
+    tag_option,
+    to_bytes,
+    to_moment,
+)
+from octavo.cli.output import Output, complain, terminal_columns
+from octavo.figures import count, moment, plural
+from octavo.files.ledger.head import Head
+from octavo.notation import IN_DEFAULT, no_key, put_field, to_text
+
+if TYPE_CHECKING:
+    from octavo.scans import Scan
+    from octavo.snapshot import Snapshot
+
+_MIN_COLUMNS = 20
+
+
+@click.command()
+@path_argument
+@click.argument("key")
+@bucket_option
+@tag_option
+@sub_key_option
+@hex_key_option
+@notation_options
+@json_option
+@click.pass_context
+def get(
+    ctx: click.Context,
+    path: str,
+    key: str,
+    bucket: str,
+    tag: str,
+    sub_key: str | None,
+    hex_key: bool,
+    notation: str | None,
+    as_json: bool,
+) -> None:
+    """Write the value of KEY to standard output.
+
+    Its bytes as they are; with --hex or --text, one line. KEY `-` is the line on standard input,
+    as `scan --keys-only` prints it. Ends with 1 if the key is absent.
+    """
+    wanted = one_key(key, hexadecimal=hex_key)
+    sub = bound("--sub-key", sub_key, hexadecimal=hex_key) or b""
+    with Output() as out, open_for_reading(path) as store:
+        name = to_bytes("--bucket", bucket)
+        if is_head_only(path):
+            refuse_standard({"--tag": None if tag == STANDARD else tag})
+            value = store.head_bucket(name).get(wanted, sub)
+        else:
+            refuse_sub_key(sub_key)
+            value = store.bucket(name, tag=tag).get(wanted)
+        if value is None:
+            complain(no_key(name, wanted, sub))
+            ctx.exit(1)
+        tell(out, wanted, value, notation, as_json=as_json)
+
+
+@click.command()
+@path_argument
+@click.argument("key")
+@bucket_option
+@tag_option
+@sub_key_option
+@hex_key_option
+@json_option
+@click.pass_context
+def head(
+    ctx: click.Context,
+    path: str,
+    key: str,
+    bucket: str,
+    tag: str,
+    sub_key: str | None,
+    hex_key: bool,
+    as_json: bool,
+) -> None:
+    """Show what is known of KEY, without its value.
+
+    Its sequence number, size, metadata, moment of writing and expiry. Ends with 1 if the key is
+    absent.
+    """
+    wanted = one_key(key, hexadecimal=hex_key)
+    sub = bound("--sub-key", sub_key, hexadecimal=hex_key) or b""
+    with Output() as out, open_for_reading(path) as store:
+        name = to_bytes("--bucket", bucket)
+        if is_head_only(path):
+            refuse_standard({"--tag": None if tag == STANDARD else tag})
+            row = store.head_bucket(name).head(wanted, sub)
+            found = row and Head(row.sqn, len(row.value), b"", row.written_at, row.expires_at)
+        else:
+            refuse_sub_key(sub_key)
+            found = store.bucket(name, tag=tag).head(wanted)
+        if found is None:
+            complain(no_key(name, wanted, sub))
+            ctx.exit(1)
+        if as_json:
+            document = fields_of(key=wanted, **({"sub_key": sub} if sub else {}))
+            document |= {"sqn": found.sqn, "size": found.size}
+            document |= fields_of(metadata=found.metadata)
+            document |= {"written_at": found.written_at, "expires_at": found.expires_at}
+            out.json(document)
+            return
+        out.columns(
+            [
+                ("sqn", count(found.sqn)),
+                ("size", plural(found.size, "byte")),
+                ("metadata", to_text(found.metadata) or "none"),
+                ("written at", moment(found.written_at)),
+                ("expires at", moment(found.expires_at) or "never"),
+            ]
+        )
+
+
+@click.command()
+@path_argument
+@bucket_option
+@tag_option
+@click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
+@click.option("--start", metavar="KEY", help="First key, inclusive.")
+@click.option("--end", metavar="KEY", help="Last key, exclusive; also with --reverse.")
+@click.option("--reverse", is_flag=True, help="From the highest key down.")
+@click.option("--match", metavar="REGEX", help="Only keys in which it finds something.")
+@click.option("--since", metavar="TIME", help="Only what was written then or later.")
+@click.option("--before", metavar="TIME", help="Only what was written before then.")
+@click.option(
+    "--limit",
+    type=COUNT,
+    metavar="N",
+    help="At most N keys; a message then says how to go on.",
+)
+@click.option("--resume", metavar="POSITION", help="Go on where a --limit ended.")
+@click.option("--keys-only", is_flag=True, help="Read and print no values.")
+@hex_key_option
+@notation_options
+@json_option
+def scan(
+    path: str,
+    bucket: str,
+    tag: str,
+    prefix: str | None,
+    start: str | None,
+    end: str | None,
+    reverse: bool,
+    match: str | None,
+    since: str | None,
+    before: str | None,
+    limit: int | None,
+    resume: str | None,
+    keys_only: bool,
+    hex_key: bool,
+    notation: str | None,
+    as_json: bool,
+) -> None:
+    """Print keys and values in order.
+
+    Those of a range of keys, in byte order, a pair a line: key, tab, value. On a terminal long
+    values are cut to its width; redirect the output, or use --json, to have all of them.
+
+    TIME is ISO 8601, UTC where it names no zone, or milliseconds since 1970. REGEX is one of
+    Python's, on the key's bytes. POSITION goes with the same range and direction. Of a head-only
+    store it prints key, sub-key and value.
+    """
+    notation = notation or "text"
+    with Output() as out, open_for_reading(path) as store:
+        if is_head_only(path):
+            found_rows = rows(
+                store.head_bucket(to_bytes("--bucket", bucket)),
+                bound("--start", start, hexadecimal=hex_key),
+                bound("--end", end, hexadecimal=hex_key),
+                bound("--prefix", prefix, hexadecimal=hex_key),
+                reverse=reverse,
+                limit=limit,
+                others={
+                    "--match": match, "--since": since, "--before": before, "--resume": resume,
+                    "--tag": None if tag == STANDARD else tag,
+                },
+            )  # fmt: skip
+            for row in found_rows:
+                tell_row(out, row, notation, keys_only=keys_only, as_json=as_json)
+            return
+        source = store.bucket(to_bytes("--bucket", bucket), tag=tag)
+        give = source.keys if keys_only else source.items
+        found: Scan[Any] = give(
+            bound("--start", start, hexadecimal=hex_key),
+            bound("--end", end, hexadecimal=hex_key),
+            prefix=bound("--prefix", prefix, hexadecimal=hex_key),
+            reverse=reverse,
+            match=None if match is None else to_bytes("--match", match),
+            limit=limit,
+            resume=resume,
+            modified_since=None if since is None else to_moment("--since", since),
+            modified_before=None if before is None else to_moment("--before", before),
+        )
+        width = terminal_columns()
+        given: Any = None
+        for given in found:
+            key, value = (given, None) if keys_only else given
+            if as_json:
+                out.json(fields_of(key=key) if value is None else fields_of(key=key, value=value))
+                continue
+            name = printed(key, notation)
+            if value is None:
+                out.line(name)
+            else:
+                out.line(f"{name}\t{_shortened(value, notation, name, width)}")
+        if given is None and not bucket and resume is None:
+            complain(f"nothing found{IN_DEFAULT}")
+        if limit and found.position is not None:
+            complain(f"more may follow: --resume {found.position}")
+
+
+@click.command()
+@path_argument
+@tag_option
+@json_option
+def buckets(path: str, tag: str, as_json: bool) -> None:
+    """Print the names of the buckets.
+
+    Of those that hold a key; there are no others.
+    """
+    with Output() as out, open_for_reading(path) as store, store.snapshot() as snap:
+        for name in snap.buckets(tag=tag):
+            if as_json:
+                out.json(fields_of(bucket=name))
+            else:
+                out.line(to_text(name) or "(default)")
+        tell_of_other_types(snap, tag)
+
+
+def tell(out: Output, key: bytes, value: bytes, notation: str | None, *, as_json: bool) -> None:
+    """A value that was asked for by its key, as it is wanted."""
+    if as_json:
+        out.json(fields_of(key=key, value=value))
+    elif notation is None:
+        out.write(value)
+    else:
+        out.line(printed(value, notation))
+
+
+def tell_of_other_types(snap: Snapshot, tag: str) -> None:
+    """A message for each type of objects that a command about all keys leaves out; none where a
+    type was asked for."""
+    identity = snap._identity
+    for name in () if identity.head_only or tag != STANDARD else identity.tags.numbers:
+        if name != STANDARD and next(snap.buckets(tag=name), None) is not None:
+            complain(f"left out: objects of type {name!r}; --tag {name} is for them")
+
+
+def printed(raw: bytes, notation: str) -> str:
+    """``raw`` on one line."""
+    return raw.hex() if notation == "hex" else to_text(raw)
+
+
+def fields_of(**parts: bytes) -> dict[str, Any]:
+    """A JSON document of byte strings."""
+    document: dict[str, Any] = {}
+    for name, raw in parts.items():
+        put_field(document, name, raw)
+    return document
+
+
+def _shortened(value: bytes, notation: str, before: str, width: int | None) -> str:
+    """A value on what is left of a terminal's line; whole where there is no terminal."""
+    if width is None:
+        return printed(value, notation)
+    room = max(width - (len(before) // 8 + 1) * 8, _MIN_COLUMNS)
+    text = printed(value[:room], notation)
+    if len(text) <= room and len(value) <= room:
+        return text
+    note = f"... {plural(len(value), 'byte')}"
+    return text[: max(room - len(note), 0)] + note

@@ -1,0 +1,118 @@
+"""A row of a dump: what JSON lines, CSV and Parquet files hold of a key, and how it is written.
+
+JSON and CSV say bytes in the notations of notation.py; Parquet has a type for them. Index
+entries are JSON in all three: a list of {"field": ..., "term": ...}, where a number is an int, a
+string a str, and ``term64`` bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from octavo.files.errors import Misuse
+from octavo.notation import put_field, take_field
+
+if TYPE_CHECKING:
+    from octavo.actors.view import Head
+    from octavo.files.ledger.index_terms import Term
+
+FIELDS = ("bucket", "key", "value", "metadata", "expires_at", "index", "sqn", "written_at")
+"""What a dump holds, in this order, unless told otherwise; ``load`` needs no more."""
+ALL_FIELDS = (*FIELDS, "size")
+
+Entries = dict[bytes, "list[Term]"]
+
+
+class Row(NamedTuple):
+    """A live key with all that is known of it."""
+
+    bucket: bytes
+    key: bytes
+    value: bytes
+    head: Head
+    entries: Entries | None
+
+    def fields(self) -> dict[str, Any]:
+        """By the names of ALL_FIELDS; bytes are bytes, moments ms UTC, and None is absent."""
+        head = self.head
+        return {
+            "bucket": self.bucket,
+            "key": self.key,
+            "value": self.value,
+            "metadata": head.metadata,
+            "expires_at": head.expires_at,
+            "index": None if not self.entries else entries_to_json(self.entries),
+            "sqn": head.sqn,
+            "written_at": head.written_at,
+            "size": head.size,
+        }
+
+
+def to_fields(argument: str | None) -> tuple[str, ...]:
+    """The names in ``--columns``. Raises Misuse."""
+    if argument is None:
+        return FIELDS
+    names = tuple(name.strip() for name in argument.split(","))
+    for name in names:
+        if name not in ALL_FIELDS:
+            raise Misuse(f"--columns names {name!r}: there are {', '.join(ALL_FIELDS)}")
+    if len(set(names)) != len(names):
+        raise Misuse(f"--columns={argument!r} names one twice")
+    return names
+
+
+def entries_to_json(entries: Mapping[bytes, Sequence[Term]]) -> list[dict[str, Any]]:
+    """Index entries as a JSON document."""
+    out = []
+    for field, terms in entries.items():
+        for term in terms:
+            document: dict[str, Any] = {}
+            put_field(document, "field", field)
+            out.append(document | term_to_json(term))
+    return out
+
+
+def term_to_json(term: Term) -> dict[str, Any]:
+    """A term as a field of a JSON document, whose name and type tell a str from bytes."""
+    if isinstance(term, bytes):
+        return {"term64": base64.b64encode(term).decode("ascii")}
+    return {"term": term}
+
+
+def entries_of_json(found: object) -> Entries | None:
+    """What ``entries_to_json`` made. Raises Misuse."""
+    if found is None:
+        return None
+    if not isinstance(found, list):
+        raise Misuse(f"'index' is {found!r:.60}: allowed is a list of entries")
+    out: Entries = {}
+    for entry in found:
+        field = take_field(entry, "field") if isinstance(entry, dict) else None
+        if field is None:
+            raise Misuse(
+                f"'index' holds {entry!r:.60}: allowed are entries with a field and a term"
+            )
+        term: object = entry.get("term")
+        if term is None:
+            term = take_field(entry, "term")
+        if isinstance(term, bool) or not isinstance(term, int | str | bytes):
+            raise Misuse(
+                f"'index' holds {entry!r:.60}: allowed are entries with a field and a term"
+            )
+        out.setdefault(field, []).append(term)
+    return out
+
+
+def entries_of_text(text: object) -> Entries | None:
+    """Index entries out of the JSON in a cell. Raises Misuse."""
+    if not text:
+        return None
+    if not isinstance(text, str | bytes):
+        raise Misuse(f"'index' is {text!r:.60}: allowed is JSON")
+    try:
+        return entries_of_json(json.loads(text))
+    except (ValueError, RecursionError) as wrong:
+        raise Misuse(f"'index' is not JSON: {wrong}") from None

@@ -1,0 +1,96 @@
+"""Commands about the store as a whole: stats, verify."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from octavo.cli.options import json_option, open_for_reading, path_argument
+from octavo.cli.output import Output, flat, progress
+from octavo.figures import count, duration, moment, plural, size
+from octavo.files.errors import Misuse
+
+
+@click.command()
+@path_argument
+@json_option
+@click.option("--prometheus", is_flag=True, help="Print Prometheus' text format.")
+@click.option("--score", is_flag=True, help="Sample the journal's files for garbage first.")
+def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
+    """Print figures of the store.
+
+    Files, levels, memory, sequence numbers. What is counted since opening is that of this command;
+    a program asks its own store: store.stats(), store.stats_prometheus(). Of a store that is open
+    elsewhere it prints what its files say.
+    """
+    if as_json and prometheus:
+        raise Misuse("--json and --prometheus: allowed is one of them")
+    with Output() as out, open_for_reading(path) as store:
+        figures = store.stats(score=score)
+        if prometheus:
+            out.write(store.stats_prometheus().encode())
+            return
+        if as_json:
+            out.json(figures)
+            return
+        out.columns(list(flat(dict(figures))))
+        levels: list[Any] = list(figures["ledger"]["levels"])
+        if levels:
+            out.line("")
+            names = list(levels[0])
+            rows = [[count(level[name] or 0) for name in names] for level in levels]
+            out.columns([names, *rows], right=range(len(names)))
+        consumers: list[Any] = list(figures["consumers"])
+        if consumers:
+            out.line("")
+            names = ["consumer", "position", "behind", "last moved", "holds"]
+            rows = [
+                [one["name"], count(one["position"]), count(one["behind"]),
+                 moment(one["moved_ms"]), size(one["holds_bytes"])]
+                for one in consumers
+            ]  # fmt: skip
+            out.columns([names, *rows], right=range(1, len(names)))
+
+
+@click.command()
+@path_argument
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, path: str, as_json: bool) -> None:
+    """Read and check the whole store.
+
+    Every checksum and every invariant. Ends with 1 if anything is damaged, and says what and where.
+    """
+    began = time.perf_counter()
+    with Output() as out, open_for_reading(path) as store:
+        with progress("verifying", None) as advance:
+            report = store.verify(lambda what, done, total: advance(done, total, what))
+        seconds = time.perf_counter() - began
+        if as_json:
+            out.json(
+                {
+                    "ok": report.ok,
+                    "problems": report.problems,
+                    "journal_files": report.journal_files,
+                    "ledger_files": report.ledger_files,
+                    "records": report.records,
+                    "keys": report.keys,
+                    "bytes": report.bytes,
+                    "seconds": round(seconds, 3),
+                    "notes": store.stats().get("notes", []),
+                }
+            )
+        else:
+            for problem in report.problems:
+                out.line(problem)
+            out.line(
+                f"{'ok' if report.ok else plural(len(report.problems), 'problem')}: "
+                f"{plural(report.journal_files, 'journal file')}, "
+                f"{plural(report.ledger_files, 'ledger file')}, "
+                f"{plural(report.records, 'record')}, {plural(report.keys, 'key')}, "
+                f"{size(report.bytes)} in {duration(seconds)}"
+            )
+    if not report.ok:
+        ctx.exit(1)

@@ -1,0 +1,85 @@
+"""Commands on a store as a whole: compact, trim, destroy."""
+
+from __future__ import annotations
+
+import click
+
+from octavo.cli.options import json_option, open_store, path_argument, refuse_none
+from octavo.cli.output import Output, complain, progress
+from octavo.figures import count, duration, plural, size
+
+
+@click.command()
+@path_argument
+@json_option
+@click.pass_context
+def compact(ctx: click.Context, path: str, as_json: bool) -> None:
+    """Give back the room of versions that were replaced or deleted.
+
+    Rewrites the journal files of which more than a tenth is garbage or what compression takes off.
+    Ends with 1 if damaged files had to be left as they are, and names them. Interrupting it
+    loses nothing.
+    """
+    with Output() as out, open_store(path) as store:
+        with progress("compacting", None, of_bytes=True) as advance:
+            done = store.compact(lambda what, at, total: advance(at, total, what))
+        if as_json:
+            out.json(
+                {
+                    "files_before": done.files_before,
+                    "files_after": done.files_after,
+                    "bytes_before": done.bytes_before,
+                    "bytes_after": done.bytes_after,
+                    "records_dropped": done.records_dropped,
+                    "skipped": list(done.skipped),
+                    "seconds": round(done.seconds, 3),
+                }
+            )
+        else:
+            for skipped in done.skipped:
+                out.line(f"left as it is: {skipped}")
+            out.line(
+                f"{size(done.bytes_before)} in {plural(done.files_before, 'journal file')} became "
+                f"{size(done.bytes_after)} in {count(done.files_after)}; "
+                f"{plural(done.records_dropped, 'record')} dropped in {duration(done.seconds)}"
+            )
+    if done.skipped:
+        ctx.exit(1)
+
+
+@click.command()
+@path_argument
+@json_option
+def trim(path: str, as_json: bool) -> None:
+    """Let go of the journal of a head-only store.
+
+    As far as its ledger has it.
+    """
+    with Output() as out, open_store(path) as store:
+        freed = store.trim()
+        if as_json:
+            out.json({"bytes": freed})
+        else:
+            out.line(f"{size(freed)} given back")
+
+
+@click.command()
+@path_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def destroy(ctx: click.Context, path: str, yes: bool) -> None:
+    """Remove the store at PATH, with everything in it. Other files in PATH stay."""
+    import octavo
+
+    refuse_none(path)
+    if not yes and not _agrees(f"Remove the store at {path}?"):
+        complain("nothing was removed")
+        ctx.exit(1)
+    octavo.destroy(path)
+
+
+def _agrees(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except UnicodeDecodeError:  # a line that is no text says nothing of the kind
+        return False

@@ -1,0 +1,44 @@
+"""Figures as a person reads them: counts, sizes, durations, moments."""
+
+from __future__ import annotations
+
+from octavo.files.wall_clock import moment_of
+
+
+def count(number: float) -> str:
+    """12,345"""
+    return f"{number:,.0f}"
+
+
+def size(length: float) -> str:
+    """Bytes for a person, in powers of 1,000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(length) < 999.5:
+            return f"{length:.0f} {unit}" if unit == "B" else f"{length:.3g} {unit}"
+        length /= 1000
+    return f"{length:,.3g} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a person."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.3g} us"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def moment(ms: int | None) -> str:
+    """A moment in ms UTC as ISO 8601; empty for none."""
+    if ms is None:
+        return ""
+    try:
+        when = moment_of(ms)
+    except OverflowError:
+        return f"{ms} ms"  # beyond the year 9999
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

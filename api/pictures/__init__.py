@@ -1,0 +1,1 @@
+"""A look at a store: on a terminal, or as one page."""

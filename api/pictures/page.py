@@ -1,0 +1,91 @@
+"""The page of an inspection: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from octavo import __version__
+from octavo.figures import count, duration, moment, plural, size
+from octavo.pictures.inspection import Inspection
+from octavo.pictures.page_parts import section, text, tiles
+from octavo.pictures.page_pictures import (
+    journal,
+    latencies,
+    levels,
+    share,
+    snapshots,
+    timeline,
+    work,
+)
+from octavo.pictures.page_style import CSS
+
+
+def page(found: Inspection) -> str:
+    """Pictures with their tables beneath. No script, and nothing is fetched. Under 2 MB for
+    10,000 files, of which neighbours are then drawn together."""
+    stats = found.stats
+    title = f"Octavo: {stats['path']}"
+    head = (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>{text(title)}</title><style>{CSS}</style></head><body>"
+        f"<header><h1>{text(stats['path'])}</h1><p>"
+        + text(
+            f"Octavo {__version__}, store {stats['id']}, looked at {moment(stats['now_ms'])}, "
+            f"open for {duration(max(stats['now_ms'] - stats['opened_ms'], 0) / 1000)}"
+        )
+        + "</p></header><main>"
+    )
+    parts = [
+        _tiles(found),
+        levels(found),
+        journal(found),
+        timeline(found),
+        snapshots(found),
+        latencies(found),
+        work(found),
+        _notes(stats["notes"]),
+    ]
+    return head + "".join(parts) + "</main></body></html>\n"
+
+
+def _tiles(found: Inspection) -> str:
+    stats = found.stats
+    files = stats["journal"]["file_list"]
+    known = [f for f in files if f["garbage_share"] is not None]
+    garbage = sum(f["bytes"] * (f["garbage_share"] or 0.0) for f in known)
+    sampled = sum(f["bytes"] for f in known)
+    merging, times = stats["merging"], stats["writes"]["amplification"]
+    waiting = merging["delete_pending_bytes"] + stats["compaction"]["delete_pending_bytes"]
+    cache = stats["read_cache"]
+    asked = cache["hits"] + cache["misses"]
+    return tiles(
+        [
+            ("Sequence number", count(stats["last_sqn"]),
+             f"{count(stats['last_sqn'] - stats['persisted_sqn'])} not yet in the ledger"),
+            ("Journal", size(sum(f["bytes"] for f in files)),
+             f"{plural(len(files), 'file')}, {count(stats['journal']['records'])} records"),
+            ("Garbage", share(garbage, sampled), f"{size(garbage)} of {size(sampled)} sampled"),
+            ("Ledger", size(stats["ledger"]["bytes"]),
+             (f"{plural(stats['ledger']['files'], 'file')} in "
+             f"{plural(len(stats['ledger']['levels']), 'level')}")),
+            ("Merge backlog", plural(merging["waiting_tables"], "table"),
+             (f"{plural(merging['level_zero_files'], 'file')} in level 0, "
+             f"{count(merging['rows_over_target'])} rows over")),
+            ("Snapshots", count(stats["snapshots"]),
+             f"{size(waiting)} wait to be deleted"),
+            ("Write amplification", "-" if times is None else f"{times:.2f}",
+             f"for {size(stats['writes']['bytes_put'])} put"),
+            ("Cache hits", share(cache["hits"], asked), f"of {count(asked)} gets that ask it"),
+        ]
+    )  # fmt: skip
+
+
+def _notes(notes: list[str]) -> str:
+    if not notes:
+        return ""
+    items = "".join(f"<li>{text(note)}</li>" for note in notes[:200])
+    return section(
+        "What opening found", "Damage that was mended or stepped over.",
+        f'<ul class="notes">{items}</ul>',
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The one door to the operating system, and what stands right behind it."""

@@ -1,0 +1,298 @@
+"""One opener at a time: an exclusive flock on a file. Taken through disk.py only.
+
+Such a lock on a file that others only read tells them that whoever made it lives: ``hold_file``.
+
+flock and not lockf: a POSIX record lock lets a second opener of the same process in, and is lost
+when any descriptor of the file is closed.
+
+Worker processes outlive an owner that is killed by moments, and may be in the middle of a job on
+its files. So there is a second lock, on the directory around the file, which they inherit: who has
+the first waits for the second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter, call, contains
+from typing import TypeAlias
+
+from octavo.files.door.belonging import hand_over
+from octavo.files.door.open_file import open_apart, open_regular
+from octavo.files.errors import READ_ONLY, StoreLocked
+
+LOCK = "LOCK"
+"""The file of a store that its one opener has locked."""
+
+_ATTEMPTS = 16
+_LONGEST_PID = 20
+
+_LONGEST_WAIT = 30.0
+"""Seconds for the workers of a killed owner to leave; they notice within milliseconds, unless a
+system call of theirs takes long."""
+_MOMENT = 0.2
+"""Seconds for a process to begin its program."""
+_LOOK_EVERY = 0.002
+_wait = time.sleep
+
+Steps: TypeAlias = "Iterator[Callable[[], object]]"
+
+# token -> descriptors (of the file, and for an opener of its directory) of every lock of this
+# process, and the steps that let go of it
+_held: dict[object, tuple[tuple[int, ...], Steps]] = {}
+_through: Callable[[Iterator[object], object], bool] = contains  # type: ignore[assignment]
+"""Goes through steps up to one that answers with what is given, and needs no memory."""
+
+
+class FileLock:
+    """An exclusive lock, held until ``release`` or until this object is gone."""
+
+    __slots__ = ("__weakref__", "_release", "_stands", "path", "workers")
+
+    path: str
+    workers: int | None
+    """Descriptor that a worker process must inherit, so that no other owner begins before it has
+    left."""
+
+    def __init__(
+        self,
+        path: str,
+        release: Callable[[], object],
+        workers: int | None = None,
+        stands: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``release`` must be idempotent. ``stands``: see refuse_replaced."""
+        self.path = path
+        self.workers = workers
+        self._release = release
+        self._stands = stands
+
+    def refuse_replaced(self) -> None:
+        """Raise OSError (ESTALE) where the directory around ``path`` was moved or removed, or
+        another stands there now: nothing by that path is the holder's. Two system calls."""
+        if not self._stands():
+            raise OSError(
+                errno.ESTALE,
+                "the store was moved, removed or replaced while it was open",
+                os.path.dirname(self.path),
+            )
+
+    def release(self) -> None:
+        """Let the next one in. Idempotent; does nothing in a forked child, which has no lock."""
+        try:
+            self._release()
+        finally:
+            self._release()  # what is left where a step of it failed
+
+    __del__ = property(attrgetter("_release"))
+    """No Python, in which a Ctrl-C could be lost, and leave it locked."""
+
+
+def lock_file(path: str, flags: int = os.O_RDWR | os.O_CREAT) -> FileLock:
+    """Lock a file, by default made where absent, and write this process's id into it, if the
+    ``flags`` allow it.
+
+    Raises StoreLocked, OSError; Corruption where something else than a file is there.
+    """
+    for _ in range(_ATTEMPTS):
+        fd = open_regular(path, flags)
+        try:
+            _lock_alone(fd)
+            current = _names(path, fd)
+        except BlockingIOError:
+            holder = _holder(fd)
+            os.close(fd)
+            raise StoreLocked(f"{path} is locked by {holder}") from None
+        except BaseException:
+            os.close(fd)
+            raise
+        if current:
+            try:
+                directory = _without_workers(path)
+            except BaseException:
+                os.close(fd)
+                raise
+            lock = _keep(path, fd, directory)
+            hand_over(fd, os.path.dirname(path) or ".")
+            # A hint for people; on a full disk, or a read-only one, the lock must work without it.
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+            return lock
+        os.close(fd)  # somebody unlinked it before we had it: that lock keeps nobody out
+    raise StoreLocked(f"{path} is replaced again and again by someone else")
+
+
+def lock_to_read(path: str) -> FileLock:
+    """As ``lock_file``; a file that may only be read is locked, if it is there."""
+    try:
+        return lock_file(path)
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            return lock_file(path, os.O_RDONLY)
+        raise
+
+
+def hold_file(path: str) -> FileLock:
+    """Lock a file that is there and that nobody else locks: see ``is_held``. Raises OSError."""
+    fd = open_regular(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(fd)
+        raise
+    return _keep(path, fd)
+
+
+def is_held(path: str) -> bool:
+    """Whether the file is there and somebody who lives has it locked. Raises OSError, Corruption
+    (it is no file)."""
+    try:
+        fd = open_regular(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _lock_alone(fd: int) -> None:
+    """Raises BlockingIOError where another has it locked. One who was killed as he started a worker
+    is waited for, a moment: until its program begins, that has copies of all he had open."""
+    deadline = time.monotonic() + _MOMENT
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _lives(_written(fd)) or time.monotonic() > deadline:
+                raise
+            _wait(_LOOK_EVERY)
+
+
+def _without_workers(path: str) -> int:
+    """Lock the directory, once the workers of whoever held ``path`` before have left."""
+    fd = open_apart(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + _LONGEST_WAIT
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fd
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise StoreLocked(
+                        f"{path}: its last owner is gone, but a worker process of that owner is "
+                        "not; end it (octavo.files.jobs.worker) and try again"
+                    ) from None
+                _wait(_LOOK_EVERY)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _keep(path: str, fd: int, *directory: int) -> FileLock:
+    release: Callable[[], object] | None = None
+    try:
+        token = object()
+        steps: Steps = iter(
+            (
+                partial(_held.pop, token, None),
+                # A worker's copy keeps the next owner waiting.
+                *[partial(os.close, each) for each in directory],
+                # Not close alone: a child forked meanwhile may still have the descriptor.
+                partial(fcntl.flock, fd, fcntl.LOCK_UN),
+                partial(os.close, fd),
+            )
+        )
+        # Such steps as are left, in one call: a Ctrl-C comes before all or behind them, and two
+        # threads never take the same one. None answers with the token, so it looks at all of them;
+        # and it takes no memory.
+        release = partial(_through, map(call, steps), token)
+        _held[token] = (fd, *directory), steps
+        stands = partial(_stands, os.path.dirname(path) or ".", token)
+        return FileLock(path, release, directory[0] if directory else None, stands)
+    except BaseException:  # for want of memory: nobody is given the lock, so nobody has it
+        if release is not None:
+            release()
+        else:
+            os.close(fd)
+            if directory:
+                os.close(directory[0])
+        raise
+
+
+def _stands(path: str, token: object) -> bool:
+    """Whether ``path`` is still the directory that was locked; True once it is no more."""
+    held = _held.get(token)
+    try:
+        return held is None or os.path.samestat(os.stat(path), os.fstat(held[0][1]))
+    except OSError:
+        return token not in _held
+
+
+def _names(path: str, fd: int) -> bool:
+    """Whether ``path`` is still the file that ``fd`` has open."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _written(fd: int) -> int | None:
+    """The id of the process that had the lock last, where it could write it."""
+    written = os.pread(fd, _LONGEST_PID, 0).strip()
+    return int(written) if written.isdigit() else None
+
+
+def _lives(process: int | None) -> bool:
+    """Whether it does, as far as one can tell."""
+    if not process:
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's; no process's id
+        return True
+    return True
+
+
+def _holder(fd: int) -> str:
+    """Who has the lock, and what to do."""
+    written = _written(fd)
+    who = "another opener" if written is None else f"process {written}"
+    close = "close the store there"
+    if written == os.getpid():
+        who = f"this process ({os.getpid()})"
+        close = (
+            "a store that was opened stays open until its close(), or the end of its `with`, also "
+            "where nothing refers to it any more: use that one, which octavo.open_stores() has, "
+            "close it"
+        )
+    elif not _lives(written):
+        close = "it is gone, or in another container; end what it left, or close the store there"
+    return f"{who}: {close}, or only read it, with octavo.open(path, read_only=True)"
+
+
+def _forget_in_child() -> None:
+    """A forked child drops its copies, or the lock would outlive the process that holds it."""
+    while _held:
+        _, (descriptors, steps) = _held.popitem()
+        _through(steps, None)  # none is left that would let go of the parent's
+        for fd in descriptors:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

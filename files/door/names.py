@@ -1,0 +1,27 @@
+"""Names of directories: what disk.py and its callers ask of a path."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from octavo.files.errors import Corruption
+
+if TYPE_CHECKING:
+    from octavo.files.door.disk import Disk
+
+
+def refuse_links(disk: Disk, *directories: str) -> None:
+    """Raise Corruption where a directory of a store is a symbolic link: what is done in a store
+    stays in it, whoever made it."""
+    for path in directories:
+        if disk.is_link(path):
+            raise Corruption(path, 0, "not ours", expected="directory", found="symbolic link")
+
+
+def directory_of(path: str) -> str:
+    """The directory that holds the name ``path``: what ``sync_dir`` needs after a change of it."""
+    stripped = path.rstrip("/")
+    if not stripped:
+        return "/" if path else "."
+    return os.path.dirname(stripped) or "."

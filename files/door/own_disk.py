@@ -1,0 +1,92 @@
+"""The operating system's file systems as the owner of a store uses them: by paths, which lead to
+that store only as long as its directory stands where it was opened.
+
+Somebody may move an open store, or put a backup or a new store in its place, and names there are
+then none of the old owner's: what it made would be taken in by another store, what it removed would
+be that store's file under the same name.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.door.file_lock import FileLock
+from octavo.files.door.open_file import Descriptor, open_directory, sync_directory
+from octavo.files.errors import storage_error
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _if_it_stands(
+    change: Callable[Concatenate[RealDisk, P], T],
+) -> Callable[Concatenate[OwnDisk, P], T]:
+    """The same change of names, refused once another directory stands where the lock was taken."""
+
+    @wraps(change)
+    def made(self: OwnDisk, /, *args: P.args, **given: P.kwargs) -> T:
+        self._lock.refuse_replaced()
+        return change(self, *args, **given)
+
+    return made
+
+
+class OwnDisk(RealDisk):
+    """Changes no name once another directory stands where the lock was taken. Two system calls
+    more a change. Reading goes on: what is open is open, and what is not is told."""
+
+    def __init__(self, lock: FileLock) -> None:
+        self._lock = lock
+        self._held: dict[str, Descriptor] = {}
+
+    create = _if_it_stands(RealDisk.create)
+    reopen = _if_it_stands(RealDisk.reopen)
+    rename = _if_it_stands(RealDisk.rename)
+    link = _if_it_stands(RealDisk.link)
+    unlink = _if_it_stands(RealDisk.unlink)
+    rmdir = _if_it_stands(RealDisk.rmdir)
+    _make_directory = _if_it_stands(RealDisk._make_directory)
+
+    def map(self, path: str) -> mmap.mmap | bytes:
+        """As any disk's; a file that is missing because all of them are is not called damage."""
+        try:
+            return super().map(path)
+        except FileNotFoundError:
+            try:
+                self._lock.refuse_replaced()
+            except OSError as elsewhere:
+                raise storage_error(elsewhere, path) from elsewhere
+            raise
+
+    def reason(self, error: OSError) -> OSError:
+        """Of a file that is missing: that all of them are, where that is so."""
+        if isinstance(error, FileNotFoundError):
+            try:
+                self._lock.refuse_replaced()
+            except OSError as elsewhere:
+                return elsewhere
+        return error
+
+    def sync_dir(self, path: str) -> None:
+        self._lock.refuse_replaced()
+        held = self._held.get(path)
+        if held is None:
+            super().sync_dir(path)
+        else:
+            sync_directory(held)
+
+    def hold(self, path: str) -> None:
+        if path not in self._held:
+            self._held[path] = Descriptor(open_directory(path))
+
+    def let_go(self, path: str) -> None:
+        self._held.pop(path, None)
+
+
+def owned(disk: Disk, lock: FileLock) -> Disk:
+    """The disk for who holds a store's lock; a simulated one as it is."""
+    return OwnDisk(lock) if type(disk) is RealDisk else disk

@@ -1,0 +1,195 @@
+"""Requests to a store's owner from other processes: ``inbox/`` in the store's directory.
+
+    <ms>-<id>.request   what is to be taken in: {"job", "attempts", "stream", "batch", "held"}
+    <ms>-<id>.taken     the request's second name: from now on its owner may have done it
+    <ms>-<id>.answer    {"first_sqn", "last_sqn", "repeated"}, or {"error": class, "message"}
+
+JSON, its ``checksum`` xxh3-64 of the other fields with sorted keys; written atomically. Who asked
+has the request locked as long as it waits (``held``), and removes all three: so the owner does
+nothing for somebody who was killed or gave up, and who gave up knows whether it may have been done.
+``ms``: the moment of asking, by which what a killed one left is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+from contextlib import suppress
+from typing import Any
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock, refuse_links
+from octavo.files.errors import Corruption, OctavoError
+from octavo.files.handover.staging import INBOX
+
+log = logging.getLogger("octavo.inbox")
+
+REQUEST = ".request"
+TAKEN = ".taken"
+ANSWER = ".answer"
+HELD = "held"
+KEPT_MS = 86_400_000
+_NAME = re.compile(r"([0-9a-f]{12})-[0-9a-f]{16}\.(request|taken|answer)(\.tmp)?")
+_MAX_BYTES = 16 << 20
+
+
+class Request:
+    """What one asks of a store's owner. Nothing is written before ``ask``."""
+
+    def __init__(self, disk: Disk, store: str, told: dict[str, Any], now_ms: int) -> None:
+        self._disk = disk
+        self._store = store
+        self._told = {**told, HELD: True}
+        self._stem = f"{now_ms:012x}-{secrets.randbits(64):016x}"
+        self._path = f"{store}/{INBOX}/{self._stem}"
+        self._lock: FileLock | None = None
+        self._begun = False
+
+    def ask(self) -> None:
+        """Put it there, locked; but once. Not synced: behind a power cut nobody waits for it."""
+        if self._lock is not None:
+            return
+        disk, path = self._disk, self._path + REQUEST
+        refuse_links(disk, f"{self._store}/{INBOX}")
+        disk.mkdir_within(self._store, INBOX)
+        self._begun = True
+        file = disk.create(path + TEMPORARY_SUFFIX)
+        try:
+            file.write_all(_encoded(self._told))
+        finally:
+            file.close()
+        lock = disk.hold_file(path + TEMPORARY_SUFFIX)  # before anybody looks whether it is
+        disk.rename(path + TEMPORARY_SUFFIX, path)
+        self._lock = lock
+
+    def answer(self) -> dict[str, Any] | None:
+        """What the owner said, if it did. Raises Corruption."""
+        return read(self._disk, self._store, self._stem + ANSWER)
+
+    def withdraw(self) -> bool:
+        """Wait no more, and leave nothing; whether the owner may have done it. Where not, it never
+        will. Idempotent."""
+        if not self._begun:
+            return False  # and what says why is not hidden by an inbox that cannot be searched
+        disk, store, stem = self._disk, self._store, self._stem
+        try:
+            remove(disk, store, stem + REQUEST, stem + REQUEST + TEMPORARY_SUFFIX)
+            taken = disk.exists(self._path + TAKEN)  # it can be no more, its first name being gone
+            remove(disk, store, stem + TAKEN, stem + ANSWER)
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+        return taken
+
+
+def is_held(disk: Disk, store: str, name: str) -> bool:
+    """Whether who asked for this lives, and waits. Raises Corruption."""
+    return disk.is_held(f"{store}/{INBOX}/{name}")
+
+
+def take(disk: Disk, store: str, name: str) -> bool:
+    """To be asked by the owner before it does what it cannot undo: whether somebody waits for this
+    request. From then on who asked cannot know whether it was done but from the answer."""
+    path = f"{store}/{INBOX}/{name}"
+    if not is_held(disk, store, name):
+        return False
+    try:
+        disk.link(path, path.removesuffix(REQUEST) + TAKEN)
+    except FileExistsError:  # by an owner that was killed, or could not do it then
+        return True
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def forget(disk: Disk, store: str, name: str) -> None:
+    """Remove a request that nobody waits for, with all that belongs to it; but not from under who
+    is about to look whether it was taken, and removes it then."""
+    stem = name.removesuffix(REQUEST)
+    if not _lives(disk, store, stem):
+        remove(disk, store, name, stem + TAKEN, stem + ANSWER)
+
+
+def _lives(disk: Disk, store: str, stem: str) -> bool:
+    """Whether who asked has it locked still, under either of its names."""
+    return any(is_held(disk, store, stem + kind) for kind in (REQUEST, TAKEN))
+
+
+def write(disk: Disk, store: str, name: str, told: dict[str, Any]) -> None:
+    """Put a request or an answer there, durably."""
+    refuse_links(disk, f"{store}/{INBOX}")
+    disk.mkdir_within(store, INBOX)
+    disk.write_atomically(f"{store}/{INBOX}/{name}", _encoded(told))
+
+
+def read(disk: Disk, store: str, name: str) -> dict[str, Any] | None:
+    """A request or an answer; None: it is not there. Raises Corruption."""
+    path = f"{store}/{INBOX}/{name}"
+    try:
+        found = json.loads(disk.read(path, _MAX_BYTES))
+        claimed = found.pop("checksum")
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Corruption(path, 0, "is no request and no answer") from None
+    if claimed != _checksum(found):
+        raise Corruption(path, 0, "checksum", expected=_checksum(found), found=claimed)
+    return dict(found)
+
+
+def remove(disk: Disk, store: str, *names: str) -> None:
+    """Take these away, as far as they are there."""
+    for name in names:
+        with suppress(FileNotFoundError):  # both sides may
+            disk.unlink(f"{store}/{INBOX}/{name}")
+
+
+def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) -> list[str]:
+    """Requests without an answer, oldest first; what is too old is removed, but for a request that
+    is held, with its answer. One listing. Raises Corruption where the inbox is a link.
+
+    What cannot be removed stands in the way of nothing: it is added to ``stuck``, with a warning,
+    and what is there already is not tried.
+    """
+    if not disk.exists(f"{store}/{INBOX}"):
+        return []
+    refuse_links(disk, f"{store}/{INBOX}")
+    names = set(disk.listdir(f"{store}/{INBOX}"))
+    found = []
+    for name in sorted(names):
+        who = _NAME.fullmatch(name)
+        if who is None:
+            continue
+        stem = name.partition(".")[0]
+        if int(who.group(1), 16) + KEPT_MS < now_ms and not _waited_for(disk, store, stem):
+            if stuck is None or name not in stuck:
+                _removed(disk, store, name, set() if stuck is None else stuck)
+        elif name == stem + REQUEST and stem + ANSWER not in names:
+            found.append(name)
+    return found
+
+
+def _waited_for(disk: Disk, store: str, stem: str) -> bool:
+    """Whether who asked lives: the clock, its own or the owner's, may be days off."""
+    with suppress(OctavoError, OSError):
+        return _lives(disk, store, stem)
+    return False
+
+
+def _removed(disk: Disk, store: str, name: str, stuck: set[str]) -> None:
+    try:
+        remove(disk, store, name)
+    except OSError as error:
+        stuck.add(name)
+        log.warning("%s/%s/%s stays: %s", store, INBOX, name, error)
+
+
+def _encoded(told: dict[str, Any]) -> bytes:
+    return json.dumps({**told, "checksum": _checksum(told)}).encode()
+
+
+def _checksum(told: dict[str, Any]) -> str:
+    return f"{xxh3(json.dumps(told, sort_keys=True).encode()):016x}"

@@ -1,0 +1,290 @@
+"""Writes what a task of a bulk load makes: journal files and their ledger files, in staging.
+
+Each journal file holds records with numbers from 0; the store gives them a base when it takes the
+file in. All is done by array kernels: no bytecode runs for each record.
+"""
+
+from __future__ import annotations
+
+import secrets
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+
+from octavo.files.door.disk import AppendFile, Disk
+from octavo.files.errors import Misuse
+from octavo.files.handover import staging
+from octavo.files.handover.staging import Attempt, StagedJournal, StagedLedger
+from octavo.files.journal import cdb, cdb_seal
+from octavo.files.journal.journal_windows import WindowSums
+from octavo.files.journal.record import MAX_METADATA_BYTES
+from octavo.files.journal.record_batch import Operations, Place, encoded
+from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.byte_strings import lengths_of, of_one_length, offsets_of
+from octavo.files.kernels.constant_columns import Number, repeated
+from octavo.files.kernels.hashing import hash_column
+from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
+from octavo.files.ledger import ledger_key, merge, sorted_files
+from octavo.files.ledger.ledger_key import MAX_KEY_BYTES, STANDARD
+from octavo.files.ledger.sst_writer import Columns
+
+FILE_BYTES = 256 << 20
+"""A journal file is full at this size."""
+FILE_RECORDS = 1 << 20
+LEDGER_ROWS = 1 << 18
+LEDGER_BYTES = 64 << 20
+MAX_VALUE_BYTES = 1 << 30
+_FLUSH_BYTES = 1 << 20
+"""So much is written at once, while the processor's caches have it."""
+_PIECE_BYTES = 2 << 20
+"""Some rows are encoded together: no more than so many bytes of them, but for the last,"""
+_PIECE_ROWS = 1 << 15
+"""and rows."""
+
+
+class StagedWriter:
+    """One attempt of one task. Call ``finish`` or ``abandon``; the latter leaves nothing."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        store: str,
+        job: str,
+        attempt: str,
+        *,
+        now_ms: int,
+        tag: int = STANDARD,
+        file_bytes: int = FILE_BYTES,
+        file_records: int = FILE_RECORDS,
+    ) -> None:
+        self._disk = disk
+        self._store = store
+        self._folder = staging.folder(store, job)
+        self._job = job
+        self._attempt = staging.checked_name("attempt", attempt)
+        self._now_ms = now_ms
+        self._tag = tag
+        self._file_bytes = min(file_bytes, cdb.MAX_FILE_BYTES >> 1)
+        self._file_records = file_records
+        self._file: AppendFile | None = None
+        self._made: list[str] = []
+        self._journals: list[StagedJournal] = []
+
+    # ------------------------------------------------------------ rows
+
+    def put_many(self, bucket: bytes, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Plain puts of one bucket. Raises Misuse (a key that is empty or too long), OSError."""
+        self.add(Operations(_column(keys), _column(values), (bucket,)))
+
+    def add(self, operations: Operations) -> None:
+        """The next ones; of plain puts some 0.25 us each. Raises Misuse (a key that is empty or too
+        long, say), OSError."""
+        if not len(operations):
+            return
+        _check_lengths(operations)
+        filled = np.cumsum(operations.record_sizes())
+        done, before = 0, 0
+        while done < len(filled):
+            self._begin()
+            number, at = len(self._offsets) - 1, self._offsets[-1]
+            # Up to the record that fills the file or the piece, and that one, too.
+            full = before + min(self._file_bytes - at, _PIECE_BYTES)
+            high = int(np.searchsorted(filled, full)) + 1
+            high = min(high, done + max(self._file_records - number, 1), done + _PIECE_ROWS)
+            high = min(high, len(filled))
+            some = operations.between(done, high)
+            place = Place(at, number, self._seed, self._tag, self._now_ms)
+            self._parts.append(encoded(place, some).data)
+            ends = at + filled[done:high] - before
+            self._offsets.frombytes(ends.astype(np.uint32).tobytes())
+            self._rows.append(_ledger_rows(place, some))
+            done, before = high, int(filled[high - 1])
+            self._look()
+
+    # ------------------------------------------------------------ files
+
+    def _begin(self) -> None:
+        if self._file is not None:
+            return
+        self._disk.mkdir_within(self._store, f"{staging.STAGING}/{self._job}")
+        self._seed = secrets.randbits(64)
+        number = len(self._journals)
+        name = f"{self._attempt}-{number:04x}-{self._now_ms:012x}-{self._seed:016x}.cdb"
+        self._made.append(name)
+        self._name = name
+        self._file = self._disk.create(f"{self._folder}/{name}")
+        self._offsets = array("I", (cdb.RECORDS_AT,))
+        header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
+        self._parts: list[bytes | memoryview] = [cdb.beginning(header)]
+        self._windows = WindowSums(self._seed)
+        self._rows: list[Columns] = []
+        self._written = 0
+
+    def _look(self) -> None:
+        at = self._offsets[-1]
+        if at - self._written >= _FLUSH_BYTES:
+            self._flush()
+        if at >= self._file_bytes or len(self._offsets) > self._file_records:
+            self._seal()
+
+    def _flush(self) -> None:
+        if self._file is not None and self._parts:
+            joined = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            self._windows.add(joined)
+            self._file.write_all(joined)
+        self._parts.clear()
+        self._written = self._offsets[-1]
+
+    def _seal(self) -> None:
+        """The file is whole: its tables, then, while it is synced, the ledger's rows of its
+        records."""
+        file = self._file
+        if file is None:
+            return
+        self._flush()
+        table = np.frombuffer(self._offsets, dtype=np.uint32)
+        front, back = cdb_seal.sealing(
+            table, self._seed, self._now_ms, self._now_ms, self._windows.section()
+        )
+        file.write_all(back)
+        file.pwrite_all(front, 0)
+        synced = file.begin_sync()
+        file.close()
+        self._file = None
+        stem = self._name.removesuffix(".cdb")
+        found = merge.write_rows(
+            self._disk,
+            self._folder,
+            self._ledger_name(stem),
+            merge.stacked(self._rows, in_place=True),
+            max_rows=LEDGER_ROWS,
+            max_bytes=LEDGER_BYTES,
+        )
+        synced()
+        self._journals.append(
+            StagedJournal(
+                name=self._name,
+                count=len(table) - 1,
+                bytes=int(table[-1]) + len(back),
+                seed=self._seed,
+                digest=int.from_bytes(back[-8:], "little"),
+                ledgers=tuple(map(_told, found)),
+            )
+        )
+
+    def _ledger_name(self, stem: str) -> _Names:
+        return _Names(stem, self._made)
+
+    # ------------------------------------------------------------ the end
+
+    def finish(self) -> Attempt:
+        """All is durable, and said to be: what the commit is to name. Raises OSError."""
+        if self._file is not None and len(self._offsets) > 1:
+            self._seal()
+        attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._now_ms)
+        self._disk.mkdir_within(self._store, f"{staging.STAGING}/{self._job}")
+        self._disk.sync_dir(self._folder)
+        staging.write_attempt(self._disk, self._store, attempt)
+        return attempt
+
+    def abandon(self) -> None:
+        """Remove what was made. Idempotent."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+        for name in (*self._made, f"{self._attempt}{staging.ATTEMPT_SUFFIX}"):
+            path = f"{self._folder}/{name}"
+            if self._disk.exists(path):
+                self._disk.unlink(path)
+        self._made.clear()
+        with suppress(OSError):  # other attempts have files there, or there is none
+            self._disk.rmdir(self._folder)
+
+
+def _column(strings: Sequence[bytes]) -> ByteColumn:
+    lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+    return ByteColumn(np.frombuffer(b"".join(strings), dtype=np.uint8), offsets_of(lengths))
+
+
+def _check_lengths(operations: Operations) -> None:
+    """Raises Misuse."""
+    key_bytes = lengths_of(operations.keys.offsets)
+    whole = key_bytes + operations.bucket_bytes()
+    if key_bytes.min() < 1 or whole.max() > MAX_KEY_BYTES:
+        raise Misuse("key: 1 byte to 64 KiB together with the bucket's name")
+    if lengths_of(operations.values.offsets).max() > MAX_VALUE_BYTES:
+        raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
+    metas = operations.metas
+    if metas is not None and lengths_of(metas.offsets).max() > MAX_METADATA_BYTES:
+        raise Misuse(f"metadata: at most {MAX_METADATA_BYTES} bytes")
+
+
+def _ledger_rows(place: Place, operations: Operations) -> Columns:
+    """What the ledger is to know of some operations of a file, in their order; keys and metadata
+    are copied."""
+    count = len(operations)
+    flags = repeated(np.uint8(0), count)
+    if operations.deletes is not None or operations.expiries is not None:
+        flags = flags.copy()
+    if operations.deletes is not None:
+        flags[operations.deletes] = TOMBSTONE
+    if operations.expiries is not None:
+        flags[operations.expiries > 0] |= EXPIRES
+    prefixes = [ledger_key.prefix(place.tag, name) for name in operations.buckets]
+    keys = _copied(operations.keys)
+    found = Columns(
+        keys=keys,
+        prefixes=prefixes,
+        groups=operations.which,
+        hashes=np.empty(0, dtype=np.uint32),
+        sqns=np.arange(place.number, place.number + count, dtype=np.uint32),
+        flags=flags,
+        sizes=_lengths(operations.values, np.uint32),
+        times=repeated(np.uint64(place.now_ms), count),
+        expiries=operations.expiries,
+        metas=None if operations.metas is None else _copied(operations.metas),
+    )
+    found.hashes = hash_column(found.whole_keys())
+    return found
+
+
+def _copied(strings: ByteColumn) -> Strings:
+    first, end = int(strings.offsets[0]), int(strings.offsets[-1])
+    blob = strings.blob[first:end].copy()
+    return Strings(blob, strings.offsets[:-1] - first, _lengths(strings, np.int64))
+
+
+def _lengths(strings: ByteColumn, kind: type[Number]) -> npt.NDArray[Number]:
+    length = of_one_length(strings)
+    if length >= 0:
+        return repeated(kind(length), len(strings.offsets) - 1)
+    return lengths_of(strings.offsets).astype(kind)
+
+
+class _Names:
+    """Names of the ledger files of one journal file, each noted as it is given."""
+
+    def __init__(self, stem: str, made: list[str]) -> None:
+        self._stem = stem
+        self._made = made
+        self._given = 0
+
+    def __call__(self) -> str:
+        name = f"{self._stem}-{self._given:04x}.sst"
+        self._given += 1
+        self._made.append(name)
+        return name
+
+
+def _told(found: sorted_files.Summary) -> StagedLedger:
+    return StagedLedger(
+        found.name,
+        found.rows,
+        found.bytes,
+        found.tombstones,
+        found.expiring,
+        found.first_key.decode("latin-1"),
+        found.last_key.decode("latin-1"),
+        found.min_sqn,
+        found.max_sqn,
+    )

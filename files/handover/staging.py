@@ -1,0 +1,225 @@
+"""What a job made elsewhere and hands over to a store: ``staging/<job>/`` in the store's directory.
+
+    <attempt>-<number>-<ms>-<seed>.cdb   sealed journal files (cdb.py), base 0: "made elsewhere"
+    <attempt>-<number>-<ms>-....sst      ledger files of one journal file, sqns relative to it
+    <attempt>.json                       the attempt: names, counts, digests
+
+``attempt`` is a task's part and attempt, ``ms`` the moment when the job began in its process.
+
+An attempt is JSON, its ``checksum`` xxh3-64 of the other fields with sorted keys. It is written
+last, when all it names is durable. Only attempts that a commit names count; others are left-overs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.argument_checks import shown
+from octavo.files.door.disk import Disk, refuse_links
+from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
+
+log = logging.getLogger("octavo.ingest")
+
+STAGING = "staging"
+INBOX = "inbox"
+ATTEMPT_SUFFIX = ".json"
+_FORMAT = 1
+_MAX_ATTEMPT_BYTES = 64 << 20
+KEPT_MS = 86_400_000
+"""How long the files of a job that was not committed are kept."""
+_AGE = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{16}")
+_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedLedger:
+    """A ledger file of an attempt; its sqns are relative to its journal file."""
+
+    name: str
+    rows: int
+    bytes: int
+    tombstones: int
+    expiring: int
+    first_key: str
+    last_key: str
+    min_sqn: int
+    max_sqn: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedJournal:
+    """A journal file of an attempt, and the ledger files of its records."""
+
+    name: str
+    count: int
+    bytes: int
+    seed: int
+    digest: int
+    """The trailer's checksum, which covers those of all tables."""
+    ledgers: tuple[StagedLedger, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """All that one attempt of one task made."""
+
+    job: str
+    name: str
+    journals: tuple[StagedJournal, ...] = field(default=())
+    created_ms: int = 0
+
+    @property
+    def count(self) -> int:
+        """Records."""
+        return sum(journal.count for journal in self.journals)
+
+
+def checked_name(what: str, name: object) -> str:
+    """A job's or an attempt's name, which becomes a file name. Raises Misuse."""
+    if not isinstance(name, str) or not _JOB.fullmatch(name):
+        raise Misuse(
+            f"{what}={shown(name)}: allowed are 1 to 128 letters, digits, '-', '_' and '.', "
+            "a letter or a digit first"
+        )
+    return name
+
+
+def folder(store: str, job: str) -> str:
+    """Where a job's files stand. Raises Misuse."""
+    return f"{store}/{STAGING}/{checked_name('job_id', job)}"
+
+
+def write_attempt(disk: Disk, store: str, attempt: Attempt) -> None:
+    """Say durably what the attempt made; all it names is durable before."""
+    told: dict[str, Any] = {"format": _FORMAT, **asdict(attempt)}
+    told["checksum"] = _checksum(told)
+    path = f"{folder(store, attempt.job)}/{attempt.name}{ATTEMPT_SUFFIX}"
+    disk.write_atomically(path, json.dumps(told).encode())
+
+
+def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
+    """What an attempt made, as it says. Raises Misuse where it is not there, Corruption."""
+    path = f"{folder(store, job)}/{checked_name('attempt', name)}{ATTEMPT_SUFFIX}"
+    refuse_links(disk, f"{store}/{STAGING}", folder(store, job))
+    try:
+        told = json.loads(disk.read(path, _MAX_ATTEMPT_BYTES))
+        version = told["format"]
+    except FileNotFoundError:
+        raise Misuse(
+            f"job {job!r} has no finished attempt {name!r} ({path} is not there): "
+            "nothing was taken in"
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Corruption(path, 0, "does not say what an attempt made") from None
+    if version != _FORMAT:
+        raise UnsupportedFormat(
+            f"{path}: an attempt of format {version}; this release knows {_FORMAT}"
+        )
+    claimed = told.pop("checksum", None)
+    if claimed != _checksum(told):
+        raise Corruption(path, 0, "checksum", expected=_checksum(told), found=claimed)
+    try:
+        journals = tuple(
+            StagedJournal(
+                **{
+                    **journal,
+                    "ledgers": tuple(StagedLedger(**ledger) for ledger in journal["ledgers"]),
+                }
+            )
+            for journal in told["journals"]
+        )
+        attempt = Attempt(told["job"], told["name"], journals, int(told["created_ms"]))
+        for journal in journals:
+            _check(journal)
+    except (KeyError, TypeError, ValueError, OverflowError, Misuse) as wrong:
+        raise Corruption(path, 0, f"says what no attempt made: {wrong}") from None
+    if (attempt.job, attempt.name) != (job, name):
+        raise Corruption(path, 0, f"is of attempt {attempt.name!r} of job {attempt.job!r}")
+    return attempt
+
+
+def _check(journal: StagedJournal) -> None:
+    """Plain names and numbers, so that nothing outside of the folder is ever named."""
+    checked_name("name", journal.name)
+    numbers = [journal.count, journal.bytes, journal.seed, journal.digest]
+    for ledger in journal.ledgers:
+        checked_name("name", ledger.name)
+        numbers += [ledger.rows, ledger.bytes, ledger.tombstones, ledger.expiring]
+        numbers += [ledger.min_sqn, ledger.max_sqn]
+        if not ledger.min_sqn <= ledger.max_sqn < journal.count:
+            raise ValueError(f"{ledger.name}: sqns")
+    if set(map(type, numbers)) != {int} or min(numbers) < 0 or not journal.count:
+        raise ValueError(f"{journal.name}: numbers")
+
+
+def _checksum(told: dict[str, Any]) -> str:
+    return f"{xxh3(json.dumps(told, sort_keys=True).encode()):016x}"
+
+
+def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
+    """Remove the folders of jobs that began over ``KEPT_MS`` ago and were never committed; their
+    names. One whose age cannot be told, or that cannot go, is left alone."""
+    if not disk.exists(f"{store}/{STAGING}"):
+        return []
+    gone = []
+    for job in disk.listdir(f"{store}/{STAGING}"):
+        if not _JOB.fullmatch(job):
+            continue
+        where = f"{store}/{STAGING}/{job}"
+        if disk.is_link(where):
+            continue
+        try:
+            ages = _begun(disk, store, job)
+            if ages and max(ages) + KEPT_MS < now_ms:
+                empty(disk, store, job)
+                gone.append(job)
+        except FileNotFoundError:
+            continue  # whose it is removes it
+        except OSError as error:  # another user's, say: no reason not to open the store
+            log.warning("%s is left over, and cannot be removed: %s", where, error)
+    return gone
+
+
+def _begun(disk: Disk, store: str, job: str) -> list[int]:
+    """When attempts of a job began, ms UTC: their files say so, and those that made none."""
+    names = disk.listdir(folder(store, job))
+    ages = [int(age.group(1), 16) for name in names if (age := _AGE.search(name))]
+    if not ages:
+        for name in names:
+            with suppress(OctavoError, OSError):
+                attempt = name.removesuffix(ATTEMPT_SUFFIX)
+                ages.append(read_attempt(disk, store, job, attempt).created_ms)
+    return ages
+
+
+def drop(disk: Disk, store: str, job: str, attempts: Sequence[str]) -> None:
+    """Remove what these attempts staged, and the folder if nothing else is in it. Idempotent."""
+    where = folder(store, job)
+    if not attempts or not disk.exists(where):
+        return
+    refuse_links(disk, f"{store}/{STAGING}", where)
+    begun = tuple(f"{attempt}{mark}" for attempt in attempts for mark in "-.")
+    for name in disk.listdir(where):
+        if name.startswith(begun):
+            disk.unlink(f"{where}/{name}")
+    with suppress(OSError):
+        disk.rmdir(where)
+
+
+def empty(disk: Disk, store: str, job: str) -> None:
+    """Remove a job's folder with all that is in it. Idempotent; what cannot go stays."""
+    where = folder(store, job)
+    if not disk.exists(where):
+        return
+    refuse_links(disk, f"{store}/{STAGING}", where)
+    for name in disk.listdir(where):
+        disk.unlink(f"{where}/{name}")
+    disk.rmdir(where)

@@ -1,0 +1,204 @@
+"""Ledger files as jobs make them: level zero out of the journal, merges out of other files."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from mmap import mmap
+from typing import Any
+
+from octavo.files.door.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.files.journal import journal_rows, record
+from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.rows import Rows
+from octavo.files.ledger import merge, sorted_files
+from octavo.files.ledger.few_maps import most_maps
+from octavo.files.ledger.sst import Sst
+
+
+def _names(stem: str) -> Callable[[], str]:
+    numbers = itertools.count()
+    return lambda: f"{stem}-{next(numbers):04x}.sst"
+
+
+def _summaries(found: Sequence[sorted_files.Summary]) -> dict[str, Any]:
+    out = []
+    for summary in found:
+        row = asdict(summary)
+        row["first_key"] = summary.first_key.decode("latin-1")
+        row["last_key"] = summary.last_key.decode("latin-1")
+        out.append(row)
+    return {"files": out}
+
+
+def _journal_file(disk: Disk, path: str) -> mmap | bytes:
+    """Its map; it may have been sealed, and so renamed, since its name was given."""
+    try:
+        return disk.map(path)
+    except FileNotFoundError:
+        if not path.endswith(".log"):
+            raise
+        return disk.map(path.removesuffix(".log") + ".cdb")
+
+
+def level_zero(
+    disk: Disk,
+    offsets: bytes,
+    *,
+    journal: str,
+    ledger: str,
+    stem: str,
+    parts: Sequence[dict[str, Any]],
+    max_rows: int,
+    max_bytes: int,
+) -> dict[str, Any]:
+    """Sorted runs out of stretches of journal files, as new ledger files: one, or as many as it
+    takes that no more than ``PART_BYTES`` of rows or so are in memory.
+
+    What ``offsets`` and ``parts`` are, ``level_zero_rows`` says. The result's ``damaged`` says
+    which records were stepped over.
+    """
+    damaged: list[str] = []
+    rows = level_zero_rows(disk, offsets, damaged, journal=journal, parts=parts)
+    written = write_sorted(
+        disk, rows, ledger=ledger, stem=stem, max_rows=max_rows, max_bytes=max_bytes
+    )
+    return {**written, "damaged": damaged}
+
+
+def level_zero_rows(
+    disk: Disk,
+    offsets: bytes,
+    damaged: list[str],
+    *,
+    journal: str,
+    parts: Sequence[dict[str, Any]],
+    without_tags: Sequence[int] = (),
+) -> Iterator[Rows]:
+    """Rows of stretches of journal files, some at a time; ``damaged`` takes the records that were
+    stepped over.
+
+    A part (``name``, ``seed``, ``base_sqn``, ``first``, ``count``) is ``count`` records of a file
+    from the relative number ``first`` on; ``offsets`` has theirs, part after part: native u32,
+    one more than records. Of a ``sparse`` part it has their relative numbers before that.
+    Objects whose tag is in ``without_tags`` are left out.
+    """
+    tables = np.frombuffer(offsets, dtype=np.uint32)
+    at = 0
+    many = len(parts) > most_maps()
+    for part in parts:
+        numbers = tables[at : at + part["count"]] if part.get("sparse") else None
+        at += 0 if numbers is None else len(numbers)
+        table = tables[at : at + part["count"] + 1]
+        at += len(table)
+        buffer = _journal_file(disk, f"{journal}/{part['name']}")
+        view = memoryview(buffer)
+        if numbers is None:
+            found = _rows_of(view, table, part, without_tags, damaged)
+        else:
+            here = {**part, "first": 0, "base_sqn": 0}
+            sqns = numbers.astype(np.uint64) + np.uint64(part["base_sqn"])
+            found = (
+                replace(rows, sqns=sqns[rows.sqns.astype(np.int64)])
+                for rows in _rows_of(view, table, here, without_tags, damaged)
+            )
+        yield from map(journal_rows.apart, found) if many else found
+
+
+def write_sorted(
+    disk: Disk, parts: Iterable[Rows], *, ledger: str, stem: str, max_rows: int, max_bytes: int
+) -> dict[str, Any]:
+    """Rows in any order as new ledger files, durable, the newest version of each key of so many
+    neighbouring parts as may be in memory; what comes later is newer."""
+    made = sorted_files.SortedFiles(
+        disk, ledger, _names(stem), max_rows=max_rows, max_bytes=max_bytes
+    )
+    with made as files:
+        for rows in journal_rows.together(parts):
+            merge.add_rows(files, rows)
+            del rows  # before the next ones are made
+    return _summaries(made.made)
+
+
+def _rows_of(
+    view: memoryview,
+    table: npt.NDArray[np.uint32],
+    part: dict[str, Any],
+    without_tags: Sequence[int],
+    damaged: list[str],
+) -> Iterator[Rows]:
+    """Rows of a part. A record whose header is damaged is left out and told in ``damaged``: one
+    bit must not keep all others out of the ledger. Raises Corruption where that does not help."""
+    first, seed, base, name = (part[key] for key in ("first", "seed", "base_sqn", "name"))
+    try:
+        return journal_rows.rows_of(view, table, first, seed, base, name, without_tags)
+    except Corruption:
+        holes = [-1, *_damaged_records(view, table, seed), len(table) - 1]
+        if len(holes) == 2:
+            raise
+    damaged += [
+        f"{name} at offset {table[hole]}: the record of sqn {base + first + hole} "
+        "is damaged and skipped"
+        for hole in holes[1:-1]
+    ]
+    return itertools.chain.from_iterable(
+        journal_rows.rows_of(
+            view, table[low + 1 : high + 1], first + low + 1, seed, base, name, without_tags
+        )
+        for low, high in itertools.pairwise(holes)
+    )
+
+
+def _damaged_records(view: memoryview, table: npt.NDArray[np.uint32], seed: int) -> Iterator[int]:
+    """Which records of a table of offsets have no whole header. One by one: O(records)."""
+    for number, (at, end) in enumerate(itertools.pairwise(table.tolist())):
+        if at == end:
+            continue
+        try:
+            head = view[at : min(end, at + record.MAX_HEADER_BYTES)]
+            record.parse_header(head, seed ^ at, end - at)
+        except record.NotARecord:
+            yield number
+
+
+def merge_files(
+    disk: Disk,
+    *,
+    ledger: str,
+    stem: str,
+    inputs: Sequence[tuple[str, int]],
+    basement: bool,
+    now_ms: int,
+    max_rows: int,
+    max_bytes: int,
+    levels: Sequence[Sequence[tuple[str, int]]] = (),
+    low: bytes = b"",
+    high: bytes | None = None,
+) -> dict[str, Any]:
+    """Sorted files into sorted, disjoint files: see merge.merge. The result has ``expired_ms``,
+    too."""
+    found = merge.merge(
+        disk,
+        ledger,
+        [(name, base) for name, base in inputs],
+        _names(stem),
+        basement=basement,
+        now_ms=now_ms,
+        max_rows=max_rows,
+        max_bytes=max_bytes,
+        ledger=levels,
+        low=low,
+        high=high,
+    )
+    return {**_summaries(found.files), "expired_ms": found.expired_ms}
+
+
+def check_ledger(disk: Disk, *, ledger: str, files: Sequence[str]) -> dict[str, Any]:
+    """Compare every checksum of these ledger files. Raises Corruption of the first that is not
+    whole."""
+    for name in files:
+        path = f"{ledger}/{name}"
+        Sst(disk.map(path), path).ensure_whole()
+    return {}

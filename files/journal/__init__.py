@@ -1,0 +1,1 @@
+"""Journal files and their records: formats, reading, writing."""

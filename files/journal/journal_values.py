@@ -1,0 +1,441 @@
+"""Values out of journal records, many at a time: framing and keys by array kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from mmap import mmap
+from typing import NamedTuple, TypeAlias
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.journal import record
+from octavo.files.journal.record import FIXED_BYTES, LEAST_BYTES, LOW_32, SUMS_BYTES
+from octavo.files.journal.sparse_offsets import SparseOffsets
+from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.byte_strings import Bytes, Ints, Mask, Words, gather, windows
+from octavo.files.kernels.rows import Strings
+from octavo.files.kernels.xxh3_columns import xxh3_of
+
+Offsets: TypeAlias = "npt.NDArray[np.uint32] | Sequence[int]"
+"""The table of a file's records, of either kind; what is no array is seen as one, not copied."""
+
+FIXED_FIELDS = [
+    ("key", "<u4"), ("content", "<u4"), ("number", ">u8"), ("magic", "V2"), ("version", "u1"),
+    ("kind", "u1"), ("tag", "u1"), ("flags", "u1"), ("bucket", "<u2"), ("key_1", "<u2"),
+    ("time", "<u8"),
+]  # fmt: skip
+"""The fixed part of a record, as record.py has it."""
+_SMALL_BYTES = 4096
+_MANY = 2048
+"""From so many records on checksums by array kernels are cheaper."""
+_MOST_WORDS = 16
+"""Keys of up to so many words of 8 bytes are compared all at once."""
+_VISITED_BYTES = 40
+assert _VISITED_BYTES <= LEAST_BYTES  # not a guard
+
+
+@cache
+def _visited() -> np.dtype[np.void]:
+    """What is looked at of each record, from its first byte on; in whole words, for fields that
+    stand unaligned cost several times as much. ``middle``: all from the magic to the bucket's
+    length."""
+    fields = {
+        "content": ("<u4", 4), "middle": ("<u8", 16), "kind": ("u1", 19), "tag": ("u1", 20),
+        "flags": ("u1", 21), "bucket": ("<u2", 22), "key_1": ("<u2", 24),
+    }  # fmt: skip
+    formats, places = zip(*fields.values(), strict=True)
+    return np.dtype(
+        {"names": [*fields], "formats": formats, "offsets": places, "itemsize": _VISITED_BYTES}
+    )
+
+
+@cache
+def optional_bytes() -> Ints:
+    """Bytes of the optional fields, by flags."""
+    fields = record.OPTIONAL_FIELDS
+    return np.array([sum(n for flag, n in fields if flags & flag) for flags in range(64)])
+
+
+Right: TypeAlias = "Callable[[Ints, Ints, Ints], Mask]"
+"""Which records (where they begin, their headers end, they end) are as they were written."""
+Check: TypeAlias = "int | Right"
+"""How records are checked: one by one, given the file's seed, or as somebody else says."""
+
+
+class Frames(NamedTuple):
+    """Where the parts of some records stand in their file."""
+
+    starts: Ints
+    keys_at: Ints
+    head_ends: Ints
+    ends: Ints
+    raw_bytes: Ints
+    """Bytes of the value before compression; -1 where it is stored as it is."""
+    bucket_bytes: Ints
+    key_bytes: Ints
+
+
+def spans(offsets: Offsets, relative: Ints) -> tuple[Ints, Ints]:
+    """Where the records of some relative numbers begin and end at the latest; 0 and 0 where
+    there is no such number."""
+    starts = np.zeros(len(relative), dtype=np.int64)
+    limits = np.zeros(len(relative), dtype=np.int64)
+    if isinstance(offsets, SparseOffsets):
+        numbers, table = np.asarray(offsets.numbers), np.asarray(offsets.starts)
+        at = np.searchsorted(numbers, relative)
+        there = np.flatnonzero(at < len(numbers))
+        there = there[numbers[at[there]] == relative[there]]
+        places = at[there]
+    else:
+        table = np.asarray(offsets, dtype=np.uint32)
+        if _are_a_range(relative, len(table) - 1):
+            edges = table[relative[0] : relative[-1] + 2].astype(np.int64)
+            return edges[:-1], edges[1:]
+        if len(relative) and relative.min() >= 0 and relative.max() < len(table) - 1:
+            neighbours = np.ndarray((len(table) - 1,), "V8", table, 0, (4,))  # one visit for both
+            pairs = neighbours[relative].view(np.uint32)
+            return pairs[::2].astype(np.int64), pairs[1::2].astype(np.int64)
+        there = np.flatnonzero((relative >= 0) & (relative < len(table) - 1))
+        places = relative[there]
+    starts[there] = table[places]
+    limits[there] = table[places + 1]
+    return starts, limits
+
+
+def _are_a_range(relative: Ints, count: int) -> bool:
+    """Whether they are consecutive numbers of a table of so many."""
+    if not len(relative) or relative[0] < 0 or relative[-1] >= count:
+        return False
+    apart = relative[-1] - relative[0] == len(relative) - 1
+    return bool(apart) and bool((relative[1:] > relative[:-1]).all())
+
+
+def _inside(raw: Bytes, starts: Ints, limits: Ints) -> Ints:
+    """Which records may be whole, that begin there and end there at the latest."""
+    return np.flatnonzero((limits - starts >= LEAST_BYTES) & (limits <= len(raw)))
+
+
+def puts_of(
+    mapped: mmap | bytes,
+    offsets: Offsets,
+    relative: Ints,
+    seed: int,
+    most_bytes: int | None = None,
+) -> list[tuple[bytes, bytes, bytes] | None]:
+    """(bucket, key, value) of the puts at some relative numbers in a journal file, in order; given
+    ``most_bytes``, no more of them once their values are so many bytes, decompressed.
+
+    None where the record is not whole, or not a put: decode it in full and learn why. Both
+    checksums are compared, some 0.6 us a record and what its bytes take to hash.
+    """
+    out: list[tuple[bytes, bytes, bytes] | None] = [None] * len(relative)
+    if not len(mapped):
+        return out
+    raw = np.frombuffer(mapped, dtype=np.uint8)
+    starts, limits = spans(offsets, relative)
+    inside = _inside(raw, starts, limits)
+    good, frames = _framed(raw, starts[inside], limits[inside], None)
+    rows = np.flatnonzero(good)
+    if most_bytes is not None:
+        filled = np.cumsum(np.maximum(frames.raw_bytes[rows], 0))
+        if len(filled) and filled[-1] > most_bytes:
+            rows = rows[: max(int(np.searchsorted(filled, most_bytes, side="right")), 1)]
+            del out[int(inside[rows[-1]]) + 1 :]
+    starts, keys_at, head_ends = frames.starts[rows], frames.keys_at[rows], frames.head_ends[rows]
+    parts = zip(
+        inside[rows].tolist(),
+        starts.tolist(),
+        (keys_at - frames.bucket_bytes[rows]).tolist(),
+        keys_at.tolist(),
+        (keys_at + frames.key_bytes[rows]).tolist(),
+        head_ends.tolist(),
+        frames.ends[rows].tolist(),
+        _u32(raw, head_ends).tolist(),
+        _u32(raw, head_ends + 4).tolist(),
+        frames.raw_bytes[rows].tolist(),
+        strict=True,
+    )
+    for row, start, bucket_at, key_at, key_end, head_end, end, head_sum, value_sum, packed in parts:
+        h = xxh3(mapped[start:head_end], seed ^ start)
+        stored = mapped[head_end + SUMS_BYTES : end]
+        if h & LOW_32 != head_sum or xxh3(stored, h) & LOW_32 != value_sum:
+            continue
+        value = stored if packed < 0 else _decompressed(stored, packed)
+        if value is not None:
+            out[row] = mapped[bucket_at:key_at], mapped[key_at:key_end], value
+    return out
+
+
+def _decompressed(stored: bytes | memoryview, raw_bytes: int) -> bytes | None:
+    try:
+        return record.decompress(stored, raw_bytes)
+    except ValueError:
+        return None
+
+
+def _u16(raw: Bytes, at: Ints) -> Ints:
+    return windows(raw, 2)[at].view("<u2").astype(np.int64)
+
+
+def _u32(raw: Bytes, at: Ints) -> Ints:
+    return windows(raw, 4)[at].view("<u4").astype(np.int64)
+
+
+def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Mask, Frames]:
+    """Which records are puts that fit in [start, limit), of this tag if one is given, and where
+    their parts are.
+
+    Nothing is read beyond a limit: where a length leads there, the record is not whole.
+    """
+    # One visit to each record: they stand far apart, and each visit waits for memory.
+    head = windows(raw, _VISITED_BYTES)[starts].view(_visited())
+    fields = head
+    if len(head) > 1 and bool((head["middle"] == head["middle"][0]).all()):
+        fields = head[:1]  # which all of them share
+    flags = fields["flags"]
+    good: Mask = np.empty(len(starts), np.bool_)
+    good[:] = (fields["kind"] == record.PUT) & (flags < 64)
+    if tag is not None:
+        good &= fields["tag"] == tag
+    bucket_bytes: Ints = np.broadcast_to(fields["bucket"].astype(np.int64), starts.shape)
+    key_bytes = head["key_1"].astype(np.int64) + 1
+    ends = starts + 16 + head["content"]
+    keys_at = starts + FIXED_BYTES + bucket_bytes
+    raw_bytes = np.full(len(starts), -1, dtype=np.int64)
+    head_ends = keys_at + key_bytes
+    if flags.any():
+        flags = head["flags"]
+        optional = optional_bytes()[flags & 63]
+        good &= starts + FIXED_BYTES + optional + SUMS_BYTES <= limits
+        keys_at += optional
+        head_ends += optional + _more(raw, starts + FIXED_BYTES, flags, good, raw_bytes)
+    good &= (head_ends + SUMS_BYTES <= ends) & (ends == limits)
+    nowhere = np.flatnonzero(~good)
+    keys_at[nowhere] = head_ends[nowhere] = ends[nowhere] = starts[nowhere]
+    return good, Frames(starts, keys_at, head_ends, ends, raw_bytes, bucket_bytes, key_bytes)
+
+
+def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_bytes: Ints) -> Ints:
+    """Bytes of a header behind its key, as the optional fields say, which begin ``at``; sizes of
+    values before compression go into ``raw_bytes``. Only of what is good."""
+    more = np.zeros(len(at), dtype=np.int64)
+    at = at.copy()
+    for flag, size in record.OPTIONAL_FIELDS:
+        has = np.flatnonzero(good & ((flags & flag) != 0))
+        if not len(has):
+            continue
+        if flag in (record.METADATA, record.INDEX):
+            more[has] += _u32(raw, at[has])
+        elif flag == record.SUB_KEY:
+            more[has] += _u16(raw, at[has])
+        elif flag == record.LZ4:
+            raw_bytes[has] = _u32(raw, at[has])
+        at[has] += size
+    return more
+
+
+def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes, keys: Strings) -> Mask:
+    """Which records are of the bucket and of these keys, one each."""
+    starts, keys_at = frames.starts, frames.keys_at
+    same: Mask = (frames.key_bytes == keys.lengths) & (frames.bucket_bytes == len(bucket))
+    same &= keys_at > starts
+    if bucket:
+        rows = np.flatnonzero(same)
+        found = windows(raw, len(bucket))[keys_at[rows] - len(bucket)]
+        wanted = np.frombuffer(bucket, dtype=np.uint8)
+        equal = (found.view(np.uint8).reshape(-1, len(bucket)) == wanted).all(axis=1)
+        same[rows[~equal]] = False
+    if same.all() and len(same):
+        return _equal(Strings(raw, keys_at, keys.lengths), keys)
+    rows = np.flatnonzero(same)
+    if len(rows):
+        lengths = keys.lengths[rows]
+        given = Strings(keys.blob, keys.starts[rows], lengths)
+        same[rows] = _equal(Strings(raw, keys_at[rows], lengths), given)
+    return same
+
+
+def _equal(strings: Strings, others: Strings) -> Mask:
+    """Which strings are alike, of pairs that are equally long; one pair at the least."""
+    lengths = strings.lengths
+    longest = int(lengths.max())
+    words = (longest + 7) >> 3
+    wide = 8 * words
+    if words > _MOST_WORDS:
+        return _equal_one_by_one(strings, others)
+    last = int(strings.starts.max()), int(others.starts.max())
+    if last[0] + wide > len(strings.blob) or last[1] + wide > len(others.blob):
+        return _equal_at_the_end(strings, others, wide)
+    # As if all had the length of the longest; what is behind a string's end does not count.
+    found, wanted = (
+        windows(part.blob, wide)[part.starts].view(np.uint64).reshape(-1, words)
+        for part in (strings, others)
+    )
+    found ^= wanted
+    if int(lengths.min()) < longest:
+        found &= _within(words)[lengths]
+    elif longest < wide:
+        found &= _within(words)[longest]
+    if not found.any():
+        return np.ones(len(lengths), np.bool_)
+    same: Mask = np.logical_not(found.any(axis=1))
+    return same
+
+
+def _equal_at_the_end(strings: Strings, others: Strings, wide: int) -> Mask:
+    """The same where some have fewer bytes than ``wide`` behind where they begin."""
+    room = strings.starts + wide <= len(strings.blob)
+    room &= others.starts + wide <= len(others.blob)
+    equal = np.zeros(len(room), np.bool_)
+    for these, compare in ((room, _equal), (~room, _equal_one_by_one)):
+        rows = np.flatnonzero(these)
+        if len(rows):
+            equal[rows] = compare(_those(strings, rows), _those(others, rows))
+    return equal
+
+
+def _those(strings: Strings, rows: Ints) -> Strings:
+    return Strings(strings.blob, strings.starts[rows], strings.lengths[rows])
+
+
+def _equal_one_by_one(strings: Strings, others: Strings) -> Mask:
+    """The same, byte by byte, however long they are and wherever they end."""
+    one, other = (gather(part.blob, part.starts, part.lengths) for part in (strings, others))
+    equal = np.ones(len(strings.lengths), np.bool_)
+    wrong = np.flatnonzero(one.blob != other.blob)
+    equal[np.searchsorted(one.offsets, wrong, side="right") - 1] = False
+    return equal
+
+
+@cache
+def _within(words: int) -> npt.NDArray[np.uint64]:
+    """By the length of a string: ones where its bytes are among so many words, zeros behind."""
+    at = np.arange(8 * words + 1)
+    return np.where(at[:-1] < at[:, None], 255, 0).astype(np.uint8).view(np.uint64)
+
+
+class Places(NamedTuple):
+    """Where the values of some puts stand in their file, an element each."""
+
+    good: Mask
+    """Which of them are whole puts of the right keys; the rest says nothing of the others."""
+    at: Ints
+    lengths: Ints
+    """Bytes as stored."""
+    raw_bytes: Ints
+    """Bytes of the value before compression; -1 where it is stored as it is."""
+
+    def some(self, rows: Ints) -> Places:
+        """Those of some of the puts."""
+        return Places(self.good[rows], self.at[rows], self.lengths[rows], self.raw_bytes[rows])
+
+
+def places_at(
+    mapped: mmap | bytes,
+    starts: Ints,
+    limits: Ints,
+    check: Check | None,
+    tag: int,
+    bucket: bytes,
+    keys: Strings,
+) -> Places:
+    """Where the value of the put of each key stands, of records that begin and end there, as
+    ``spans`` has it.
+
+    Framing and keys are compared, 0.05 us a record; given a check both checksums, too, some 0.5 us
+    a record more and what its bytes take to hash.
+    """
+    count = len(starts)
+    out = Places(
+        np.zeros(count, np.bool_),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.full(count, -1, np.int64),
+    )
+    if not len(mapped):
+        return out
+    raw = np.frombuffer(mapped, dtype=np.uint8)
+    inside = _inside(raw, starts, limits)
+    at: Ints | slice = inside if len(inside) < count else slice(None)
+    good, frames = _framed(raw, starts[at], limits[at], tag)
+    wanted = Strings(keys.blob, keys.starts[at], keys.lengths[at])
+    out.good[at] = good & _of_these_keys(raw, frames, bucket, wanted)
+    values_at = frames.head_ends + SUMS_BYTES
+    out.at[at] = values_at
+    out.lengths[at] = frames.ends - values_at
+    out.raw_bytes[at] = frames.raw_bytes
+    if check is not None:
+        rows = np.flatnonzero(out.good)
+        values_at = out.at[rows]
+        found = starts[rows], values_at - SUMS_BYTES, values_at + out.lengths[rows]
+        out.good[rows] = right_of(mapped, *found, check)
+    return out
+
+
+def places_unseen(
+    mapped: mmap | bytes,
+    starts: Ints,
+    limits: Ints,
+    seed: int,
+    tag: int,
+    bucket: bytes,
+    keys: Strings,
+) -> tuple[Places, tuple[Words, Ints]]:
+    """As places_at, but of checksums only the headers' are compared; what each value has to hash
+    to, seed and lower half, is for who reads it. 0.3 us a record more than without checksums."""
+    found = places_at(mapped, starts, limits, None, tag, bucket, keys)
+    seeds, sums = np.zeros(len(starts), np.uint64), np.zeros(len(starts), np.int64)
+    rows = np.flatnonzero(found.good)
+    if len(rows):
+        cut, raw = memoryview(mapped), np.frombuffer(mapped, dtype=np.uint8)
+        ends = found.at[rows] - SUMS_BYTES
+        heads = zip(starts[rows].tolist(), ends.tolist(), strict=True)
+        seeds[rows] = np.array([xxh3(cut[at:end], seed ^ at) for at, end in heads], np.uint64)
+        sums[rows] = _u32(raw, ends + 4)
+        found.good[rows] = (seeds[rows] & np.uint64(LOW_32)) == _u32(raw, ends).astype(np.uint64)
+    return found, (seeds, sums)
+
+
+def right_of(mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, check: Check) -> Mask:
+    """Which of these records, whose framing fits, are as they were written."""
+    if isinstance(check, int):
+        return checksums_right(mapped, starts, head_ends, ends, check)
+    return check(starts, head_ends, ends)
+
+
+def checksums_right(
+    mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, seed: int
+) -> Mask:
+    """Which of these records, whose framing fits, have the checksums that they say."""
+    raw = np.frombuffer(mapped, dtype=np.uint8)
+    if len(starts) >= _MANY:
+        hashes = xxh3_of(
+            raw, starts, head_ends - starts, starts.astype(np.uint64) ^ np.uint64(seed)
+        )
+        values_at = head_ends + SUMS_BYTES
+        sums = np.stack([hashes, xxh3_of(raw, values_at, ends - values_at, hashes)], axis=1)
+    else:
+        sums = _sums_one_by_one(mapped, starts, head_ends, ends, seed)
+    sums &= np.uint64(LOW_32)
+    right: Mask = sums[:, 0] == _u32(raw, head_ends)
+    right &= sums[:, 1] == _u32(raw, head_ends + 4)
+    return right
+
+
+def _sums_one_by_one(
+    mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, seed: int
+) -> Words:
+    """What the header and the value of each record hash to."""
+    # Small values are cheaper as bytes of their own, one after the other in the
+    # same piece of memory.
+    large = int((ends - starts).sum()) > _SMALL_BYTES * len(starts)
+    cut = memoryview(mapped) if large else mapped
+    found: list[int] = []
+    add = found.append
+    places = zip(starts.tolist(), head_ends.tolist(), ends.tolist(), strict=True)
+    for start, head_end, end in places:  # a loop is cheaper here than mapped calls are
+        h = xxh3(cut[start:head_end], seed ^ start)
+        add(h)
+        add(xxh3(cut[head_end + SUMS_BYTES : end], h))
+    return np.array(found, dtype=np.uint64).reshape(-1, 2)

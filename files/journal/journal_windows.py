@@ -1,0 +1,225 @@
+"""Checksums over windows of a sealed journal file: what reads of many records are checked by.
+
+A record's own two checksums cost half a microsecond of bytecode, whatever its size; a window of 64
+KiB costs less than ten and vouches for all that is in it. They are made where every record was
+seen to be whole, when a file is sealed, and lie beside its offsets (see cdb.py). Where a window is
+not as it was the checksums of its records say which of them are.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from mmap import mmap
+from typing import TypeAlias
+
+from xxhash import xxh3_64_intdigest as xxh3
+
+from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.journal.cdb import (
+    RECORDS_AT,
+    TRAILER_BYTES,
+    WINDOW_BYTES,
+    Trailer,
+    read_trailer,
+)
+from octavo.files.journal.journal_values import checksums_right
+from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.byte_strings import Ints, Mask
+from octavo.files.kernels.cold_pages import COLD
+
+Sums: TypeAlias = "npt.NDArray[np.uint64]"
+
+_SHIFT = WINDOW_BYTES.bit_length() - 1
+assert 1 << _SHIFT == WINDOW_BYTES  # not a guard
+_WINDOW_COST = 7
+"""Of a window, in checksums of a small record; 8 KiB of a record's bytes are one more."""
+_FROM_DEVICE = 250
+"""The same where it is to be read from a device."""
+_RECORD_SHIFT = 13
+
+_UNKNOWN, _RIGHT, _WRONG = 0, 1, 2
+
+
+class WindowSums:
+    """The section in the making, from the bytes of a file as they are written to it."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._skip = RECORDS_AT
+        self._at = RECORDS_AT
+        self._sums: list[int] = []
+        self._rest = b""
+
+    def add(self, piece: bytes | memoryview) -> None:
+        """The next bytes of the file, from its first on. 0.1 ms a MiB."""
+        view = memoryview(piece)[self._skip :]
+        self._skip -= min(self._skip, len(piece))
+        if self._rest:
+            missing = WINDOW_BYTES - len(self._rest)
+            self._rest += bytes(view[:missing])
+            view = view[missing:]
+            if len(self._rest) < WINDOW_BYTES:
+                return
+            self._window(self._rest)
+            self._rest = b""
+        whole = len(view) - len(view) % WINDOW_BYTES
+        for low in range(0, whole, WINDOW_BYTES):
+            self._window(view[low : low + WINDOW_BYTES])
+        self._rest = bytes(view[whole:])
+
+    def section(self) -> bytes:
+        """What the sealed file carries of what was added."""
+        if self._rest:
+            self._window(self._rest)
+            self._rest = b""
+        stored = np.array(self._sums, dtype="<u8").tobytes()
+        return stored + xxh3(stored, self._seed).to_bytes(8, "little")
+
+    def _window(self, window: bytes | memoryview) -> None:
+        self._sums.append(xxh3(window, self._seed ^ self._at))
+        self._at += len(window)
+
+
+def read_windows(buffer: memoryview, trailer: Trailer, file: str) -> Sums | None:
+    """The checksums of a sealed file, which is the whole buffer, their own verified; None: it has
+    none. Raises Corruption."""
+    if not trailer.windows:
+        return None
+    at = trailer.windows_at
+    stored = buffer[at : at + trailer.windows_bytes]
+    found, told = xxh3(stored[:-8], trailer.seed), int.from_bytes(stored[-8:], "little")
+    if found != told or len(stored) != trailer.windows_bytes:
+        raise Corruption(file, at, "checksums of windows", expected=told, found=found)
+    return np.frombuffer(stored[:-8], dtype="<u8")
+
+
+def verify_windows(buffer: memoryview, trailer: Trailer, file: str) -> None:
+    """See that each window is as it was when the file was sealed. Raises Corruption. O(bytes)."""
+    sums = read_windows(buffer, trailer, file)
+    if sums is None:
+        return
+    for number, told in enumerate(sums.tolist()):
+        at = RECORDS_AT + number * WINDOW_BYTES
+        found = xxh3(buffer[at : min(at + WINDOW_BYTES, trailer.tables_at)], trailer.seed ^ at)
+        if found != told:
+            raise Corruption(file, at, "a window's checksum", expected=told, found=found)
+
+
+class RecordSums:
+    """Says of records of a file whether they are as they were written. Each reader has its own, so
+    that each looks for itself."""
+
+    def __init__(
+        self, mapped: mmap | bytes, seed: int, file: str = "", *, whole: bool = True
+    ) -> None:
+        """Of a file that is mapped whole; not ``whole``: of one that is being written, of which
+        only records are looked at."""
+        self.mapped = mapped
+        self._seed = seed
+        self._view = view = memoryview(mapped)
+        self._end = 0
+        self._sums: Sums | None = None
+        if whole:
+            # Not sealed, or damaged where verify tells it: its records have their own.
+            with suppress(Corruption, UnsupportedFormat):
+                trailer = read_trailer(bytes(view[-TRAILER_BYTES:]), len(view), file)
+                self._sums = read_windows(view, trailer, file)
+                self._end = trailer.tables_at
+        count = 0 if self._sums is None else len(self._sums)
+        self._state = np.zeros(count, dtype=np.uint8)
+        self._bill = 0
+
+    @property
+    def windows_seen(self) -> int:
+        """How many windows were looked at."""
+        return int(np.count_nonzero(self._state))
+
+    def right(self, starts: Ints, head_ends: Ints, ends: Ints, times: int = 1) -> Mask:
+        """Which of these records, whose framing fits, are as they were written. By windows, 0.1 ms
+        a MiB, once, as soon as that is not dearer than what was asked for so far; until then by
+        their own checksums, 0.5 us each and what their bytes take to hash. ``times``: so many times
+        as many are likely to be asked for, these included."""
+        if not len(self._state) or not len(starts):
+            return checksums_right(self.mapped, starts, head_ends, ends, self._seed)
+        if self.vouch_for(starts, ends):
+            return np.ones(len(starts), dtype=np.bool_)
+        last = len(self._state) - 1
+        first = np.clip((starts - RECORDS_AT) >> _SHIFT, 0, last)
+        until = np.clip((ends - 1 - RECORDS_AT) >> _SHIFT, first, last)
+        inside = (starts >= RECORDS_AT) & (ends <= self._end)
+        low, high = int(first.min()), int(until.max()) + 1
+        self._look(first, until, ends - starts, low, high, times)
+        if bool((self._state[low:high] == _RIGHT).all()) and bool(inside.all()):
+            return inside
+        wrong = np.zeros(len(self._state) + 1, dtype=np.int64)
+        np.cumsum(self._state != _RIGHT, out=wrong[1:])
+        right: Mask = wrong[until + 1] == wrong[first]
+        right &= inside
+        rows = np.flatnonzero(~right)
+        if len(rows):
+            right[rows] = checksums_right(
+                self.mapped, starts[rows], head_ends[rows], ends[rows], self._seed
+            )
+        return right
+
+    def vouch_for(self, starts: Ints, ends: Ints) -> bool:
+        """Whether all that stands between the first of these records and the last, and so each of
+        them, is as it was written: known, or looked at where that is not dearer than their own
+        checksums. False: not known."""
+        if not len(self._state) or not len(starts):
+            return False
+        low, high = int(starts.min()), int(ends.max())
+        if low < RECORDS_AT or high > self._end:
+            return False
+        first, until = (low - RECORDS_AT) >> _SHIFT, ((high - 1 - RECORDS_AT) >> _SHIFT) + 1
+        state = self._state[first:until]
+        if bool((state == _RIGHT).all()):
+            return True
+        asked = int((ends - starts).sum())
+        if 2 * asked < high - low:
+            return False
+        if len(starts) + (asked >> _RECORD_SHIFT) < _WINDOW_COST * (until - first):
+            return False
+        self._see(first + np.flatnonzero(state == _UNKNOWN))
+        return bool((state == _RIGHT).all())
+
+    def _look(
+        self, first: Ints, until: Ints, lengths: Ints, low: int, high: int, times: int
+    ) -> None:
+        """Look at the windows [first, until] of each record, which are among [low, high), or put
+        its cost on the bill."""
+        unknown = wanted = low + np.flatnonzero(self._state[low:high] == _UNKNOWN)
+        if _WINDOW_COST * len(wanted) > len(first):  # else they may as well all be looked at
+            count = len(self._state)
+            begins = np.bincount(first, minlength=count + 1)
+            touched = np.cumsum(begins - np.bincount(until + 1, minlength=count + 1)) > 0
+            wanted = wanted[touched[wanted]]
+        if not len(wanted):
+            return
+        cost_of_one = _FROM_DEVICE if COLD.left else _WINDOW_COST
+        new = (self._state[first] == _UNKNOWN) | (self._state[until] == _UNKNOWN)
+        cost = int(np.count_nonzero(new)) + (int(lengths[new].sum()) >> _RECORD_SHIFT)
+        self._bill += cost
+        price = cost_of_one * len(wanted)
+        of_all = price
+        if times > 1:  # each so many are likely to touch as large a part of what is left
+            left = (1 - len(wanted) / len(unknown)) ** times
+            of_all = int(cost_of_one * len(unknown) * (1 - left))
+        if self._bill + cost * (times - 1) < of_all:
+            return
+        # What is left counts towards those that few records cannot pay for.
+        self._bill = max(self._bill - price, 0)
+        self._see(wanted)
+
+    def _see(self, wanted: Ints) -> None:
+        """Look at these windows."""
+        sums, view, seed, end = self._sums, self._view, self._seed, self._end
+        if sums is None:
+            return
+        starts = RECORDS_AT + wanted * WINDOW_BYTES
+        if COLD.left:
+            COLD.ahead(self.mapped, starts, np.minimum(starts + WINDOW_BYTES, end))
+        places = starts.tolist()
+        found = [xxh3(view[at : min(at + WINDOW_BYTES, end)], seed ^ at) for at in places]
+        same = sums[wanted] == np.array(found, dtype=np.uint64)
+        self._state[wanted] = np.where(same, _RIGHT, _WRONG)

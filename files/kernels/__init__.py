@@ -1,0 +1,1 @@
+"""Array kernels over columns, ignorant of what these mean."""

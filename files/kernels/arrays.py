@@ -1,0 +1,65 @@
+"""NumPy, loaded when it is first used: a process that opens a store, puts and gets a little and
+leaves never waits for it (60 ms, a third of what opening the first store costs).
+
+    from octavo.files.kernels.arrays import np, npt
+
+``np.zeros`` costs what an attribute costs. Names of types at the top of a module are written in
+quotes, or they would load it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from octavo.files.later import Later
+
+__all__ = ["np", "npt"]
+
+
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+_MOST_BLAS_THREADS = 64
+
+
+@contextlib.contextmanager
+def _threads_that_can_be() -> Iterator[None]:
+    """OpenBLAS, which comes with NumPy, begins a thread for each processor as it is loaded. Where
+    it cannot it raises SIGINT, a Ctrl-C that nobody pressed, and waits for those threads later. So
+    it is told to begin none where there are none to be had, unless the program has told it."""
+    if "numpy" in sys.modules or _BLAS_THREADS in os.environ or _can_be_begun():
+        yield
+        return
+    os.environ[_BLAS_THREADS] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_BLAS_THREADS, None)
+
+
+def _can_be_begun() -> bool:
+    """Whether there are as many threads to be had. 0.1 ms each."""
+    end, begun = threading.Event(), []
+    try:
+        for _ in range(min(os.cpu_count() or 1, _MOST_BLAS_THREADS) - 1):
+            thread = threading.Thread(target=end.wait)
+            thread.start()
+            begun.append(thread)
+    except RuntimeError:
+        return False
+    finally:
+        end.set()
+        for thread in begun:
+            thread.join()
+    return True
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    np = Later("numpy", _threads_that_can_be)
+    npt = Later("numpy.typing", _threads_that_can_be)

@@ -1,0 +1,48 @@
+"""Which pages of a map are in memory, as the system tells it (``mincore``)."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+from octavo.files.kernels.arrays import np
+from octavo.files.kernels.byte_strings import Ints, Mask
+from octavo.files.later import Later
+
+_ctypes: Any = Later("ctypes")
+
+_PAGES_A_STRETCH = 32
+"""To look costs 1 ns for a page that this process has touched and 60 ns for another, to ask for a
+stretch 1 to 2 us."""
+
+
+def absent(mapped: mmap.mmap, starts: Ints, ends: Ints) -> Mask | None:
+    """Which of these stretches, none of them empty and all within the map, are not wholly in
+    memory. None: that cannot be told, or they are so far apart that to look costs too much.
+
+    Linux says that all is in memory of a file that the caller could neither own nor write to.
+    """
+    first = int(starts.min()) // mmap.PAGESIZE
+    count = (int(ends.max()) - 1) // mmap.PAGESIZE + 1 - first
+    if count > _PAGES_A_STRETCH * len(starts):
+        return None
+    told = np.empty(count, dtype=np.uint8)
+    whole = np.frombuffer(mapped, dtype=np.uint8)
+    at = whole.ctypes.data + first * mmap.PAGESIZE
+    if _look(at, min(count * mmap.PAGESIZE, len(mapped) - first * mmap.PAGESIZE), told.ctypes.data):
+        return None
+    missing = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(told & 1 ^ 1, out=missing[1:])
+    low, high = starts // mmap.PAGESIZE - first, (ends - 1) // mmap.PAGESIZE + 1 - first
+    found: Mask = missing[high] > missing[low]
+    return found
+
+
+def _look(at: int, length: int, target: int) -> int:
+    """0: each byte at ``target`` tells of a page, by its lowest bit. On some systems -1."""
+    ctypes = _ctypes
+    try:
+        look = ctypes.CDLL(None).mincore
+    except (AttributeError, OSError):
+        return -1
+    return int(look(ctypes.c_void_p(at), ctypes.c_size_t(length), ctypes.c_void_p(target)))

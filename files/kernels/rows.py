@@ -1,0 +1,64 @@
+"""Ledger rows as columns: what a merge takes in and what a ledger file is written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from octavo.files.kernels.arrays import np, npt
+
+TOMBSTONE = 1
+"""Flag: the key was deleted."""
+EXPIRES = 2
+"""Flag: ``expiries`` holds the moment, in ms UTC, from which the key reads as absent."""
+
+ROW_BYTES = 150
+"""Memory that a row takes while files are made of it, beside its key."""
+PART_BYTES = 72 << 20
+"""What rows that are made into files together may take."""
+
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+SqnColumn: TypeAlias = "npt.NDArray[np.uint32] | npt.NDArray[np.uint64]"
+"""Sequence numbers as a ledger file has them: widen them before adding to them."""
+
+
+@dataclass(slots=True)
+class ByteColumn:
+    """n byte strings end to end: row i is ``blob[offsets[i]:offsets[i + 1]]``."""
+
+    blob: Bytes
+    offsets: npt.NDArray[np.int64]  # n + 1, ascending, offsets[0] may be above 0
+
+    def strings(self) -> Strings:
+        """Each by where it begins, and its length."""
+        return Strings(self.blob, self.offsets[:-1], self.offsets[1:] - self.offsets[:-1])
+
+
+@dataclass(slots=True)
+class Strings:
+    """n byte strings anywhere in a blob: row i is ``blob[starts[i]:][:lengths[i]]``."""
+
+    blob: Bytes
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    def picked(self, rows: npt.NDArray[np.int64]) -> Strings:
+        """These strings, where they are."""
+        return Strings(self.blob, self.starts[rows], self.lengths[rows])
+
+
+@dataclass(slots=True)
+class Rows:
+    """n ledger rows, one array a column."""
+
+    keys: ByteColumn  # whole ledger keys: prefix + key
+    hashes: npt.NDArray[np.uint32]  # low 32 bits of xxh3-64 of the ledger key
+    sqns: npt.NDArray[np.uint64]  # absolute
+    flags: npt.NDArray[np.uint8]
+    sizes: npt.NDArray[np.uint32]  # bytes of the value as the user gave it
+    times: npt.NDArray[np.uint64]  # write time, ms UTC
+    expiries: npt.NDArray[np.uint64] | None = None  # ms UTC, 0 = none; None = no row expires
+    metas: Strings | None = None  # user metadata; None = no row has any
+
+    def __len__(self) -> int:
+        return len(self.sqns)

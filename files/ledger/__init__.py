@@ -1,0 +1,1 @@
+"""Ledger files, their keys and rows: formats, lookups, merges."""

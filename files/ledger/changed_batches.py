@@ -1,0 +1,89 @@
+"""What changed between two states of a ledger, as columns: net changes, a key at most once.
+
+Both states are read window by window up to common bounds. A row of the same sqn in both is the same
+version; only keys whose version differs are compared as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from octavo.files.kernels.arrays import np
+from octavo.files.kernels.byte_strings import Ints, as_list
+from octavo.files.kernels.rows import TOMBSTONE
+from octavo.files.ledger.live_batches import Batch, Source, alive, common_edge, merged, rows_at
+from octavo.files.ledger.sst_writer import Columns
+
+
+class Changed(NamedTuple):
+    """The changes of a range of keys."""
+
+    puts: Batch
+    """Live rows of the later state that the earlier one has not; the sqn is above it."""
+    deletes: Batch
+    """Live rows of the earlier state whose keys the later one has not."""
+    sqns: Ints
+    """Of each delete its sqn; 0 where it is not known: it expired, or merging dropped it."""
+    times: Ints
+    """Of each delete its moment, ms UTC; 0 where it is not known."""
+
+
+def changed_batches(
+    before: Sequence[Source], after: Sequence[Source], sqn: int, before_ms: int, after_ms: int
+) -> Iterator[Changed]:
+    """The changes from a state of the last sqn ``sqn``, as of ``before_ms``, to a later one, as of
+    ``after_ms``; sources of one range each. 0.2 us a row of both, 0.5 us a change more."""
+    while (edge := common_edge((*before, *after))) is not None:
+        old = _state([part for source in before if (part := source.take(edge)) is not None])
+        new = _state([part for source in after if (part := source.take(edge)) is not None])
+        found = _compared(old, new, sqn, before_ms, after_ms)
+        if len(found.puts.rows) or len(found.deletes.rows):
+            yield found
+
+
+def _state(parts: list[Columns]) -> Batch | None:
+    return Batch(*merged(parts)) if parts else None
+
+
+def _compared(
+    old: Batch | None, new: Batch | None, sqn: int, before_ms: int, after_ms: int
+) -> Changed:
+    none = np.zeros(0, dtype=np.int64)
+    if new is None:
+        if old is None:
+            raise ValueError("a window without rows")
+        gone = old._replace(rows=old.rows[alive(old.columns, old.rows, before_ms)])
+        unknown = np.zeros(len(gone.rows), dtype=np.int64)
+        return Changed(Batch(old.columns, none), gone, unknown, unknown)
+    live = alive(new.columns, new.rows, after_ms)
+    sqns = new.columns.sqns[new.rows]
+    later = sqns > np.uint64(sqn)
+    puts = new._replace(rows=new.rows[live & later])
+    if old is None:
+        return Changed(puts, new._replace(rows=none), none, none)
+    rows = old.rows[alive(old.columns, old.rows, before_ms)]
+    same = np.isin(old.columns.sqns[rows], sqns[live & ~later], assume_unique=True)
+    rows = rows[~same]
+    if not len(rows):
+        return Changed(puts, old._replace(rows=none), none, none)
+    keys = _keys(old.columns, rows)
+    put = set(_keys(new.columns, puts.rows))
+    marks = new.rows[later & ((new.columns.flags[new.rows] & TOMBSTONE) != 0)]
+    mark_of = dict(zip(_keys(new.columns, marks), marks.tolist(), strict=True))
+    kept = [at for at, key in enumerate(keys) if key not in put]
+    sources = [mark_of.get(keys[at], -1) for at in kept]
+    at = np.array(sources, dtype=np.int64)
+    known = at >= 0
+    told = np.zeros((2, len(at)), dtype=np.int64)
+    told[0, known] = new.columns.sqns[at[known]].astype(np.int64)
+    told[1, known] = new.columns.times[at[known]].astype(np.int64)
+    return Changed(puts, old._replace(rows=rows[kept]), told[0], told[1])
+
+
+def _keys(columns: Columns, rows: Ints) -> list[bytes]:
+    """The whole ledger keys of some rows."""
+    if not len(rows):
+        return []
+    found = rows_at(columns, rows).whole_keys()
+    return as_list(found.blob.tobytes(), found.offsets)

@@ -1,0 +1,89 @@
+"""How many maps of files a piece of work keeps at once.
+
+In CPython every map holds a descriptor, of which a process has some 1,024, and there may be more
+files than that. What comes behind so many is mapped when it is read, and copied.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import overload
+
+from octavo.files.door.disk import Disk
+from octavo.files.ledger.find_many import Level
+from octavo.files.ledger.sst import Sst
+
+_SHARE = 4
+"""One in so many of a process's descriptors: others have some, too."""
+
+
+def most_maps() -> int:
+    """So many may be kept."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft // _SHARE, 1)
+
+
+class FewMaps(Sequence[tuple[Sst, int]]):
+    """Files of a level of the ledger, each with the base of its sqns, of which the first ``kept``
+    stay mapped; the others are mapped each time they are asked for."""
+
+    def __init__(self, files: Sequence[tuple[Callable[[], Sst], int]], kept: int) -> None:
+        """Maps each once. Raises Corruption, OSError."""
+        self._files = files
+        self._kept: list[Sst] = []
+        for opener, _ in files:
+            sst = opener()
+            if len(self._kept) < kept:
+                self._kept.append(sst)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[Sst, int]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[tuple[Sst, int]]: ...
+    def __getitem__(self, at: int | slice) -> tuple[Sst, int] | Sequence[tuple[Sst, int]]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(len(self))[at]]
+        at = range(len(self))[at]
+        opener, base = self._files[at]
+        return (self._kept[at] if at < len(self._kept) else opener()), base
+
+    def __iter__(self) -> Iterator[tuple[Sst, int]]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def few_maps(
+    levels: Sequence[Sequence[tuple[Callable[[], Sst], int]]],
+) -> list[FewMaps]:
+    """The levels of a ledger, of whose files no more than ``most_maps`` stay mapped."""
+    left, out = most_maps(), []
+    for files in levels:
+        out.append(FewMaps(files, left))
+        left = max(left - len(files), 0)
+    return out
+
+
+def opened(
+    disk: Disk, directory: str, levels: Sequence[Sequence[Sequence[object]]]
+) -> Sequence[Level]:
+    """The ledger files of a manifest; ``levels`` has (name, base of its sqns) of each, newest
+    first, as the manifest has them. Reads the summary of each file; no more stay mapped than a
+    process may have."""
+    return few_maps(
+        [
+            [
+                (partial(_mapped, disk, f"{directory}/{name}"), int(str(base)))
+                for name, base in level
+            ]
+            for level in levels
+        ]
+    )
+
+
+def _mapped(disk: Disk, path: str) -> Sst:
+    return Sst(disk.map(path), path)

@@ -1,0 +1,49 @@
+"""What is about to be read of a ledger file, asked for together: see cold_pages.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.files.kernels.arrays import np
+from octavo.files.kernels.cold_pages import COLD, ask_to_read
+from octavo.files.ledger.sst_layout import Section
+
+if TYPE_CHECKING:
+    from octavo.files.ledger.sst import Sst
+
+_KEYED = (Section.KEY_ENDS,)
+_COLUMNS = (
+    *_KEYED, Section.SQNS, Section.FLAGS, Section.SIZES, Section.TIMES, Section.EXPIRIES,
+    Section.META_ENDS,
+)  # fmt: skip
+
+
+def ask_for_rows(sst: Sst, low: int, high: int, columns: tuple[Section, ...] = _COLUMNS) -> None:
+    """Rows [low, high) are about to be read, some columns and the keys. 10 us."""
+    edges = []
+    for kind in columns:
+        if kind in sst.layout.sections:
+            offset, length = sst.layout.sections[kind]
+            width = length // sst.rows
+            edges.append((offset + low * width, offset + high * width))
+    keys_at, ends = sst.section_at(Section.KEYS), sst.column(Section.KEY_ENDS, "I")
+    edges.append((keys_at + ends[low], keys_at + ends[high]))
+    starts, stops = np.array(edges, dtype=np.int64).T
+    COLD.ahead(sst.buffer, starts, stops)
+
+
+def ask_for_keys(sst: Sst, low: int, high: int) -> None:
+    """The same of nothing but the keys."""
+    ask_for_rows(sst, low, high, _KEYED)
+
+
+def ask_for_slot(sst: Sst, h32: int) -> None:
+    """``probe`` is about to be asked for this hash. 1 us."""
+    at = sst.section_at(Section.TABLE) + 4 * (h32 * sst.layout.homes >> 32)
+    ask_to_read(sst.buffer, at, at + 4)
+
+
+def ask_for_sqn(sst: Sst, row: int) -> None:
+    """The sqn of a row is about to be read. 1 us."""
+    at, width = sst.section_at(Section.SQNS), sst.sqns.itemsize
+    ask_to_read(sst.buffer, at + width * row, at + width * (row + 1))
