@@ -10,33 +10,41 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from itertools import islice
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar, overload
 
 from octavo.actors.opening.startup import Running
-from octavo.actors.reader import LEASE_SECONDS, Reader
-from octavo.actors.scanning.scan import Bounds
+from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
+from octavo.actors.scanning.scan import FIRST_WINDOW, Bounds
 from octavo.actors.view import Head
 from octavo.actors.writing.operation import Operation
+from octavo.actors.writing.plain_put import PlainPut
+from octavo.actors.writing.reserve import with_reserve
 from octavo.arguments import (
     Key,
     Value,
     to_bucket,
     to_bytes,
+    to_condition,
     to_expiry,
     to_flag,
+    to_sync,
 )
 from octavo.batch import Together
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal.record import DELETE, MAX_METADATA_BYTES, PUT
+from octavo.files.journal.short_value import plain_fields
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
 from octavo.filters import to_limit
 from octavo.handles import Handle
+from octavo.scans import LEAST_FIRST
 
 D = TypeVar("D")
-_FEW = 32
-"""Rows that are looked up together; each may be of a MiB."""
+_END = b"\x00\x00"
+"""Between a key and its sub-key."""
+_made = tuple.__new__
 
 
 class HeadRow(NamedTuple):
@@ -65,10 +73,11 @@ def _key_part(key: bytes) -> bytes:
 def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
     """How the pair stands in a record and behind the bucket in a ledger key: the key escaped as
     bucket names are, an end mark, the sub-key raw. Raises Misuse."""
-    name = to_bytes("key", key)
+    name = key if type(key) is bytes else to_bytes("key", key)
     if not name:
         raise Misuse("key is empty; a key has at least one byte")
-    whole = _key_part(name) + b"\x00\x00" + to_bytes("sub_key", sub_key)
+    sub = sub_key if type(sub_key) is bytes else to_bytes("sub_key", sub_key)
+    whole = name.replace(b"\x00", b"\x00\xff") + _END + sub
     if len(whole) + len(bucket) > MAX_KEY_BYTES:
         raise Misuse(
             f"key and sub_key of {len(whole)} bytes in a bucket named with {len(bucket)}: "
@@ -79,21 +88,31 @@ def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
 
 def parts_of(whole: bytes) -> tuple[bytes, bytes]:
     """(key, sub-key) of what ``_whole`` gave."""
-    at = whole.find(b"\x00\x00")
-    if at < 0:
+    key, end, sub_key = whole.partition(_END)
+    if not end:
         raise Corruption("ledger", 0, f"no key of a head-only store: {whole[:80]!r}")
-    return whole[:at].replace(b"\x00\xff", b"\x00"), whole[at + 2 :]
+    return key.replace(b"\x00\xff", b"\x00"), sub_key
 
 
 def _operation(
     kind: int, bucket: bytes, key: object, sub_key: object, value: object, expiry: int
 ) -> Operation:
-    stored = to_bytes("value", value)
+    stored = value if type(value) is bytes else to_bytes("value", value)
     if len(stored) > MAX_METADATA_BYTES:
         raise Misuse(
             f"value of {len(stored)} bytes: a head-only store takes at most {MAX_METADATA_BYTES}"
         )
-    return Operation(kind, HEAD_ONLY, bucket, _whole(bucket, key, sub_key), b"", expiry, stored)
+    whole = _whole(bucket, key, sub_key)
+    return _made(Operation, (kind, HEAD_ONLY, bucket, whole, b"", expiry, stored, b""))
+
+
+def _to_condition(if_sqn: object, lookup: bool) -> int:
+    """The sqn of a condition, below 0 for none. Raises Misuse."""
+    if if_sqn is None:
+        return -1
+    if not lookup:
+        raise Misuse("if_sqn wants a store with lookup; this one was made without")
+    return to_condition(if_sqn)
 
 
 class HeadReads(Handle, ABC):
@@ -108,7 +127,8 @@ class HeadReads(Handle, ABC):
     def _reader(self) -> Reader: ...
 
     @abstractmethod
-    def _head(self, key: bytes) -> Head | None: ...
+    def _head(self, whole: bytes) -> Head | None:
+        """Head of what is looked up."""
 
     @property
     def name(self) -> bytes:
@@ -121,13 +141,16 @@ class HeadReads(Handle, ABC):
         A probe a level of the ledger. Raises Misuse, also where the store was made with
         lookup=False.
         """
+        found = self._head(whole := self._sought(key, sub_key))
+        return None if found is None else _row(whole, found)
+
+    def _sought(self, key: object, sub_key: object) -> bytes:
+        """What is looked up, as ``_whole`` has it. Raises Misuse."""
         if not self._lookup:
             raise Misuse(
                 "this head-only store was made with lookup=False: list or fold over it instead"
             )
-        whole = _whole(self._name, key, sub_key)
-        found = self._head(self._prefix + whole)
-        return None if found is None else _row(whole, found)
+        return _whole(self._name, key, sub_key)
 
     @overload
     def get(self, key: Key, sub_key: Key = ...) -> bytes | None: ...
@@ -138,8 +161,8 @@ class HeadReads(Handle, ABC):
     def get(self, key: Key, sub_key: Key = b"", default: Any = None) -> Any:
         """The value, or ``default`` if there is none. Otherwise, and in what it raises, as
         ``head``."""
-        found = self.head(key, sub_key)
-        return default if found is None else found.value
+        found = self._head(self._sought(key, sub_key))
+        return default if found is None else found.metadata
 
     def rows(
         self,
@@ -182,26 +205,31 @@ class HeadReads(Handle, ABC):
         return next(self.rows(), None) is not None
 
     def _rows(self, bound: Bounds, limit: object) -> Iterator[HeadRow]:
-        most = to_limit(limit)
-        return islice(_rows(self._reader(), bound), most)
+        return chain.from_iterable(_rows(self._reader(), bound, to_limit(limit)))
 
 
 def _row(whole: bytes, head: Head) -> HeadRow:
     key, sub_key = parts_of(whole)
-    return HeadRow(key, sub_key, head.metadata, head.sqn, head.written_at, head.expires_at)
+    sqn, _, value, written_at, expires_at = head
+    return _made(HeadRow, (key, sub_key, value, sqn, written_at, expires_at))
 
 
-def _rows(reader: Reader, bound: Bounds) -> Iterator[HeadRow]:
-    head_of = reader.view.head_of
-    for window in reader.windows(bound):
-        found = window.found()
-        for low in range(0, len(window.keys), _FEW):
+def _rows(reader: Reader, bound: Bounds, most: int | None) -> Iterator[list[HeadRow]]:
+    """The rows of a range, as many at a time as one look at the lease is good for."""
+    first = FIRST_WINDOW if most is None else max(min(most, FIRST_WINDOW), LEAST_FIRST)
+    for window in () if most == 0 else reader.long_windows(bound, first, times=True):
+        if most is not None:
+            window.cut(most)
+            most -= len(window.keys)
+        with reader.reading():
+            keys, heads = window.keys, window.heads()
+        for low in range(0, len(keys), STEP):
             reader.step()
-            with reader.reading():
-                heads = list(map(head_of, islice(found, _FEW)))
-            for whole, head in zip(window.keys[low : low + _FEW], heads, strict=True):
-                if head is not None:
-                    yield _row(whole, head)
+            stretch = slice(low, low + STEP)
+            yield list(map(_row, keys[stretch], heads[stretch]))
+        del heads  # before those of the next window, each of up to a MiB
+        if most == 0:
+            break
     reader.close()  # one that is broken off is collected, which must not ask for a turn
 
 
@@ -212,14 +240,16 @@ class HeadBucket(HeadReads):
         super().__init__(name, running.identity.lookup)
         self._running = running
         self._bookie = running.bookie.actor
+        self._plain = plain_fields(HEAD_ONLY, name)
+        self._plain_put: PlainPut | None = None
 
     def _reader(self) -> Reader:
         return Reader(self._bookie, LEASE_SECONDS, renewing=True)
 
-    def _head(self, key: bytes) -> Head | None:
+    def _head(self, whole: bytes) -> Head | None:
         if self._bookie.closed:
             raise self._bookie.stopped_error()
-        return self._bookie.head(key)
+        return self._bookie.head(self._prefix + whole, self._name + whole, self._plain)
 
     def put(
         self,
@@ -234,10 +264,15 @@ class HeadBucket(HeadReads):
     ) -> int:
         """Write an entry; its sequence number. Arguments and errors as Bucket.put; the value is
         at most 1 MiB, and ``if_sqn`` wants a store with lookup."""
-        expiry = to_expiry(ttl, expires_at, self._bookie.now_ms())
-        with HeadBatch(self._running, sync=sync) as batch:
-            batch._add_told(_operation(PUT, self._name, key, sub_key, value, expiry), if_sqn)
-        return batch.last_sqn
+        expiry = 0
+        if ttl is not None or expires_at is not None:
+            expiry = to_expiry(ttl, expires_at, self._bookie.now_ms())
+        operation = _operation(PUT, self._name, key, sub_key, value, expiry)
+        expected, durable = _to_condition(if_sqn, self._lookup), to_sync(sync)
+        put_one = self._plain_put
+        if put_one is None:  # made when it is needed: that costs as much as a put does
+            put_one = self._plain_put = self._bookie.plain_put(HEAD_ONLY, self._name, PUT)
+        return self._written(put_one(operation.key, b"", operation, expected), durable)
 
     def delete(
         self,
@@ -248,9 +283,16 @@ class HeadBucket(HeadReads):
         if_sqn: int | None = None,
     ) -> int:
         """Delete an entry, present or not; the sqn of the deletion. Raises as ``put``."""
-        with HeadBatch(self._running, sync=sync) as batch:
-            batch._add_told(_operation(DELETE, self._name, key, sub_key, b"", 0), if_sqn)
-        return batch.last_sqn
+        whole = _whole(self._name, key, sub_key)
+        expected, durable = _to_condition(if_sqn, self._lookup), to_sync(sync)
+        delete_one = self._bookie.plain_put(HEAD_ONLY, self._name, DELETE)
+        one = partial(delete_one, whole, b"", None, expected)
+        return self._written(with_reserve(self._running.disk, self._running.path, one), durable)
+
+    def _written(self, sqn: int, durable: bool) -> int:
+        if durable or self._running.options.sync == "always":
+            self._running.inker.actor.make_durable(sqn)
+        return sqn
 
     def __repr__(self) -> str:
         return f"<octavo.HeadBucket {self._name!r} of {self._running.path!r}>"
@@ -285,8 +327,7 @@ class HeadBatch(Together):
         self._add_told(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
 
     def _add_told(self, operation: Operation, if_sqn: int | None) -> None:
-        if if_sqn is not None and not self._running.identity.lookup:
-            raise Misuse("if_sqn wants a store with lookup; this one was made without")
+        _to_condition(if_sqn, self._running.identity.lookup)
         _, tag, name, key, _, _, value, _ = operation
         size = len(name) + len(key) + len(value)
         self._add(operation, ledger_key.prefix(tag, name) + key, size, if_sqn)
@@ -307,8 +348,8 @@ class SnapshotHeadBucket(HeadReads):
         self._shared.check()
         return self._shared
 
-    def _head(self, key: bytes) -> Head | None:
-        return self._shared.head(key)
+    def _head(self, whole: bytes) -> Head | None:
+        return self._shared.head(self._prefix + whole)
 
     def __repr__(self) -> str:
         return f"<octavo.SnapshotHeadBucket {self._name!r} at sqn {self._shared.sqn}>"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from whole_store import SEED, WallClock, flush, killed, opened, rolled
 import octavo
 from octavo.actors.compacting import compaction, trimming
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.scanning import scan_sources
+from octavo.actors.view import Head
 
 
 @pytest.fixture
@@ -107,6 +110,36 @@ def test_sub_keys_of_one_key_both_ways_and_limits(store: octavo.Store) -> None:
 
 
 # ---------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5, 300])
+def test_a_limit_reads_no_entries_behind_it(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    bucket = store.head_bucket("b")
+    for number in range(400):
+        bucket.put(b"%04d" % number, b"v")
+    looked: list[int] = []
+    heads = scan_sources._MemoryChunk.heads
+
+    def noted(chunk: scan_sources._MemoryChunk, order: Sequence[int]) -> list[Head]:
+        looked.append(len(order))
+        return heads(chunk, order)
+
+    monkeypatch.setattr(scan_sources._MemoryChunk, "heads", noted)
+    assert [row.key for row in bucket.rows(limit=limit)] == [b"%04d" % n for n in range(limit)]
+    assert sum(looked) == limit
+
+
+def test_entries_of_a_mib_are_not_all_in_memory(store: octavo.Store) -> None:
+    bucket = store.head_bucket("b")
+    for number in range(64):
+        bucket.put(b"%02d" % number, bytes(1 << 20))
+    flush(store)
+    tracemalloc.start()
+    assert sum(len(row.value) for row in bucket.rows()) == 64 << 20
+    assert tracemalloc.get_traced_memory()[1] < 6 << 20
+    tracemalloc.stop()
 
 
 def test_a_batch_is_whole_or_not_there(store: octavo.Store) -> None:

@@ -47,16 +47,17 @@ def test_a_full_disk_loses_nothing(disk: SmallDisk | None, kib: int) -> None:
         Filling(disk, f"{SEED} {kib}").run()
 
 
-def with_its_reserve(store: octavo.Store) -> octavo.Store:
+def with_its_reserve(store: octavo.Store, bucket: octavo.HeadBucket | None = None) -> octavo.Store:
     """It comes when memory is saved, which may be behind the puts that fill a small disk."""
-    store.put(b"first", b"")
+    where = store if bucket is None else bucket
+    where.put(b"first", b"")
     flush(store)
-    store.delete(b"first")
+    where.delete(b"first")
     assert Path(store.path, reserve.RESERVE).exists()
     return store
 
 
-def filled(store: octavo.Store) -> int:
+def filled(store: octavo.Store | octavo.HeadBucket) -> int:
     """Puts until there is no room; how many."""
     number = 0
     try:
@@ -109,6 +110,20 @@ def test_deletes_of_one_call_on_a_full_disk_go_by_the_reserve(disk: SmallDisk | 
         filled(with_its_reserve(store))
         store.delete_many(store.keys())
         assert len(store) == 0
+
+
+def test_deletes_of_a_head_only_store_on_a_full_disk_go_by_the_reserve(
+    disk: SmallDisk | None,
+) -> None:
+    if disk is None:
+        return
+    with octavo.open(disk.path / "s", mode="head_only", **SMALL) as store:
+        bucket = store.head_bucket("b")
+        with_its_reserve(store, bucket)
+        filled(bucket)
+        for number in range(300):
+            bucket.delete(b"%03d" % number)
+        assert len(bucket) == 0
 
 
 def test_the_reserve_goes_with_its_store(disk: SmallDisk | None) -> None:
