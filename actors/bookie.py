@@ -15,8 +15,8 @@ from typing import NoReturn, TypeAlias
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import resumes
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.opening.journal_start import resumes
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.reading.live_reads import LiveReads

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import map_to_roll, resumes, retire_empty, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.opening.journal_start import map_to_roll, resumes, retire_empty, started_file
 from octavo.actors.turns.runtime import TurnActor, in_turn
 from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner

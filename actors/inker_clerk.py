@@ -16,8 +16,8 @@ from octavo.actors.compacting.giving_up import named_or_gone, remove
 from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import started_file
 from octavo.actors.opening.identity import Identity
-from octavo.actors.opening.journal_start import started_file
 from octavo.actors.opening.options import Options
 from octavo.actors.penciller import Penciller
 from octavo.actors.turns.runtime import Ref, TurnActor

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from octavo.actors.writing import operation
 from octavo.actors.writing.derivation import derived_index, derived_metadata
@@ -36,6 +36,17 @@ _SECONDS = range(10**9, 10**10)
 _made = tuple.__new__
 
 T = TypeVar("T")
+
+
+class PutOptions(TypedDict, total=False):
+    """What may be said of a put beside key and value: see Bucket.put."""
+
+    metadata: bytes | str
+    ttl: float | timedelta | None
+    expires_at: int | datetime | None
+    index: Mapping[Any, Any] | IndexEdit | None
+    sync: bool | None
+    if_sqn: int | None
 
 
 def to_bytes(name: str, value: object) -> bytes:

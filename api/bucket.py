@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -17,7 +17,17 @@ from octavo.actors.reading.guide import ROW_BITS, ROW_MASK
 from octavo.actors.view import Head
 from octavo.actors.writing.plain_put import PlainPut
 from octavo.actors.writing.reserve import with_reserve
-from octavo.arguments import OF_HEADS, Key, Value, to_condition, to_keys, to_put, to_sync, to_value
+from octavo.arguments import (
+    OF_HEADS,
+    Key,
+    PutOptions,
+    Value,
+    to_condition,
+    to_keys,
+    to_put,
+    to_sync,
+    to_value,
+)
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.journal.record import DELETE, LOW_32, PUT
@@ -35,17 +45,6 @@ _GROUP = 512
 _GROUPED_BYTES = 32 << 10  # of larger values fewer make a group: 16 MiB in one turn at most
 _LARGE_GROUP_BYTES = 2 << 20
 _FEW = 2  # so many are put one by one in less time
-
-
-class PutOptions(TypedDict, total=False):
-    """What may be said of a put beside key and value: see Bucket.put."""
-
-    metadata: bytes | str
-    ttl: float | timedelta | None
-    expires_at: int | datetime | None
-    index: Mapping[Any, Any] | IndexEdit | None
-    sync: bool | None
-    if_sqn: int | None
 
 
 class Bucket(Mutable[Out, Told]):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
-from octavo.arguments import Key, Value
+from octavo.arguments import Key, PutOptions, Value
 from octavo.files.errors import Conflict
 from octavo.reading import Reading
 from octavo.type_parameters import Out, Told
-
-if TYPE_CHECKING:
-    from octavo.bucket import PutOptions
 
 D = TypeVar("D")
 _NONE = object()

@@ -21,8 +21,8 @@ from octavo.actors.compacting import compaction, joining
 from octavo.actors.compacting.giving_up import for_certain, remove
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import started_file
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.opening.journal_start import started_file
 from octavo.actors.penciller import Penciller
 from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.view import JournalView

@@ -20,12 +20,12 @@ from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.journal_start import resumes, started_file
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.opening.found_files import FoundFiles, found_files
 from octavo.actors.opening.identity import Identity, identify, locked_as, registered
 from octavo.actors.opening.inker_clerk_start import NICENESS, started_clerk
-from octavo.actors.opening.journal_start import resumes, started_file
 from octavo.actors.opening.options import Options
 from octavo.actors.opening.replay import replayed
 from octavo.actors.opening.resumption import resumed
