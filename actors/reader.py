@@ -18,10 +18,12 @@ from octavo.actors.reading.plain_reads import PlainReads
 from octavo.actors.scanning import scan
 from octavo.actors.scanning.batches import BatchWindow, batches
 from octavo.actors.scanning.kept_items import ItemsOfBucket
-from octavo.actors.scanning.scan_windows import Brief
+from octavo.actors.scanning.scan_sources import head_in_memory
+from octavo.actors.scanning.scan_windows import Brief, LookedUp
 from octavo.actors.scanning.short_scans import short_windows
 from octavo.actors.view import Head, View
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
+from octavo.files.journal.short_value import plain_fields
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
@@ -39,6 +41,11 @@ whether tables would help; of a head the latter:"""
 _SOME = 63
 _LONG = 1024
 """Rows of a scan from which on it pays to make arrays of more."""
+_LOOKED_UP, _MOST_LOOKED_UP = 16, 32
+"""Rows of a scan whose heads are looked up by their keys, which costs 3 us each, but finding them
+half as much; so many if it is not known how many are wanted, and at most."""
+_LOOKED_UP_AT_ONCE = 4
+"""Each may have a MiB of metadata."""
 _BATCH_ROWS = 1 << 13
 NOTHING: Callable[[], object] = int
 """Called, it does nothing."""
@@ -221,6 +228,51 @@ class Reader(PlainReads, PlainHeads):
             if window is None:
                 return
             yield window
+
+    def head_windows(
+        self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW, most: int | None = None
+    ) -> Iterator[scan.Window]:
+        """As ``windows``, of one bucket, for keys, sqns and heads. Unless so many rows are wanted
+        (``most``) that it does not pay, the first few are found as those of a short scan, and
+        their heads looked up."""
+        rest = bound
+        few = _LOOKED_UP if most is None else most
+        if few <= _MOST_LOOKED_UP:
+            look = partial(self._heads_of, bound.prefix)
+            for window in self.windows(bound, few, brief=True):
+                window.cut(few)
+                keys, sqns = window.keys, window.sqns()
+                few -= len(keys)
+                for low in range(0, len(keys), _LOOKED_UP_AT_ONCE):
+                    part = slice(low, low + _LOOKED_UP_AT_ONCE)
+                    yield LookedUp(keys[part], sqns[part], look)
+                if not few:
+                    rest = bound.behind(keys[-1])
+                    break
+            else:
+                return
+        yield from self.long_windows(rest, first, times=True)
+
+    def _heads_of(self, prefix: bytes, keys: list[bytes]) -> list[Head]:
+        """Heads of keys of a bucket that live."""
+        view, upper = self.view, self.sqn
+        tag, bucket, _ = ledger_key.split(prefix)
+        plain = plain_fields(tag, bucket)
+        heads: list[Head] = []
+        for key in keys:
+            name = prefix + key
+            entry = view.recent.entry(name, upper)
+            tables = iter(view.frozen)
+            while entry is None and (table := next(tables, None)) is not None:
+                entry = table.rows.get(name)
+            if entry is None:
+                head = self.head_in_ledger(view, name)
+            else:
+                head = head_in_memory(view, entry, bucket + key, plain)
+            if head is None:
+                raise Corruption("ledger", 0, f"no live version of {name[:80]!r}; verify the store")
+            heads.append(head)
+        return heads
 
     def no_entries(self, bound: scan.Bounds, last: bytes) -> None:
         """A scan of index entries up to ``last`` and with it found none that is valid."""

@@ -217,7 +217,7 @@ def _row(whole: bytes, head: Head) -> HeadRow:
 def _rows(reader: Reader, bound: Bounds, most: int | None) -> Iterator[list[HeadRow]]:
     """The rows of a range, as many at a time as one look at the lease is good for."""
     first = FIRST_WINDOW if most is None else max(min(most, FIRST_WINDOW), LEAST_FIRST)
-    for window in () if most == 0 else reader.long_windows(bound, first, times=True):
+    for window in () if most == 0 else reader.head_windows(bound, first, most):
         if most is not None:
             window.cut(most)
             most -= len(window.keys)

@@ -362,11 +362,14 @@ class Reading(Handle, ABC, Generic[Out, Told]):
             windows = in_segments(reader, left, segments)
         elif isinstance(give, Items):
             windows = reader.long_windows(left, first, times=keep is not None)
+        elif keep is not None:
+            windows = reader.windows(left, first)
+        elif isinstance(give, Heads):
+            windows = reader.head_windows(left, first, most)
         else:
-            brief = keep is None and not isinstance(give, Heads)
-            if brief and most:
+            if most:
                 first = max(first, min(most, _MOST_KEYS))
-            windows = reader.windows(left, first, brief=brief, ahead=_AHEAD)
+            windows = reader.windows(left, first, brief=True, ahead=_AHEAD)
         return Scan.of(place, parts(reader, windows, place, keep, most, give), reader)
 
     def _object_part(self, key: object) -> bytes:

@@ -89,6 +89,18 @@ def dead_rows(sst: Sst, low: int, high: int, now_ms: int) -> Sequence[int]:
     ]
 
 
+def head_in_memory(view: View, entry: int, bucket_and_key: bytes, plain: bytes) -> Head | None:
+    """Head of a live version that a memory table has this entry of, expired or not. ``plain``: see
+    short_value.plain_fields."""
+    sqn = abs(entry)
+    file = view.journal.file_of(sqn)
+    written, place = file.raw(sqn - file.base)
+    found = head_of(written, file.seed ^ place, bucket_and_key, plain, now_ms=0)
+    if found is None:
+        return view.head_of(Found(sqn, entry > 0, None, -1))
+    return Head(sqn, *found)
+
+
 class _MemoryChunk:
     def __init__(
         self,
@@ -123,14 +135,7 @@ class _MemoryChunk:
         view, entries, keys = self.view, self.entries, self.keys
         tag, bucket, _ = ledger_key.split(self.prefix)
         plain = short_value.plain_fields(tag, bucket)
-        heads: list[Head | None] = []
-        for at in rows:
-            sqn = abs(entries[at])
-            file = view.journal.file_of(sqn)
-            written, place = file.raw(sqn - file.base)
-            # Whether it has expired was judged where it was found.
-            found = head_of(written, file.seed ^ place, bucket + keys[at], plain, now_ms=0)
-            heads.append(view.head_of(self.found(at)) if found is None else Head(sqn, *found))
+        heads = [head_in_memory(view, entries[at], bucket + keys[at], plain) for at in rows]
         return [head for head in heads if head is not None]
 
 

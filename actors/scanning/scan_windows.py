@@ -129,6 +129,19 @@ class Brief:
         raise NotImplementedError("a scan of keys and sqns was asked for more")
 
 
+class LookedUp(Brief):
+    """A window of few rows, whose heads are looked up by their keys."""
+
+    def __init__(
+        self, keys: list[bytes], sqns: list[int], look: Callable[[list[bytes]], list[Head]]
+    ) -> None:
+        super().__init__(keys, sqns)
+        self._look = look
+
+    def heads(self) -> list[Head]:
+        return self._look(self.keys)
+
+
 class _ManySources:
     """A window merged from rows [low, high) of several chunks, newest source first."""
 
