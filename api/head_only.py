@@ -77,7 +77,7 @@ def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
     if not name:
         raise Misuse("key is empty; a key has at least one byte")
     sub = sub_key if type(sub_key) is bytes else to_bytes("sub_key", sub_key)
-    whole = name.replace(b"\x00", b"\x00\xff") + _END + sub
+    whole = _key_part(name) + _END + sub
     if len(whole) + len(bucket) > MAX_KEY_BYTES:
         raise Misuse(
             f"key and sub_key of {len(whole)} bytes in a bucket named with {len(bucket)}: "
