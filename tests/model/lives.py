@@ -115,10 +115,9 @@ def _chore(store: octavo.Store, word: str, published: list[Any]) -> int:
 
 
 PARTS = (
-    "store", "snapshot", "index", "changes", "actors.startup", "actors.backup",
-    "actors.publishing", "actors.compaction", "files.jobs", "files.jobs_journal",
-    "files.jobs_score", "files.jobs_published", "files.merge", "files.find_many",
-    "files.staged_writer",
+    "store", "snapshot", "index", "changes", "actors.opening.startup", "actors.keeping.backup",
+    "actors.keeping.publishing", "actors.compacting.compaction", "files.jobs.table",
+    "files.handover.staged_writer",
 )  # fmt: skip
 """What a life would import as it begins."""
 
