@@ -34,6 +34,8 @@ def whole_number(value: object) -> int | None:
         return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         return None
+    if getattr(getattr(value, "dtype", None), "kind", "") == "b":
+        return None  # NumPy's True, which was an index up to 1.26
     try:
         return int.__index__(operator.index(value))
     except TypeError:  # an array of several

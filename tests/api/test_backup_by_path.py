@@ -142,8 +142,9 @@ def test_the_command_copies_only_what_it_has_open_itself(store: octavo.Store, ta
     ],
 )
 def test_an_owner_refuses_what_is_no_request_of_one(
-    store: octavo.Store, asked: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+    store: octavo.Store, asked: dict[str, Any], told: str
 ) -> None:
+    store._watched.stop()  # type: ignore[union-attr]  # it would answer, too
     request = inbox.Request(RealDisk(), store.path, asked, wall_clock_ms())
     request.ask()
     serve(store._running, wall_clock_ms())
@@ -164,6 +165,7 @@ def test_a_request_that_lay_there_before_has_nothing_written(
     inbox.write(RealDisk(), store.path, name + inbox.REQUEST, asked)
     inbox.write(RealDisk(), store.path, name[:-1] + "2" + inbox.REQUEST, {**asked, "held": True})
     with octavo.open(store.path) as opened:
+        opened._watched.stop()  # type: ignore[union-attr]
         serve(opened._running, wall_clock_ms())
     assert not target.exists()
     assert not Path(f"{target}.partial").exists()

@@ -414,7 +414,8 @@ def test_an_interrupt_as_the_command_is_loaded_ends_it_with_130_and_says_nothing
 def test_an_answer_that_is_no_text_removes_nothing(store: Path) -> None:
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     found = process("destroy", store, stdin=b"\xff\xfe\n", env=env)
-    assert (found.returncode, found.stdout) == (1, b"")
+    # click before 8.2.2 prints a blank where a question is not answered.
+    assert (found.returncode, found.stdout.strip()) == (1, b"")
     assert found.stderr.endswith(b"octavo: nothing was removed\n")
 
 

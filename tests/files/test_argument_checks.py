@@ -20,6 +20,15 @@ class Level(enum.IntEnum):
     HIGH = 3
 
 
+class OldTruth:
+    """As NumPy's True was up to 1.26: an index."""
+
+    dtype = np.dtype(np.bool_)
+
+    def __index__(self) -> int:
+        return 1
+
+
 def test_a_value_is_shown_short_whatever_it_is() -> None:
     assert shown("k") == "'k'"
     assert shown(7) == "7"
@@ -34,7 +43,7 @@ def test_a_whole_number_is_a_plain_int() -> None:
         found = whole_number(given)
         assert (type(found), found) == (int, 3)
         assert number(given) == 3
-    for none in (True, np.True_, 3.0, "3", None, np.array([3, 4]), Level):
+    for none in (True, np.True_, OldTruth(), 3.0, "3", None, np.array([3, 4]), Level):
         assert whole_number(none) is None
     for given in (2.5, np.float64(2.5)):
         assert (type(number(given)), number(given)) == (float, 2.5)
