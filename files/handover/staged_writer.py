@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import Misuse
@@ -28,12 +29,16 @@ from octavo.files.ledger import ledger_key, merge, sorted_files
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES, STANDARD
 from octavo.files.ledger.sst_writer import Columns
 
+T = TypeVar("T")
+
 FILE_BYTES = 256 << 20
 """A journal file is full at this size."""
 FILE_RECORDS = 1 << 20
 LEDGER_ROWS = 1 << 18
 LEDGER_BYTES = 64 << 20
 MAX_VALUE_BYTES = 1 << 30
+_MOST_TRIES = 8
+"""To make something in a folder that others may remove while it is empty."""
 _FLUSH_BYTES = 1 << 20
 """So much is written at once, while the processor's caches have it."""
 _PIECE_BYTES = 2 << 20
@@ -106,13 +111,12 @@ class StagedWriter:
     def _begin(self) -> None:
         if self._file is not None:
             return
-        self._disk.mkdir_within(self._store, f"{staging.STAGING}/{self._job}")
         self._seed = secrets.randbits(64)
         number = len(self._journals)
         name = f"{self._attempt}-{number:04x}-{self._now_ms:012x}-{self._seed:016x}.cdb"
         self._made.append(name)
         self._name = name
-        self._file = self._disk.create(f"{self._folder}/{name}")
+        self._file = self._in_folder(lambda: self._disk.create(f"{self._folder}/{name}"))
         self._offsets = array("I", (cdb.RECORDS_AT,))
         header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
         self._parts: list[bytes | memoryview] = [cdb.beginning(header)]
@@ -182,10 +186,18 @@ class StagedWriter:
         if self._file is not None and len(self._offsets) > 1:
             self._seal()
         attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._now_ms)
-        self._disk.mkdir_within(self._store, f"{staging.STAGING}/{self._job}")
-        self._disk.sync_dir(self._folder)
-        staging.write_attempt(self._disk, self._store, attempt)
+        self._in_folder(lambda: self._disk.sync_dir(self._folder))
+        self._in_folder(lambda: staging.write_attempt(self._disk, self._store, attempt))
         return attempt
+
+    def _in_folder(self, make: Callable[[], T]) -> T:
+        """What ``make`` makes in the job's folder; while it is empty another attempt's end, or an
+        opening of the store, may remove it."""
+        for _ in range(_MOST_TRIES):
+            self._disk.mkdir_within(self._store, f"{staging.STAGING}/{self._job}")
+            with suppress(FileNotFoundError):
+                return make()
+        return make()
 
     def abandon(self) -> None:
         """Remove what was made. Idempotent."""

@@ -166,7 +166,8 @@ def _checksum(told: dict[str, Any]) -> str:
 
 def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
     """Remove the folders of jobs that began over ``KEPT_MS`` ago and were never committed; their
-    names. One whose age cannot be told, or that cannot go, is left alone."""
+    names. Empty ones go, too, which a killed task leaves: who is about to make something there
+    makes the folder again. One whose age cannot be told, or that cannot go, is left alone."""
     if not disk.exists(f"{store}/{STAGING}"):
         return []
     gone = []
@@ -177,7 +178,11 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
         if disk.is_link(where):
             continue
         try:
-            ages = _begun(disk, store, job)
+            names = disk.listdir(where)
+            if not names:
+                disk.rmdir(where)
+                continue
+            ages = _begun(disk, store, job, names)
             if ages and max(ages) + KEPT_MS < now_ms:
                 empty(disk, store, job)
                 gone.append(job)
@@ -188,9 +193,8 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
     return gone
 
 
-def _begun(disk: Disk, store: str, job: str) -> list[int]:
+def _begun(disk: Disk, store: str, job: str, names: Sequence[str]) -> list[int]:
     """When attempts of a job began, ms UTC: their files say so, and those that made none."""
-    names = disk.listdir(folder(store, job))
     ages = [int(age.group(1), 16) for name in names if (age := _AGE.search(name))]
     if not ages:
         for name in names:

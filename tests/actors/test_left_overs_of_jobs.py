@@ -31,6 +31,42 @@ def test_they_go_with_a_later_commit_while_the_store_stays_open(tmp_path: Path) 
         assert list(store) == [b"job"]
 
 
+def test_the_folder_goes_in_which_a_killed_task_had_made_nothing_yet(tmp_path: Path) -> None:
+    octavo.open(tmp_path).close()
+    RealDisk().mkdir_within(str(tmp_path), "staging/killed")
+    octavo.open(tmp_path).close()
+    assert os.listdir(tmp_path / "staging") == []
+
+
+class Removing(RealDisk):
+    """A disk on which each folder of a job goes again as it is made: another attempt's end, or an
+    opening of the store, found it empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.removed: list[str] = []
+
+    def mkdir_within(self, store: str, inner: str) -> None:
+        super().mkdir_within(store, inner)
+        if self.removed.count(inner) < 2:
+            self.removed.append(inner)
+            self.rmdir(f"{store}/{inner}")
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_an_attempt_whose_folder_is_removed_while_it_is_empty_makes_it_again(
+    tmp_path: Path, rows: int
+) -> None:
+    with octavo.open(tmp_path) as store:
+        disk = Removing()
+        writer = StagedWriter(disk, str(tmp_path), "j", "a", now_ms=wall_clock_ms())
+        writer.put_many(b"", [b"%d" % row for row in range(rows)], [b"v"] * rows)
+        writer.finish()
+        assert len(disk.removed) == 2
+        store.ingest("j", ["a"])
+        assert len(store) == rows
+
+
 def test_a_job_that_removes_its_own_meanwhile_keeps_no_store_from_being_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
