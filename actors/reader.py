@@ -270,6 +270,7 @@ class Reader(PlainReads, PlainHeads):
             else:
                 head = head_in_memory(view, entry, bucket + key, plain)
             if head is None:
+                self.check()  # memory lets go of what one needs that another thread has closed
                 raise Corruption("ledger", 0, f"no live version of {name[:80]!r}; verify the store")
             heads.append(head)
         return heads

@@ -10,6 +10,7 @@ import pytest
 from whole_store import Clock, flush, opened
 
 import octavo
+from octavo.actors import reader
 from octavo.actors.bookie import Bookie
 
 SEED = int(os.environ.get("OCTAVO_SEED", "1"))
@@ -54,3 +55,25 @@ def test_few_heads_are_the_first_of_all(tmp_path: Path, case: int) -> None:
                         if len(every) > limit:
                             rest = where.heads(reverse=reverse, resume=found.position)
                             assert list(rest) == every[limit:]
+
+
+@pytest.mark.parametrize("mode", ["standard", "head_only"])
+def test_a_snapshot_that_is_closed_as_its_heads_are_looked_up_says_so(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain_fields = reader.plain_fields
+    with opened(tmp_path / "s", mode=mode) as store:
+        of_heads = mode == "head_only"
+        bucket = store.head_bucket("b") if of_heads else store.bucket("b")
+        bucket.put("k", b"old")
+        snapshot = store.snapshot()
+        bucket.put("k", b"new")
+
+        def closed_meanwhile(tag: int, name: bytes) -> bytes:
+            snapshot.close()  # as another thread may: what was set aside for it goes
+            return plain_fields(tag, name)
+
+        monkeypatch.setattr(reader, "plain_fields", closed_meanwhile)
+        scan = snapshot.head_bucket("b").rows() if of_heads else snapshot.bucket("b").heads()
+        with pytest.raises(octavo.Closed, match="snapshot was closed"):
+            next(scan)
