@@ -367,9 +367,9 @@ class JournalFile(TurnActor):
                             if end - at <= _READ_BYTES:
                                 return file.pread(end - at, at), at
                             mapped = self.growing.up_to(end)
-                        except OSError:
+                        except OSError as error:
                             if file.fd >= 0:
-                                raise
+                                raise storage_error(error, self.path) from error
                             mapped, offsets = self.ensure_open()  # sealed since, or all is closed
                 else:
                     mapped, offsets = self.ensure_open()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 import pytest
 from crash_workloads import LITTLE, WORKLOADS
@@ -14,6 +15,7 @@ from io_faults import KINDS, OF_THE_PROCESS, Fault, broken
 from look import clock_ms
 from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
+from whole_store import NEVER_MS
 
 import octavo
 from octavo.manifest.closed_store import closed_store
@@ -196,3 +198,29 @@ def test_a_manifest_that_one_reader_could_not_sync_no_other_one_believes(name: s
     with one_thread("again"):
         forget(opened(disk, clock_ms=clock_ms))
     read(disk.after_kill())
+
+
+READS_OF_MEMORY = {
+    "get": lambda store: store.get(b"k"),
+    "head": lambda store: store.head(b"k"),
+    "items": lambda store: list(store.items()),
+    "heads": lambda store: list(store.heads()),
+    "changes": lambda store: list(store.changes()),
+    "put if": lambda store: store.put(b"k", b"2", if_sqn=1),
+}
+
+
+@pytest.mark.parametrize("read", READS_OF_MEMORY.values(), ids=list(READS_OF_MEMORY))
+def test_a_failed_read_of_what_is_being_written_is_told_by_an_error_of_ours(
+    read: Callable[[octavo.Store], object],
+) -> None:
+    disk = SimDisk()
+    with one_thread("failed"):
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"k", b"v", expires_at=NEVER_MS)
+        disk.fail("pread", 1, errno.EIO)
+        with pytest.raises(octavo.StorageFailed, match=r"\.log: .*Input/output error"):
+            read(store)
+        store.put(b"l", b"w", if_sqn=0)  # nothing is in doubt
+        assert list(store.items()) == [(b"k", b"v"), (b"l", b"w")]
+        forget(store)

@@ -51,7 +51,7 @@ class _SimFile(AppendFile):
 
     def __init__(self, disk: SimDisk, cursor: _Cursor) -> None:
         self.path = cursor.path
-        self.fd = -1
+        self.fd = 0  # below it is closed
         self._disk = disk
         self._cursor = cursor
         self.write = partial(disk._append, cursor)
