@@ -45,7 +45,7 @@ _FOR_SCANS = 3
 _MOST_IN_ORDER = 32 << 20
 """all its rows in order a half, and so much at the most, and items that they gave a quarter."""
 _MOST_ENTRIES = 4096
-"""In memory, of a range that is to be noted."""
+"""In memory, of a range that is noted at a time."""
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -371,8 +371,7 @@ class Bookie(LiveReads, TurnActor):
     def no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
         """A scan of index entries by a reader of this view and sqn found in [low, high) none that
         is valid, nor any of other objects. Once replaced it never is valid again: if no other came,
-        and none expires, that is noted, as in stepped_over. Takes the turn. O(what is in memory of
-        the part that was not known)."""
+        and none expires, that is noted, as in stepped_over, a part at a time. Takes the turn."""
         self.actor_ref.call(Bookie._no_entries, view, upper, low, high, reverse)
 
     def _no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
@@ -385,9 +384,10 @@ class Bookie(LiveReads, TurnActor):
         for level in range(len(ledger.levels)):
             if any(entry.expiring for entry in ledger.overlapping(level, low, high)):
                 return
-        names = table.slice(low, high, _MOST_ENTRIES, reverse=False)
-        known = all(-upper <= table.rows[name] <= upper for name in names)
-        if known and len(names) < _MOST_ENTRIES:
+        names = table.slice(low, high, _MOST_ENTRIES, reverse=reverse)
+        if len(names) == _MOST_ENTRIES:  # what is behind them is left to the next query
+            low, high = (names[0], high) if reverse else (low, names[-1] + b"\x00")
+        if all(-upper <= table.rows[name] <= upper for name in names):
             self.empty_ranges.note(low, high, self.inker.last_sqn, 0)
 
     # ------------------------------------------------------------ snapshots

@@ -12,6 +12,7 @@ from beside import seeded
 from whole_store import Clock, flush, opened
 
 import octavo
+from octavo.actors import bookie
 from octavo.actors.bookie import Bookie
 from octavo.actors.scanning import index_scan
 
@@ -56,6 +57,33 @@ def test_a_pop_looks_up_few_entries_however_many_were_taken(
         monkeypatch.setattr(index_scan._Objects, "newest", counted)
         assert take(bucket, 1, reverse=reverse) == [keys[99] if reverse else keys[200]]
     assert sum(looked) <= 200  # the first step is of 16, the next of 128
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_where_more_entries_than_a_turn_looks_at_were_taken_a_few_queries_step_over_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reverse: bool
+) -> None:
+    monkeypatch.setattr(bookie, "_MOST_ENTRIES", 50)
+    looked: list[int] = []
+    newest = index_scan._Objects.newest
+
+    def counted(self: Any, keys: list[bytes]) -> list[int]:
+        looked.append(len(keys))
+        return newest(self, keys)
+
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        bucket = filled(store)
+        keys = [b"%04d" % number for number in range(COUNT)]
+        left = keys[90:110]
+        bucket.delete_many(key for key in keys if key not in left)
+        monkeypatch.setattr(index_scan._Objects, "newest", counted)
+        wanted = left[::-1] if reverse else left
+        for _ in range(5):
+            assert list(bucket.index("due").keys(limit=1, reverse=reverse)) == wanted[:1]
+        looked.clear()
+        assert list(bucket.index("due").keys(limit=1, reverse=reverse)) == wanted[:1]
+        assert sum(looked) <= 16
+        assert list(bucket.index("due").keys(reverse=reverse)) == wanted
 
 
 WRITES: dict[str, Callable[[octavo.Store, bytes], object]] = {
