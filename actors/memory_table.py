@@ -8,6 +8,7 @@ One thread at a time writes (in the Bookie's turn); any thread reads single keys
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import count, islice
 from typing import Protocol
@@ -112,25 +113,25 @@ class MemoryTable:
             self.newest_pin = upper
 
     def unpin(self, reader: int) -> None:
-        """Let a reader go. In the Bookie's turn. Again, where that was cut short. O(live
-        readers)."""
+        """Let a reader go. In the Bookie's turn. Again, where that was cut short. O(1),
+        amortised."""
         self.pins.pop(reader, None)
         if self.pins:
-            self.newest_pin = max(self.pins.values())
+            self.newest_pin = next(reversed(self.pins.values()))  # none is below one before it
             return
         self.newest_pin = -1
         if self.older:
             self.older = {}  # a new dict: someone may be reading the old one
 
     def entry(self, ledger_key: bytes, upper: int) -> int | None:
-        """Entry of the newest version at or below ``upper``; None: not in this table. O(1)."""
+        """Entry of the newest version at or below ``upper``; None: not in this table. O(log kept
+        versions)."""
         entry = self.rows.get(ledger_key)
         if entry is None or -upper <= entry <= upper:
             return entry
-        for entry in reversed(self.older.get(ledger_key, ())):
-            if -upper <= entry <= upper:
-                return entry
-        return None
+        older = self.older.get(ledger_key, ())
+        place = bisect_right(older, upper, key=abs)
+        return older[place - 1] if place else None
 
     def deleted(self, entry: int) -> bool:
         """Whether an entry of this table is a delete."""

@@ -66,3 +66,70 @@ def test_of_a_frozen_table_two_threads_see_each_key_once() -> None:
     other.join()
     everything()
     assert found == [sorted(table.rows)] * 3
+
+
+class Looked(int):
+    """An entry that counts how often it is looked at."""
+
+    looks = 0
+
+    def __abs__(self) -> int:
+        Looked.looks += 1
+        return super().__abs__()
+
+    def __le__(self, other: int) -> bool:
+        Looked.looks += 1
+        return super().__le__(other)
+
+    def __ge__(self, other: int) -> bool:
+        Looked.looks += 1
+        return super().__ge__(other)
+
+
+def test_an_old_version_is_found_in_few_looks_however_often_its_key_was_replaced() -> None:
+    table = MemoryTable(0)
+    table.rows[b"k"] = Looked(1)
+    table.pin(0, 1)
+    for number in range(2, 4096):  # as scans come and go beside a snapshot that stays
+        table.pin(number, number - 1)
+        table.keep(b"k")
+        table.rows[b"k"] = Looked(-number if number % 5 == 0 else number)
+        table.unpin(number)
+    Looked.looks = 0
+    for upper in (1, 17, 20, 4000, 4095, 9999):
+        found = table.entry(b"k", upper)
+        assert found is not None
+        assert abs(int(found)) == min(upper, 4095)
+    assert table.entry(b"k", 0) is None
+    assert Looked.looks < 200
+
+
+class Upper(int):
+    """What a reader is bound to; it counts how often two are compared."""
+
+    compared = 0
+
+    def __gt__(self, other: int) -> bool:
+        Upper.compared += 1
+        return super().__gt__(other)
+
+    def __lt__(self, other: int) -> bool:
+        Upper.compared += 1
+        return super().__lt__(other)
+
+
+def test_a_reader_that_goes_compares_few_others_however_many_there_are() -> None:
+    table = MemoryTable(0)
+    for number in range(2000):
+        table.pin(number, Upper(number // 2))
+    Upper.compared = 0
+    for number in range(100):
+        table.unpin(number)  # one that came early
+        assert table.newest_pin == 999
+        table.pin(5000 + number, Upper(999))
+        table.unpin(5000 + number)  # the one that came last
+        assert table.newest_pin == 999
+    for number in reversed(range(1000, 2000)):
+        table.unpin(number)
+        assert table.newest_pin == (number - 1) // 2
+    assert Upper.compared < 2000
