@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from octavo.actors.view import View
 
 _SPARE = 64
+_LENGTHS = -64
 _STEP_BYTES = 16 << 10
 """So much room is made at a time, but in small caches: to begin costs as much as to drop one."""
 
@@ -43,6 +44,7 @@ class ReadCache:
     """
 
     OVERHEAD_BYTES = 200
+    """That of a short key is in it; of longer ones each 64 bytes count."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit = limit_bytes
@@ -65,14 +67,14 @@ class ReadCache:
 
     def fill(self, view: View, key: bytes, entry: int, value: bytes) -> None:
         """Remember a value that was read by this view, if it still is the newest. ``entry``: that
-        of the memory table it was found by; 0: by none. Amortised O(1). A value over 1/8 of the
-        limit is not kept."""
+        of the memory table it was found by; 0: by none. Amortised O(1). What takes over 1/8 of
+        the limit is not kept."""
         if self._full:
             # Every other miss: what is read again is soon in, what is read once costs half.
             self._skip = not self._skip
             if self._skip:
                 return
-        entries, rows, size = self.entries, view.recent.rows, len(value)
+        entries, rows, size = self.entries, view.recent.rows, (len(key) & _LENGTHS) + len(value)
         # Of an older view nothing is kept, not even a place in the queue.
         if size > self._most or key in entries or self.reads.view is not view:
             return
@@ -100,7 +102,7 @@ class ReadCache:
         O(1)."""
         entries, size = self.entries, len(value)
         old = entries.get(key)
-        if old is not None and size <= self._most and entry > 0:
+        if old is not None and size <= self._most and entry > 0:  # its key did fit
             size -= len(old)
             # Nothing is called in these lines.
             if key in entries and entries[key] is old:
@@ -142,7 +144,7 @@ class ReadCache:
         """In the lock: take a value out, if it is there. A put may replace it meanwhile."""
         entries = self.entries
         while (value := entries.get(key)) is not None:
-            size = len(value) + self.OVERHEAD_BYTES
+            size = (len(key) & _LENGTHS) + len(value) + self.OVERHEAD_BYTES
             # Nothing is called in these lines: a Ctrl-C leaves both done, or neither.
             if key in entries and entries[key] is value:
                 del entries[key]

@@ -111,6 +111,21 @@ def test_the_limit_holds_whatever_is_filled_and_discarded() -> None:
         assert kept == cache.bytes <= cache.limit
 
 
+def test_long_keys_count() -> None:
+    cache = made(1 << 20)
+    key = b"%060000d".__mod__
+    for number in range(100):
+        fill(cache, key(number), b"v")
+        assert sum(map(len, cache.entries)) <= cache.bytes <= cache.limit
+    assert len(cache.entries) > 10
+    cache.write_over(key(99), b"newer", {}, 17)
+    for number in range(100):
+        cache.discard(key(number))
+    assert (cache.entries, cache.bytes) == ({}, 0)
+    fill(cache, bytes(1 << 17), b"v")  # one over an eighth of the limit
+    assert not cache.entries
+
+
 def test_a_large_value_is_not_kept() -> None:
     cache = made(8000)
     fill(cache, b"large", b"x" * 801)
