@@ -31,13 +31,14 @@ from octavo.pipeline.feed_files import JournalLook, JournalPart, opened
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import (
     CHANGE_DDL,
+    ddl_of,
     flag,
     local_path,
     refuse_unknown,
     size_of,
 )
 
-SCHEMA = ", ".join(f"{name} {kind}" for name, kind in CHANGE_DDL.items())
+SCHEMA = ddl_of(CHANGE_DDL)
 _OF_STREAMS = ("consumerId", "maxRecordsPerTrigger", "maxBytesPerTrigger")
 
 

@@ -26,7 +26,7 @@ from octavo.files.ledger.ledger_key import HEAD_ONLY
 from octavo.files.ledger.live_batches import Batch
 from octavo.files.wall_clock import moment_of, wall_clock_ms
 from octavo.manifest import pinning, published, store_identity
-from octavo.pipeline.read_options import local_path, refuse_unknown
+from octavo.pipeline.read_options import ddl_of, local_path, refuse_unknown
 from octavo.pipeline.snapshot_choice import pinned
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
@@ -122,6 +122,11 @@ TABLES: dict[str, tuple[str, Callable[[str], Iterator[Row]]]] = {
 """Of each table its columns and what gives its rows."""
 
 
+def _columns(table: str) -> dict[str, str]:
+    """Name and type of each column, in order."""
+    return dict(each.split(" ") for each in TABLES[table][0].split(", "))
+
+
 class DefaultSource(DataSource):
     """What ``spark.read.format("octavo-metadata")`` is."""
 
@@ -139,7 +144,7 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         """The columns of the table."""
-        return TABLES[self._table()][0]
+        return ddl_of(_columns(self._table()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads it in one task. Raises Misuse where there is no store, Corruption."""

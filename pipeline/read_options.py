@@ -117,9 +117,16 @@ class ReadOptions:
     def ddl(self) -> str:
         """The schema, as Spark writes it."""
         if self.start_snapshot is not None:
-            return ", ".join(f"{name} {CHANGE_DDL[name]}" for name in self.columns)
+            return ddl_of({name: CHANGE_DDL[name] for name in self.columns})
         never = dict.fromkeys(_NEVER_NULL, " NOT NULL")
-        return ", ".join(f"{name} {DDL[name]}{never.get(name, '')}" for name in self.columns)
+        return ddl_of({name: DDL[name] + never.get(name, "") for name in self.columns})
+
+
+def ddl_of(kinds: Mapping[str, str]) -> str:
+    """Columns as Spark reads them. What ``timestamp`` is the session says
+    (spark.sql.timestampType), and so another name is given."""
+    spelled = {"timestamp": "timestamp_ltz"}
+    return ", ".join(f"{name} {spelled.get(kind, kind)}" for name, kind in kinds.items())
 
 
 def parsed(options: Mapping[str, str]) -> ReadOptions:

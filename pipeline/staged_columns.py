@@ -61,6 +61,8 @@ def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> N
             )
         if kind not in allowed:
             hint = f": lit(None).cast({allowed[0]!r})" if kind == "void" else "; cast it"
+            if kind == "timestamp_ntz":
+                hint += " to timestamp_ltz"
             if kind.startswith(_PARTS):
                 hint = "; to_json makes a string of it"
             raise Misuse(

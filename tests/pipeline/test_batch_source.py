@@ -163,6 +163,29 @@ def test_spark_knows_which_columns_are_never_null(spark: Any, store: octavo.Stor
     assert [tuple(row) for row in chosen.collect()] == [(b"empty", b"")]
 
 
+@pytest.mark.parametrize(
+    ("source", "options", "column"),
+    [
+        ("octavo", {}, "written_at"),
+        ("octavo", {"startSnapshot": "first"}, "_commit_timestamp"),
+        ("octavo", {"readChangeFeed": True}, "_commit_timestamp"),
+        ("octavo-metadata", {}, "taken_at"),
+    ],
+)
+def test_a_session_whose_timestamps_have_no_zone_reads_all(
+    spark: Any, store: octavo.Store, source: str, options: dict[str, Any], column: str
+) -> None:
+    store.snapshot().publish("first")
+    store.put(b"a", b"1", expires_at=4_000_000_000_000)
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        frame = spark.read.format(source).options(**options).load(store.path)
+        assert dict(frame.dtypes)[column] == "timestamp"  # with a zone: the other is timestamp_ntz
+        assert frame.selectExpr(f"max(unix_millis({column})) > 0").first()[0]
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+
+
 def test_one_range_with_ten_times_the_bytes_is_cut_finer(spark: Any, store: octavo.Store) -> None:
     rng = random.Random(SEED)
     for number in range(400):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,11 @@ def test_all_columns_come_along(session: Any, tmp_path: Path) -> None:
         ("key string, value struct<a:int>", ("a", (1,)), "or string; to_json makes a string"),
         ("key string, value double", ("a", 1.0), "column 'value' is of type double"),
         ("key string, value void", ("a", None), r"binary or string: lit\(None\).cast\('binary'\)"),
+        (
+            "key string, value string, expires_at timestamp_ntz",
+            ("a", "b", datetime(2100, 1, 1)),
+            "is of type timestamp_ntz; allowed: timestamp or bigint; cast it to timestamp_ltz",
+        ),
         ("key string, value string, colour string", ("a", "b", "c"), "column 'colour': not one"),
         ("key string, value string", (None, "b"), "column 'key': row 0 is null"),
         ("key string, value string", ("", "b"), "column 'key': row 0 is empty"),
