@@ -153,14 +153,32 @@ class DefaultSource(DataSource):
             store_identity.fields_of(RealDisk(), path)
         except (FileNotFoundError, NotADirectoryError):
             raise Misuse(f"there is no store at {path}") from None
-        return _MetadataReader(self._table(), path)
+        return _MetadataReader(self._table(), path, schema)
 
 
 class _MetadataReader(DataSourceReader):
-    def __init__(self, table: str, path: str) -> None:
+    def __init__(self, table: str, path: str, schema: StructType) -> None:
         self._table = table
         self._path = path
+        self._picked = _places(table, schema)
 
     def read(self, partition: Any) -> Iterator[Row]:
         """The rows of the table, as they are now."""
-        return TABLES[self._table][1](self._path)
+        for row in TABLES[self._table][1](self._path):
+            yield tuple(row[place] for place in self._picked)
+
+
+def _places(table: str, schema: StructType) -> list[int]:
+    """Which columns of the table a schema names, for Spark goes by their order alone. Raises
+    Misuse for one that there is not so, and for none."""
+    there = _columns(table)
+    fitting = [
+        field.nullable and there.get(field.name) == field.dataType.simpleString()
+        for field in schema.fields
+    ]
+    if not fitting or not all(fitting):
+        raise Misuse(
+            f"schema={schema.simpleString()!r:.80}: the table {table} has the columns "
+            f"{', '.join(map(' '.join, there.items()))}, which may be null"
+        )
+    return [list(there).index(field.name) for field in schema.fields]

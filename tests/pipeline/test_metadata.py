@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 from whole_store import flush, opened
 
 import octavo
@@ -61,3 +61,29 @@ def test_where_there_is_no_store_that_is_told(tmp_path: Path, table: str) -> Non
         source = DefaultSource({"path": str(tmp_path / name), "table": table})
         with pytest.raises(octavo.Misuse, match="there is no store at"):
             source.reader(StructType([]))
+
+
+def test_a_schema_of_the_users_picks_columns_by_their_names(spark: Any, tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        made = store.snapshot().publish("nightly")
+        reader = spark.read.format("octavo-metadata").schema("name string, id string")
+        (row,) = reader.load(store.path).collect()
+        assert (row.name, row.id) == ("nightly", made.id)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [],
+        [StructField("size", LongType())],
+        [StructField("sqn", IntegerType())],
+        [StructField("ID", StringType())],
+        [StructField("name", StringType(), False)],
+    ],
+    ids=str,
+)
+def test_a_schema_that_does_not_fit_is_told(tmp_path: Path, fields: list[StructField]) -> None:
+    with opened(tmp_path / "s") as store:
+        source = DefaultSource({"path": store.path})
+        with pytest.raises(octavo.Misuse, match=r"table snapshots has the columns id string, name"):
+            source.reader(StructType(fields))
