@@ -1,7 +1,7 @@
 """Arrow batches of a DataFrame as operations of a job: which columns there may be, and their rules.
 
 key            binary or string, never null, never empty
-value          binary or string; null deletes the key
+value          binary or string; null deletes the key, but a put that is told to be one has a value
 bucket         binary or string; not null. Without the column: the option ``bucket``, or ""
 metadata       binary or string; null: none
 expires_at     timestamp, or bigint of ms UTC; null, and 0 of a bigint: never
@@ -138,12 +138,25 @@ def _deletes(columns: dict[str, Any]) -> Mask | None:
             text = said if said is None else said.decode(errors="backslashreplace")
             raise Misuse(f"column '_change_type': row {row} is {text!r:.80}, not put or delete")
         found = pc.equal(kinds, "delete")
+        _refuse_puts_without_value(columns.get("value"), pc.invert(found))
     elif not columns["value"].null_count:
         return None  # without to_numpy, for which Arrow loads pandas: 0.2 s of each worker's
     else:
         found = pc.is_null(columns["value"])
     mask: Mask = found.to_numpy(zero_copy_only=False)
     return mask if mask.any() else None
+
+
+def _refuse_puts_without_value(values: Any, puts: Any) -> None:
+    """An empty value is one; null is none. Raises Misuse that names the first row."""
+    if values is None:
+        row = pc.index(puts, True).as_py()
+        if row >= 0:
+            raise Misuse(f"no column 'value', and row {row} is a put")
+    elif values.null_count:
+        row = pc.index(pc.and_(puts, pc.is_null(values)), True).as_py()
+        if row >= 0:
+            raise Misuse(f"column 'value': row {row} is null, of a put")
 
 
 def _binary(kind: Any) -> Any:

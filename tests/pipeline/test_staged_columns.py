@@ -60,8 +60,8 @@ def test_what_says_nothing_is_left_out(columns: dict[str, Any]) -> None:
             [PLAIN[0], PLAIN[1]._replace(value=None), PLAIN[2]],
         ),
         (
-            {"value": [b"1", None, b"333"], "_change_type": ["put"] * 3},
-            PLAIN,  # of a put without a value
+            {"value": [b"1", None, b"333"], "_change_type": ["put", "delete", "put"]},
+            [PLAIN[0], PLAIN[1]._replace(value=None), PLAIN[2]],
         ),
         ({"value": [b"1", None, b"333"]}, [PLAIN[0], PLAIN[1]._replace(value=None), PLAIN[2]]),
     ],
@@ -107,6 +107,10 @@ def test_what_is_deleted_has_nothing_else() -> None:
         ({"_change_type": ["put", None, "merge"]}, "row 1 is None, not put or delete"),
         ({"_change_type": NO_TEXT}, r"row 1 is .*xffdelete', not put or delete"),
         ({"_change_type": NO_TEXT.cast(pa.large_string())}, r"row 1 is .*xffdelete', not put"),
+        (
+            {"value": [b"1", None, None], "_change_type": ["put", "delete", "put"]},
+            "column 'value': row 2 is null, of a put",
+        ),
         ({"expires_at": [5, -3, 1]}, "column 'expires_at': row 1 is before 1970"),
         ({"expires_at": [5, 6, YEAR_10000_MS]}, "row 2 is beyond the year 9999: 253402300800000"),
         ({"expires_at": [5, 1_767_225_600, 1]}, "row 1 looks like seconds: 1767225600"),
@@ -119,6 +123,15 @@ def test_what_is_deleted_has_nothing_else() -> None:
 def test_the_row_that_cannot_be_is_named(columns: dict[str, Any], told: str) -> None:
     with pytest.raises(octavo.Misuse, match=told):
         staged(columns)
+
+
+def test_without_values_there_are_only_deletes() -> None:
+    """A feed that was read by a schema without them has puts, too."""
+    kinds = ["delete", "delete", "put"]
+    batch = pa.RecordBatch.from_pydict({"key": KEYS, "_change_type": kinds})
+    assert [row.value for row in rows_of(staged_columns.operations(batch[:2], b"b"))] == [None] * 2
+    with pytest.raises(octavo.Misuse, match="no column 'value', and row 2 is a put"):
+        staged_columns.operations(batch, b"b")
 
 
 def test_a_part_of_a_batch_is_taken() -> None:
