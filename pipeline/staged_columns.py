@@ -6,7 +6,7 @@ bucket         binary or string; not null. Without the column: the option ``buck
 metadata       binary or string; null: none
 expires_at     timestamp, or bigint of ms UTC; null, and 0 of a bigint: never
 _change_type   string: "put" or "delete", as a change feed has it
-sqn, written_at, _commit_sqn, _commit_timestamp   ignored: the store gives its own
+sqn, size, written_at, _commit_sqn, _commit_timestamp   ignored: the store gives its own
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "expires_at": _TIMES,
     "_change_type": ("string",),
 }
-IGNORED = ("sqn", "written_at", "_commit_sqn", "_commit_timestamp")
+IGNORED = ("sqn", "size", "written_at", "_commit_sqn", "_commit_timestamp")
 _KINDS = ("put", "delete")
 _SECONDS = 10**9, 10**10
 """What is from here to there is, as ms, in early 1970, and, as seconds, a moment of today's."""

@@ -77,6 +77,18 @@ def test_all_columns_come_along(session: Any, tmp_path: Path) -> None:
         assert list(store.bucket("b").keys()) == [b"k"]
 
 
+def test_all_that_is_read_of_a_store_can_be_written(session: Any, tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.bucket("b").put("k", "v", metadata=b"m", expires_at=4_000_000_000_000)
+        store.put("empty", b"")
+    save(session.read.format("octavo").load(str(tmp_path / "s")), tmp_path / "copy")
+    with octavo.open(tmp_path / "copy") as store:
+        head = store.bucket("b").head("k")
+        assert head is not None
+        assert (head.size, head.metadata, head.expires_at) == (1, b"m", 4_000_000_000_000)
+        assert dict(store.items()) == {b"empty": b""}
+
+
 @pytest.mark.parametrize(
     ("schema", "row", "told"),
     [
