@@ -70,8 +70,10 @@ def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> N
             )
     if order_column and order_column not in there:
         raise Misuse(f"orderColumn={order_column!r}: there is no such column")
-    if order_column and there[order_column].startswith(_WITHOUT_ORDER):
-        raise Misuse(f"orderColumn={order_column!r} is of type {there[order_column]}: not ordered")
+    kind = there.get(order_column, "")
+    if kind.startswith(_WITHOUT_ORDER) or " collate " in kind:  # Arrow, which orders, knows none
+        hint = "; cast it to string" if " collate " in kind else ""
+        raise Misuse(f"orderColumn={order_column!r} is of type {kind}: not ordered{hint}")
 
 
 def operations(batch: pa.RecordBatch, bucket: bytes) -> Operations:

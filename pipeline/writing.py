@@ -247,9 +247,18 @@ class Writing:
         return bulk_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamSink:  # noqa: N802
-        """Of ``df.writeStream``, in append or update mode. Raises Misuse."""
+        """Of ``df.writeStream``, in append mode; Spark itself refuses update mode for all sinks in
+        Python. Raises Misuse."""
         if overwrite:
-            raise Misuse('outputMode("complete") is refused: use "append" or "update"')
+            raise Misuse(
+                'outputMode("complete") is refused, and Spark takes no "update" for it: use '
+                '"append", or foreachBatch with df.write for what an aggregate comes to'
+            )
+        if "jobid" in map(str.lower, self.options):
+            raise Misuse(
+                "jobId is of a batch write: of a stream each batch is known by its query and its "
+                "number"
+            )
         options = checked(self.options, schema)
         commit.made_store(options.path)
         return StreamSink(options)

@@ -206,3 +206,17 @@ def test_a_store_that_was_destroyed_during_a_job_leaves_nothing(tmp_path: Path) 
     (store / "staging" / "job-2").mkdir(parents=True)
     forget(str(store), "job-2")
     octavo.open(store).close()
+
+
+def test_a_job_id_of_a_stream_would_say_nothing() -> None:
+    schema = StructType([StructField(name, StringType()) for name in ("key", "value")])
+    source = DefaultSource({"path": "/x", "jobId": "j"})
+    with pytest.raises(octavo.Misuse, match="jobId is of a batch write"):
+        source.streamWriter(schema, False)
+
+
+def test_the_state_of_an_aggregate_goes_another_way(session: Any, tmp_path: Path) -> None:
+    """Spark refuses "update" for any sink in Python, and says only that it does."""
+    source = DefaultSource({"path": str(tmp_path / "s")})
+    with pytest.raises(octavo.Misuse, match=r'"append", or foreachBatch'):
+        source.streamWriter(StructType([]), True)

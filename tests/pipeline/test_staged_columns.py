@@ -163,7 +163,9 @@ def test_a_load_without_nulls_loads_no_pandas(tmp_path: Path) -> None:
     assert done.stdout.split() == ["2", "False"]
 
 
-@pytest.mark.parametrize("kind", ["array<int>", "interval year to month", "interval month"])
+@pytest.mark.parametrize(
+    "kind", ["array<int>", "interval year to month", "interval month", "string collate UTF8_LCASE"]
+)
 def test_a_column_that_has_no_order_orders_nothing(kind: str) -> None:
     fields = [("key", "binary"), ("value", "binary"), ("at", kind)]
     with pytest.raises(octavo.Misuse, match=f"orderColumn='at' is of type {kind}: not ordered"):
