@@ -20,7 +20,7 @@ class IndexEdit:
         self, *, add: Mapping[Any, Any] | None = None, remove: Mapping[Any, Any] | None = None
     ) -> None:
         self.parts = operation.IndexEdit(
-            tuple(sorted(index_parts({} if add is None else add))),
+            tuple(sorted(index_parts({} if add is None else add, "add"))),
             tuple(sorted(removed_parts({} if remove is None else remove))),
         )
 

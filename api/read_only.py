@@ -232,7 +232,8 @@ class ReadOnlyStore(_Unpublished):
         return report
 
     def __repr__(self) -> str:
-        return f"<octavo.ReadOnlyStore {self._path!r} at sqn {self.sqn}>"
+        told = " (closed)" if self.closed else ""
+        return f"<octavo.ReadOnlyStore {self._path!r} at sqn {self.sqn}{told}>"
 
 
 def _pinned(disk: Disk, path: str, before: Published | None) -> tuple[Disk, Published]:

@@ -57,10 +57,10 @@ def _back(field: object, term: object) -> bytes:
         raise Misuse(f"index field {shown(field)}: {wrong}") from None
 
 
-def index_parts(index: object) -> set[bytes]:
-    """Entries stated as {field: term or terms}. Raises Misuse."""
+def index_parts(index: object, name: str = "index") -> set[bytes]:
+    """Entries stated as {field: term or terms}. Raises Misuse that names the argument."""
     if type(index) is not dict and not isinstance(index, Mapping):
-        raise Misuse(f"index={shown(index)}: allowed is a mapping of fields to terms")
+        raise Misuse(f"{name}={shown(index)}: allowed is a mapping of fields to terms")
     parts: set[bytes] = set()
     for field, terms in index.items():
         front = _front_of(field) if type(field) is str else _front(field)

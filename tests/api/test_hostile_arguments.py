@@ -226,6 +226,7 @@ def test_each_thing_says_what_it_is(tmp_path: Path) -> None:
         where = f"{str(tmp_path / 's')!r}"
         assert repr(store.bucket("b")) == f"<octavo.Bucket b'b' of {where}>"
         assert repr(store.index("f")) == f"<octavo.Index b'f' of <octavo.Store {where}>>"
+        assert repr(store.index("f").having(1)) == "<octavo.Query>"
         batch = store.batch()
         batch.delete("", "none")
         assert repr(batch) == "<octavo.Batch of 1 operation>"
@@ -243,8 +244,17 @@ def test_each_thing_says_what_it_is(tmp_path: Path) -> None:
         assert repr(snap) == "<octavo.Snapshot at sqn 3 (closed)>"
         edit = octavo.IndexEdit(add={"f": ["x", "y"]}, remove={"g": None})
         assert repr(edit) == "<octavo.IndexEdit that adds 2 and removes 1>"
+        with octavo.open(tmp_path / "s", read_only=True) as reader:
+            assert repr(reader) == f"<octavo.ReadOnlyStore {where} at sqn 3>"
+        assert repr(reader) == f"<octavo.ReadOnlyStore {where} at sqn 3 (closed)>"
     with octavo.open(tmp_path / "h", mode="head_only") as heads:
         assert repr(heads.head_batch()) == "<octavo.HeadBatch of 0 operations>"
+
+
+@pytest.mark.parametrize("name", ["add", "remove"])
+def test_an_edit_of_index_entries_names_its_argument(name: str) -> None:
+    with pytest.raises(octavo.Misuse, match=f"^{name}=3: allowed is a mapping"):
+        octavo.IndexEdit(**{name: 3})  # type: ignore[arg-type]
 
 
 def test_a_forked_child_is_told_why_it_can_not_use_the_store(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_a_wrong_index_is_refused_by_name(store: octavo.Store, index: object, to
     [{"add": 5}, {"add": {"f": None}}, {"remove": 5}, {"remove": {"f": 1.5}}, {"remove": {5: "a"}}],
 )
 def test_a_wrong_edit_is_refused_as_it_is_made(given: dict) -> None:
-    with pytest.raises(octavo.Misuse, match=r"index|remove"):
+    with pytest.raises(octavo.Misuse, match=r"index|add|remove"):
         octavo.IndexEdit(**given)
 
 
