@@ -106,7 +106,7 @@ def locked_as(path: str, options: Options, disk: Disk) -> Identity:
 def _new(path: str, options: Options) -> Identity:
     """What a store that is made with these options is to be. Raises Misuse."""
     if not options.create:
-        raise Misuse(f"path={path!r} holds no store, and create=False")
+        raise Misuse(f"path={path!r} holds no store, and none is to be made")
     mode = options.mode or "standard"
     if options.lookup is not None and mode != HEAD_ONLY:
         raise Misuse(f"lookup={options.lookup} is for a store with mode={HEAD_ONLY!r}")

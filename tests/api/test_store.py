@@ -393,7 +393,7 @@ def test_a_directory_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(octavo.Misuse, match=r"letter\.txt"):
         octavo.open(tmp_path)
-    with pytest.raises(octavo.Misuse, match="create=False"):
+    with pytest.raises(octavo.Misuse, match="holds no store"):
         octavo.open(tmp_path / "none", create=False)
 
 
