@@ -50,7 +50,7 @@ class Consumer(Handle):
 
     @property
     def position(self) -> int:
-        """The newest sqn it has acknowledged. Raises HistoryCompacted if it was dropped."""
+        """The newest sqn it has acknowledged. Raises HistoryCompacted if it was dropped, Closed."""
         self._refuse_if_closed()
         found = self._consumers.position(self.name)
         if found is None:
@@ -75,7 +75,7 @@ class Consumer(Handle):
         """It needs nothing at or below ``sqn`` any more. Durable on return: some two fsyncs.
 
         Raises Misuse if it had come farther or there is no such sqn yet, HistoryCompacted if it
-        was dropped, StorageFull, StorageFailed.
+        was dropped, StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
         newest = self._running.inker.actor.last_sqn

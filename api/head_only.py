@@ -139,7 +139,7 @@ class HeadReads(Handle, ABC):
         """An entry with its sqn, write time and expiry, or None.
 
         A probe a level of the ledger. Raises Misuse, also where the store was made with
-        lookup=False.
+        lookup=False; Corruption, Closed and, of a snapshot, SnapshotExpired.
         """
         found = self._head(whole := self._sought(key, sub_key))
         return None if found is None else _row(whole, found)
@@ -174,7 +174,8 @@ class HeadReads(Handle, ABC):
         limit: int | None = None,
     ) -> Iterator[HeadRow]:
         """Entries with ``start`` <= key < ``end``, in the order of key and sub-key, or with
-        ``reverse`` against it. Reads from an implicit snapshot. Raises Misuse, SnapshotExpired."""
+        ``reverse`` against it. Reads from an implicit snapshot. Raises Misuse;
+        Corruption, Closed and SnapshotExpired also as it goes on."""
         low, high = self._prefix, ledger_key.after(self._prefix)
         if prefix is not None:
             low += _key_part(to_bytes("prefix", prefix))

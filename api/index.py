@@ -43,6 +43,9 @@ class Query(Drained[T]):
 
     _place: _Given
 
+    def __repr__(self) -> str:
+        return "<octavo.Query>"
+
 
 class Index(Handle, Generic[Out]):
     """One field's entries in a bucket: terms in their natural order (all ints, then all bytes,
@@ -74,7 +77,8 @@ class Index(Handle, Generic[Out]):
         terms, one of bytes finds bytes terms, and int terms match none. ``limit`` pairs at most.
         ``after``: the last pair of an earlier page; goes on behind it, in the direction of the
         scan. One look at the ledger an entry; no value is read. An implicit snapshot is of the
-        moment of this call, and ends with the iteration. Raises Misuse, SnapshotExpired.
+        moment of this call, and ends with the iteration. Raises
+        Misuse; Corruption, Closed and SnapshotExpired also as it goes on.
         """
         reader, found = self._found(start, end, match, reverse, limit, after)
         return _query(reader, found, to_limit(limit))
@@ -96,7 +100,7 @@ class Index(Handle, Generic[Out]):
 
     def having(self, term: Term) -> Query[Out]:
         """The keys that have exactly this term, in byte order; 1 and "1" are two terms. One look
-        at the ledger an entry. Raises Misuse, SnapshotExpired."""
+        at the ledger an entry. Raises as ``range``."""
         part = self._part(term)
         front = self._front()
         bound = Bounds(front, front + part, ledger_key.after(front + part), False)

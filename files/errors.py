@@ -65,15 +65,16 @@ class HistoryCompacted(OctavoError):  # noqa: N818
 
 
 class Fenced(OctavoError):  # noqa: N818
-    """A newer epoch owns this store."""
+    """Another owner has taken the store over, for example from another machine; close it."""
 
 
 class AskTimeout(OctavoError):  # noqa: N818
-    """An actor did not answer before the deadline."""
+    """No answer in time, for example because a disk hangs; try again."""
 
 
 class AskCycle(OctavoError):  # noqa: N818
-    """An actor asked, directly or through others, for its own turn."""
+    """A signal's handler called into a call of its own thread; nothing was changed. As the inside
+    has it: an actor asked, directly or through others, for its own turn."""
 
 
 # -- the disk
