@@ -160,9 +160,8 @@ class JournalManifest:
             if missing:
                 raise ValueError(f"{min(missing)} is not in it")
             return self._edited(
-                self.version + 1,
                 added,
-                {entry.base_sqn for entry in self.entries if entry.name in gone},
+                gone,
                 self.ceiling if ceiling is None else ceiling,
                 max(self.horizon, horizon),
                 commits,
@@ -172,16 +171,15 @@ class JournalManifest:
 
     def _edited(
         self,
-        version: int,
         added: Iterable[JournalEntry],
-        gone: set[int],
+        gone: set[str],
         ceiling: int,
         horizon: int,
         commits: Iterable[Commit],
     ) -> JournalManifest:
         if not 1 <= ceiling <= MAX_BASE:
             raise ValueError(f"ceiling {ceiling}")
-        there = {entry.base_sqn: entry for entry in self.entries if entry.base_sqn not in gone}
+        there = {entry.base_sqn: entry for entry in self.entries if entry.name not in gone}
         for entry in added:
             fault = fault_of(entry)
             if fault:
@@ -192,7 +190,7 @@ class JournalManifest:
             if left.state == "active" or left.last_sqn >= right.base_sqn:
                 raise ValueError(f"{left.name} reaches into {right.name}")
         return JournalManifest(
-            version,
+            self.version + 1,
             entries,
             tuple(map(_base, entries)),
             ceiling,
@@ -257,8 +255,7 @@ class JournalManifest:
     def replayed(cls, payload: bytes | None, changes: Iterable[bytes]) -> JournalManifest:
         """An encoded manifest (None: the empty one) with changes applied in order, checked.
 
-        O(files + what changed): for a log of many changes, instead of ``apply`` for each.
-        Raises Corruption, UnsupportedFormat.
+        O(files + what changed), however many changes. Raises Corruption, UnsupportedFormat.
         """
         made = cls.empty() if payload is None else cls.decode(payload)
         version, ceiling, horizon = made.version, made.ceiling, made.horizon
@@ -279,7 +276,7 @@ class JournalManifest:
         return made
 
     def change_to(self, newer: JournalManifest) -> bytes:
-        """What makes ``newer`` out of this one, for ``apply``. O(files)."""
+        """What makes ``newer`` out of this one, for ``replayed``. O(files)."""
         before = {entry.base_sqn: entry for entry in self.entries}
         added = []
         for entry in newer.entries:
@@ -296,14 +293,6 @@ class JournalManifest:
         out.integers(list(before))
         _pack(out, added)
         return out.payload()
-
-    def apply(self, change: bytes) -> JournalManifest:
-        """The manifest after an encoded change. O(files). Raises Corruption, UnsupportedFormat."""
-        version, ceiling, horizon, commits, gone, added = _unpack_change(change, len(self.entries))
-        try:
-            return self._edited(version, added, gone, ceiling, max(self.horizon, horizon), commits)
-        except ValueError as wrong:
-            raise _wrong(f"change to version {version}: {wrong}") from None
 
 
 # ---------------------------------------------------------------- columns

@@ -250,8 +250,7 @@ class LedgerManifest:
     def replayed(cls, payload: bytes | None, changes: Iterable[bytes]) -> LedgerManifest:
         """An encoded manifest (None: the empty one) with changes applied in order, checked.
 
-        O(files + what changed): for a log of many changes, instead of ``apply`` for each.
-        Raises Corruption, UnsupportedFormat.
+        O(files + what changed), however many changes. Raises Corruption, UnsupportedFormat.
         """
         version = persisted = expired = 0
         entries: list[LedgerEntry] = []
@@ -291,16 +290,6 @@ class LedgerManifest:
         out.strings([name.encode() for name in names])
         pack(out, list(added))
         return out.payload()
-
-    def apply(self, change: bytes) -> LedgerManifest:
-        """The manifest after an encoded change; O(files). Raises Corruption, UnsupportedFormat."""
-        _, persisted, expired, removed, added = _unpack_change(
-            change, self.version, self.persisted_sqn
-        )
-        try:
-            return self._edited(added, removed, persisted, expired)
-        except ValueError as wrong:
-            raise _wrong(f"change to version {self.version + 1}: {wrong}") from None
 
 
 # ---------------------------------------------------------------- orders

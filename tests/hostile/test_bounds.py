@@ -461,4 +461,4 @@ def test_a_journal_manifest_whose_ceiling_no_store_comes_to_is_not_believed(ceil
     with pytest.raises(Corruption, match="ceiling"):
         JournalManifest.decode(forged.encode())
     with pytest.raises(Corruption, match="ceiling"):
-        JournalManifest.empty().apply(JournalManifest.empty().change_to(forged))
+        JournalManifest.replayed(None, [JournalManifest.empty().change_to(forged)])

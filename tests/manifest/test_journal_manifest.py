@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import FrozenInstanceError, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,6 +25,10 @@ def sealed(base: int, last: int, **more: Any) -> JournalEntry:
 
 def active(base: int) -> JournalEntry:
     return JournalEntry(f"{base:016x}.log", base, 0, 0, 0, (1 << 64) - base, "active")
+
+
+def changed(manifest: JournalManifest, change: bytes) -> JournalManifest:
+    return JournalManifest.replayed(manifest.encode(), [change])
 
 
 @st.composite
@@ -60,7 +65,7 @@ def edits(draw: st.DrawFn) -> list[tuple[list[JournalEntry], list[str], int]]:
 def test_edits_agree_with_a_dict_of_files(
     steps: list[tuple[list[JournalEntry], list[str], int]],
 ) -> None:
-    manifest = applied = JournalManifest.empty()
+    manifest = followed = JournalManifest.empty()
     there: dict[int, JournalEntry] = {}
     changes = []
     for added, removed, ceiling in steps:
@@ -68,14 +73,14 @@ def test_edits_agree_with_a_dict_of_files(
         packed = before.encode()
         manifest = manifest.edit(added, removed, ceiling)
         changes.append(before.change_to(manifest))
-        applied = applied.apply(changes[-1])
+        followed = changed(followed, changes[-1])
         there = {base: each for base, each in there.items() if each.name not in removed}
         there |= {each.base_sqn: each for each in added}
         manifest.check()
         assert list(manifest.entries) == [there[base] for base in sorted(there)]
         assert manifest.ceiling == ceiling
-        assert applied == manifest
-        assert applied.bases == manifest.bases
+        assert followed == manifest
+        assert followed.bases == manifest.bases
         assert before.encode() == packed, "an edit changed the manifest it began from"
         for sqn in range(0, ceiling + 5, 7):
             holding = [
@@ -119,9 +124,9 @@ def test_a_change_that_is_applied_twice_does_no_harm() -> None:
     manifest = JournalManifest.empty().edit([sealed(1, 9)], ceiling=100)
     newer = manifest.edit([sealed(10, 19)], [sealed(1, 9).name])
     change = manifest.change_to(newer)
-    once = manifest.apply(change)
+    once = changed(manifest, change)
     grown = once.edit([sealed(1, 9)])
-    assert grown.apply(change).entries == once.entries
+    assert changed(grown, change).entries == once.entries
 
 
 def test_a_change_of_the_ceiling_is_a_small_record() -> None:
@@ -130,7 +135,7 @@ def test_a_change_of_the_ceiling_is_a_small_record() -> None:
     )
     change = manifest.change_to(manifest.edit(ceiling=1 << 41))
     assert len(change) < 64
-    assert manifest.apply(change) == manifest.edit(ceiling=1 << 41)
+    assert changed(manifest, change) == manifest.edit(ceiling=1 << 41)
 
 
 def test_the_actor_of_a_file_stays_with_its_entry_and_is_not_packed() -> None:
@@ -230,13 +235,13 @@ def test_every_cut_is_refused() -> None:
             JournalManifest.decode(packed[:length])
     for length in range(len(CHANGE)):
         with pytest.raises(Corruption):
-            GOOD.apply(CHANGE[:length])
+            changed(GOOD, CHANGE[:length])
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_flipped_byte_gives_a_manifest_that_holds_or_an_error_of_ours(mask: int) -> None:
     packed = GOOD.encode()
-    for original, read in ((packed, JournalManifest.decode), (CHANGE, GOOD.apply)):
+    for original, read in ((packed, JournalManifest.decode), (CHANGE, partial(changed, GOOD))):
         for at in range(len(original)):
             content = bytearray(original)
             content[at] ^= mask
@@ -249,7 +254,7 @@ def test_every_flipped_byte_gives_a_manifest_that_holds_or_an_error_of_ours(mask
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.binary(max_size=200))
 def test_anything_at_all_gives_an_error_of_ours(content: bytes) -> None:
-    for call, magic in ((JournalManifest.decode, b"OJM1"), (GOOD.apply, b"OJC1")):
+    for call, magic in ((JournalManifest.decode, b"OJM1"), (partial(changed, GOOD), b"OJC1")):
         try:
             call(magic + b"\x01\x00" + content).check()
         except OctavoError:
@@ -274,7 +279,7 @@ def test_a_count_of_billions_takes_no_memory() -> None:
         with pytest.raises(Corruption):
             JournalManifest.decode(b"OJM1\x01\x00" + bytes(16) + tail)
         with pytest.raises(Corruption):
-            GOOD.apply(b"OJC1\x01\x00" + bytes(8) + b"\x01" + bytes(7) + tail)
+            changed(GOOD, b"OJC1\x01\x00" + bytes(8) + b"\x01" + bytes(7) + tail)
 
 
 def test_a_commit_is_remembered_though_the_clock_was_set_back() -> None:

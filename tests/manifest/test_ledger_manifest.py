@@ -37,6 +37,10 @@ def manifest_of(*entries: LedgerEntry, persisted_sqn: int = 10_000) -> LedgerMan
     return LedgerManifest.empty().edit(entries, (), persisted_sqn)
 
 
+def changed(manifest: LedgerManifest, *changes: bytes) -> LedgerManifest:
+    return LedgerManifest.replayed(manifest.encode(), changes)
+
+
 def names(entries: Iterable[LedgerEntry]) -> list[str]:
     return [each.name for each in entries]
 
@@ -119,7 +123,7 @@ def expect(manifest: LedgerManifest, there: dict[str, LedgerEntry]) -> None:
 def test_edits_agree_with_a_dict_of_files(
     steps: list[tuple[list[LedgerEntry], list[str], int]], by_entry: bool
 ) -> None:
-    manifest = applied = LedgerManifest.empty()
+    manifest = followed = LedgerManifest.empty()
     there: dict[str, LedgerEntry] = {}
     changes: list[bytes] = []
     for added, removed, sqn in steps:
@@ -132,9 +136,9 @@ def test_edits_agree_with_a_dict_of_files(
             del there[name]
         there |= {each.name: each for each in added}
         changes.append(change)
-        applied = applied.apply(change)
+        followed = changed(followed, change)
         expect(manifest, there)
-        assert applied == manifest
+        assert followed == manifest
         assert manifest.version == before.version + 1
         assert before.encode() == packed, "an edit changed the manifest it began from"
     assert LedgerManifest.decode(manifest.encode()) == manifest
@@ -342,14 +346,14 @@ def test_every_cut_of_a_packed_manifest_is_refused() -> None:
             LedgerManifest.decode(packed[:length])
     for length in range(len(CHANGE)):
         with pytest.raises(Corruption):
-            PACKED.apply(CHANGE[:length])
+            changed(PACKED, CHANGE[:length])
 
 
 def test_more_bytes_than_a_manifest_are_refused() -> None:
     with pytest.raises(Corruption, match="more than a manifest"):
         LedgerManifest.decode(PACKED.encode() + b"\0")
     with pytest.raises(Corruption, match="more than a manifest"):
-        PACKED.apply(CHANGE + b"\0")
+        changed(PACKED, CHANGE + b"\0")
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
@@ -366,8 +370,7 @@ def test_every_flipped_byte_gives_a_manifest_that_holds_or_an_error_of_ours(mask
         content = bytearray(CHANGE)
         content[at] ^= mask
         try:
-            PACKED.apply(bytes(content))
-            LedgerManifest.replayed(packed, [bytes(content)]).check()
+            changed(PACKED, bytes(content)).check()
         except OctavoError:
             pass
 
@@ -378,7 +381,7 @@ def test_anything_at_all_gives_an_error_of_ours(content: bytes) -> None:
     with pytest.raises(OctavoError):
         LedgerManifest.decode(b"OLM1\x01\x00" + content)
     with pytest.raises(OctavoError):
-        PACKED.apply(b"OLC1\x01\x00" + content)
+        changed(PACKED, b"OLC1\x01\x00" + content)
 
 
 def test_a_newer_version_is_refused_by_name() -> None:
@@ -395,12 +398,12 @@ def before_expiries(packed: bytes) -> bytes:
 
 def test_the_version_before_expiries_is_read() -> None:
     assert LedgerManifest.decode(before_expiries(PACKED.encode())) == PACKED
-    assert PACKED.apply(before_expiries(CHANGE)) == PACKED.apply(CHANGE)
+    assert changed(PACKED, before_expiries(CHANGE)) == changed(PACKED, CHANGE)
 
 
 def test_what_expired_is_kept_and_only_grows() -> None:
     made = PACKED.edit(expired_ms=500)
-    assert PACKED.apply(PACKED.encode_change(expired_ms=500)) == made
+    assert changed(PACKED, PACKED.encode_change(expired_ms=500)) == made
     assert LedgerManifest.decode(made.encode()) == made
     assert (made.now_ms(499), made.now_ms(501)) == (500, 501)
     for later in (made.edit(), made.edit(expired_ms=499), made.emptied()):
@@ -417,14 +420,14 @@ def test_an_expiry_that_no_clock_reaches_is_refused() -> None:
     with pytest.raises(Corruption, match="expired up to"):
         LedgerManifest.decode(replace(PACKED, expired_ms=1 << 48).encode())
     with pytest.raises(Corruption, match="expired up to"):
-        PACKED.apply(PACKED.encode_change(expired_ms=(1 << 64) - 1))
+        changed(PACKED, PACKED.encode_change(expired_ms=(1 << 64) - 1))
 
 
 def test_changes_must_be_in_order() -> None:
     with pytest.raises(Corruption, match="leads to a version"):
-        PACKED.apply(CHANGE).apply(CHANGE)
+        changed(changed(PACKED, CHANGE), CHANGE)
     with pytest.raises(Corruption, match="leads to a version"):
-        LedgerManifest.replayed(PACKED.encode(), [CHANGE, CHANGE])
+        changed(PACKED, CHANGE, CHANGE)
 
 
 def test_changes_that_do_not_fit_are_refused() -> None:
@@ -433,9 +436,7 @@ def test_changes_that_do_not_fit_are_refused() -> None:
     overlap = PACKED.encode_change([entry("z.sst", 1, 5, 6)])
     for change in (missing, twice, overlap):
         with pytest.raises(Corruption):
-            PACKED.apply(change).check()
-        with pytest.raises(Corruption):
-            LedgerManifest.replayed(PACKED.encode(), [change])
+            changed(PACKED, change)
 
 
 def test_a_count_of_billions_takes_no_memory() -> None:
