@@ -11,8 +11,6 @@ from octavo.actors.opening.startup import Running
 from octavo.stats import stats
 from octavo.stats_types import Stats
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 Labels = Mapping[str, object]
 Samples = Iterable[tuple[Labels, float | None]]
 
