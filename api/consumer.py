@@ -26,7 +26,7 @@ class Consumer(Handle):
     def __init__(self, running: Running, name: str, since: int | None) -> None:
         self._running = running
         self.name = checked_name(name)
-        begin = None if since is None else to_sqn("since", since)
+        begin = None if since is None else to_sqn(since)
         with self._consumers.lock:  # one of two that begin it at once does
             known = self._consumers.position(self.name)
             if known is None:

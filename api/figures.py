@@ -28,9 +28,9 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
-def plural(number: int, noun: str, nouns: str | None = None) -> str:
+def plural(number: int, noun: str) -> str:
     """``1 file``, ``2 files``."""
-    return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
+    return f"{count(number)} {noun if number == 1 else noun + 's'}"
 
 
 def moment(ms: int | None) -> str:

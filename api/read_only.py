@@ -170,7 +170,7 @@ class ReadOnlyStore(_Unpublished):
         """The journal's events above ``since`` (exclusive) up to ``last_sqn``: see
         ``Store.changes``. Raises Misuse, HistoryCompacted."""
         self._shared.check()
-        since = to_sqn("since", since)
+        since = to_sqn(since)
         feed.refuse_gap(
             since, self._found.journal.horizon, compacted=to_flag("compacted", compacted)
         )

@@ -123,7 +123,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         return self._heads_by_sqn(bound, since, limit)
 
     def _by_sqn(self, bound: Bounds, since: object, limit: object) -> Iterator[Item[Any]]:
-        above, most = to_sqn("since", since), to_limit(limit)
+        above, most = to_sqn(since), to_limit(limit)
         self._reader()
         self._check_mode()
         rows = journal_order.items(self._shared, bound, above)
@@ -136,7 +136,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     def _heads_by_sqn(
         self, bound: Bounds, since: object, limit: object
     ) -> Iterator[tuple[bytes, Any, Head]]:
-        above, most = to_sqn("since", since), to_limit(limit)
+        above, most = to_sqn(since), to_limit(limit)
         self._reader()
         self._check_mode()
         found = journal_order.heads(self._shared, bound, above)

@@ -235,7 +235,7 @@ class Store(Bucket[bytes, Head]):
         self._refuse_if_closed()
         return feed.changes(
             self._bookie,
-            to_sqn("since", since),
+            to_sqn(since),
             compacted=to_flag("compacted", compacted),
             types=self._running.identity.tags.numbers,
         )
@@ -440,7 +440,7 @@ class Store(Bucket[bytes, Head]):
 
 def _buckets(reader: Reader, tag: int) -> Iterator[bytes]:
     yield from reader.buckets(tag)
-    reader.close()  # one that is broken off is collected: see Reading._windows
+    reader.close()  # one that is broken off is collected, which must not ask for a turn
 
 
 # Behind all that is imported above: stores end before the pool that they need, and their locks.

@@ -64,9 +64,9 @@ def to_whole(name: str, value: object, allowed: str, low: int = 0, high: int | N
     return found
 
 
-def to_sqn(name: str, value: object) -> int:
+def to_sqn(since: object) -> int:
     """A sequence number that something begins behind. Raises Misuse."""
-    return to_whole(name, value, "are sequence numbers, and 0 for all")
+    return to_whole("since", since, "are sequence numbers, and 0 for all")
 
 
 def unknown_option(name: str, known: Iterable[str]) -> str:

@@ -65,7 +65,7 @@ def header_end(
     end: int,
     bucket_and_key: bytes,
     plain: bytes,
-    now_ms: int = ALL_EXPIRED,
+    now_ms: int,
 ) -> tuple[int, int]:
     """(where the header of the put of this key ends in ``buffer``, where it tells the length of
     the value before compression, 0: it does not). (0, 0): that is not what is there, or the put
