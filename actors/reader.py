@@ -21,11 +21,12 @@ from octavo.actors.scanning.kept_items import ItemsOfBucket
 from octavo.actors.scanning.scan_sources import head_in_memory
 from octavo.actors.scanning.scan_windows import Brief, LookedUp
 from octavo.actors.scanning.short_scans import short_windows
-from octavo.actors.view import Head, View
+from octavo.actors.view import View
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
 
 LEASE_SECONDS = 900.0

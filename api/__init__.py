@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from octavo.actors.keeping.backup import BackedUp
     from octavo.actors.keeping.ingest import Ingested
     from octavo.actors.opening.tags import Tag
-    from octavo.actors.view import Head
     from octavo.batch import Batch
     from octavo.bucket import Bucket
     from octavo.changes import Change
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
         StoreLocked,
         UnsupportedFormat,
     )
+    from octavo.files.ledger.head import Head
     from octavo.files.ledger.merkle import MerkleTree
     from octavo.head_only import HeadBatch, HeadBucket, HeadRow, SnapshotHeadBucket
     from octavo.index import Index, Query
@@ -76,6 +76,7 @@ _HOMES = {
     "octavo.changes": ("Change",),
     "octavo.consumer": ("Consumer",),
     "octavo.comparing": ("Difference", "compare"),
+    "octavo.files.ledger.head": ("Head",),
     "octavo.files.ledger.merkle": ("MerkleTree",),
     "octavo.published": ("PublishedSnapshot",),
     "octavo.read_only": ("ReadOnlyStore",),
@@ -92,7 +93,6 @@ _HOMES = {
     "octavo.actors.compacting.compaction": ("Compacted",),
     "octavo.actors.keeping.ingest": ("Ingested",),
     "octavo.actors.opening.tags": ("Tag",),
-    "octavo.actors.view": ("Head",),
     "octavo.files.errors": (
         "AskCycle",
         "AskTimeout",

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from octavo.actors.opening.identity import Identity
 from octavo.actors.reader import Reader
-from octavo.actors.view import Head
 from octavo.files.door.disk import Disk
 from octavo.files.errors import OctavoError
 from octavo.files.journal import record, record_digests
@@ -19,6 +18,7 @@ from octavo.files.kernels.hashing import LOW_32
 from octavo.files.kernels.spill import Columns, Spill
 from octavo.files.ledger import index_terms, ledger_key
 from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS
+from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import Batch, Segments, buckets_of, heads_of, keys_of
 from octavo.files.ledger.merkle import HASH_BITS
 from octavo.manifest.recovery import scratch_name

@@ -14,7 +14,6 @@ from octavo.actors.opening.startup import Running
 from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.reading.guide import ROW_BITS, ROW_MASK
-from octavo.actors.view import Head
 from octavo.actors.writing.plain_put import PlainPut
 from octavo.actors.writing.reserve import with_reserve
 from octavo.arguments import (
@@ -33,6 +32,7 @@ from octavo.files.errors import Misuse
 from octavo.files.journal.record import DELETE, LOW_32, PUT
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.kernels.cold_pages import COLD
+from octavo.files.ledger.head import Head
 from octavo.index_edit import IndexEdit
 from octavo.mutable import Mutable
 from octavo.type_parameters import Out, Told

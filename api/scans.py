@@ -27,12 +27,12 @@ from octavo.actors.scanning.batch_values import BatchValues, OpenJournal
 from octavo.actors.scanning.batches import BatchWindow
 from octavo.actors.scanning.read_values import STRETCH_BYTES, Last, Opened, each_item, read_values
 from octavo.actors.scanning.scan import Bounds, Window
-from octavo.actors.view import Head
 from octavo.drained import Drained
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.freed_memory import keep_freed
+from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
 from octavo.files.ledger.live_batches import Segments, parts_of
 

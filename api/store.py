@@ -23,7 +23,6 @@ from octavo.actors.opening.tags import STANDARD
 from octavo.actors.progress import untold
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.turns.interpreter import refuse_unfit
-from octavo.actors.view import Head
 from octavo.actors.writing.interval_sync import IntervalSync
 from octavo.actors.writing.reserve import with_reserve
 from octavo.arguments import Key, to_bucket, to_flag, to_path
@@ -34,6 +33,7 @@ from octavo.consumer import Consumer
 from octavo.files.argument_checks import to_sqn
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse, usable
+from octavo.files.ledger.head import Head
 from octavo.files.locks import new_rlock
 from octavo.files.unbroken import unbroken
 from octavo.head_only import HeadBatch, HeadBucket

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from octavo.actors.view import Head
+    from octavo.files.ledger.head import Head
 
     Out = TypeVar("Out", bound=bytes | str, default=bytes)
     Told = TypeVar("Told", default=Head)

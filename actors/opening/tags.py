@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
-from octavo.actors.view import Head
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.head import Head
 from octavo.files.ledger.index_terms import Term
 
 Strategy = Literal["recovr", "retain", "recalc"]

@@ -14,10 +14,11 @@ from octavo.actors.penciller import Penciller
 from octavo.actors.reading.plain_heads import PlainHeads
 from octavo.actors.reading.plain_reads import PlainReads
 from octavo.actors.turns.runtime import Ref
-from octavo.actors.view import Head, View
+from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.journal import record, short_value
 from octavo.files.journal.short_head import head_of
+from octavo.files.ledger.head import Head
 
 T = TypeVar("T")
 _LOW_32 = 0xFFFFFFFF

@@ -9,9 +9,10 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.reading.guide import ROW_BITS, ROW_MASK, Step
 from octavo.actors.reading.read_cache import ReadCache
-from octavo.actors.view import Head, View
+from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.kernels.rows import TOMBSTONE
+from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix
 from octavo.files.ledger.sst import Sst
 

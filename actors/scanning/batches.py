@@ -15,7 +15,7 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.reading.kept_rows import ColumnRows
 from octavo.actors.reading.recent_headers import headers_by_file
 from octavo.actors.scanning.scan_sources import LARGEST_WINDOW, Slice, entries_of
-from octavo.actors.view import Found, Head, View, found_in
+from octavo.actors.view import Found, View, found_in
 from octavo.files.journal.record import DELETE
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, column_of, lengths_of
@@ -23,6 +23,7 @@ from octavo.files.kernels.hashing import hash_column
 from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import (
     WINDOW_ROWS,
     Batch,

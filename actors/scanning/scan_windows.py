@@ -9,7 +9,8 @@ from operator import ne
 from typing import NoReturn, Protocol, TypeVar
 
 from octavo.actors.scanning.scan_sources import Chunk
-from octavo.actors.view import Found, Head
+from octavo.actors.view import Found
+from octavo.files.ledger.head import Head
 
 T = TypeVar("T")
 

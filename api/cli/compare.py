@@ -12,7 +12,7 @@ from octavo.figures import moment, plural
 from octavo.notation import put_field, to_text
 
 if TYPE_CHECKING:
-    from octavo.actors.view import Head
+    from octavo.files.ledger.head import Head
     from octavo.files.ledger.merkle import By
 
 _LEASE_SECONDS = 24 * 3600.0

@@ -36,7 +36,7 @@ from octavo.files.kernels.arrays import np
 from octavo.notation import put_field, to_text
 
 if TYPE_CHECKING:
-    from octavo.actors.view import Head
+    from octavo.files.ledger.head import Head
     from octavo.snapshot import SnapshotBucket
 
 FORMATS = ("jsonl", "csv", "parquet")

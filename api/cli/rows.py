@@ -16,7 +16,7 @@ from octavo.files.errors import Misuse
 from octavo.notation import put_field, take_field
 
 if TYPE_CHECKING:
-    from octavo.actors.view import Head
+    from octavo.files.ledger.head import Head
     from octavo.files.ledger.index_terms import Term
 
 FIELDS = ("bucket", "key", "value", "metadata", "expires_at", "index", "sqn", "written_at")

@@ -11,7 +11,8 @@ from beside import seeded
 
 from octavo.actors.scanning.scan import merged_windows
 from octavo.actors.scanning.scan_windows import Part, window_of
-from octavo.actors.view import Found, Head
+from octavo.actors.view import Found
+from octavo.files.ledger.head import Head
 
 
 class Rows:

@@ -18,7 +18,8 @@ from octavo.actors import reader
 from octavo.actors.compacting import compaction, trimming
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.scanning import scan_sources
-from octavo.actors.view import Head, View
+from octavo.actors.view import View
+from octavo.files.ledger.head import Head
 
 
 @pytest.fixture
