@@ -19,18 +19,19 @@ from octavo.actors.scanning import scan
 from octavo.actors.scanning.batches import BatchWindow, batches
 from octavo.actors.scanning.kept_items import ItemsOfBucket
 from octavo.actors.scanning.scan_sources import head_in_memory
-from octavo.actors.scanning.scan_windows import Brief, LookedUp
+from octavo.actors.scanning.scan_windows import Brief, LookedUp, Window
 from octavo.actors.scanning.short_scans import short_windows
 from octavo.actors.view import View
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
+from octavo.files.journal.record import LOW_32
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds, bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
 
 LEASE_SECONDS = 900.0
-_LOW_32 = 0xFFFFFFFF
 _INDEX = bytes((ledger_key.INDEX,))
 STEP = 256
 """Rows that a scan gives between two looks at its lease."""
@@ -134,7 +135,7 @@ class Reader(PlainReads, PlainHeads):
         elif not known:
             h = xxh3(ledger_key)
             slots, mask, tails = view.guide.way
-            steps, h32 = tails[slots[h & mask]], h & _LOW_32
+            steps, h32 = tails[slots[h & mask]], h & LOW_32
             if h & _JUDGED:
                 return self.get_from_ledger(view, steps, h32, ledger_key, bucket_and_key, plain)
             view.guide.wanted()
@@ -173,7 +174,7 @@ class Reader(PlainReads, PlainHeads):
         see ``is_newest``. Empty where it is known to be of no use."""
         return self._bookie.cache.entries if self.is_newest() else {}
 
-    def kept_items(self, window: scan.Window, prefix: bytes) -> ItemsOfBucket | None:
+    def kept_items(self, window: Window, prefix: bytes) -> ItemsOfBucket | None:
         """What is kept of the items of a bucket, if two others were where this window is."""
         if isinstance(window, Brief) and window.again:
             return self._bookie.kept_scans.items.of(prefix)
@@ -185,16 +186,16 @@ class Reader(PlainReads, PlainHeads):
 
     def windows(
         self,
-        bound: scan.Bounds,
+        bound: Bounds,
         first: int = scan.FIRST_WINDOW,
         *,
         brief: bool = False,
         ahead: int = 1,
-    ) -> Iterator[scan.Window]:
+    ) -> Iterator[Window]:
         """Windows of live rows: see scan.windows. ``brief``: they will be asked for keys and sqns
         only; ``ahead`` as short_windows has it."""
         bookie, view = self._bookie, self.view
-        found: Iterator[scan.Window]
+        found: Iterator[Window]
         if brief:
             # Of an earlier state nothing is kept: who reads the newest would have to begin anew.
             newest = bookie.view.ledger is view.ledger
@@ -231,8 +232,8 @@ class Reader(PlainReads, PlainHeads):
             yield window
 
     def head_windows(
-        self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW, most: int | None = None
-    ) -> Iterator[scan.Window]:
+        self, bound: Bounds, first: int = scan.FIRST_WINDOW, most: int | None = None
+    ) -> Iterator[Window]:
         """As ``windows``, of one bucket, for keys, sqns and heads. Unless so many rows are wanted
         (``most``) that it does not pay, the first few are found as those of a short scan, and
         their heads looked up."""
@@ -276,7 +277,7 @@ class Reader(PlainReads, PlainHeads):
             heads.append(head)
         return heads
 
-    def no_entries(self, bound: scan.Bounds, last: bytes) -> None:
+    def no_entries(self, bound: Bounds, last: bytes) -> None:
         """A scan of index entries up to ``last`` and with it found none that is valid."""
         low, high = bound.low, bound.high
         if bound.reverse:
@@ -287,8 +288,8 @@ class Reader(PlainReads, PlainHeads):
             self._bookie.no_entries(self.view, self.sqn, low, high, bound.reverse)
 
     def long_windows(
-        self, bound: scan.Bounds, first: int = scan.FIRST_WINDOW, *, times: bool
-    ) -> Iterator[scan.Window]:
+        self, bound: Bounds, first: int = scan.FIRST_WINDOW, *, times: bool
+    ) -> Iterator[Window]:
         """As ``windows``, of one bucket; once so many rows were wanted that more are likely to be,
         as batches. ``times``: whether the times of their rows will be asked for."""
         wanted = 0
@@ -302,7 +303,7 @@ class Reader(PlainReads, PlainHeads):
                 yield from map(BatchWindow, found)
                 return
 
-    def count(self, bound: scan.Bounds) -> int:
+    def count(self, bound: Bounds) -> int:
         """How many live keys are in a range of one bucket. By array kernels, once there are many:
         0.01 to 0.3 us a key."""
         number = 0
@@ -316,7 +317,7 @@ class Reader(PlainReads, PlainHeads):
 
     def batches(
         self,
-        bound: scan.Bounds,
+        bound: Bounds,
         chosen: Chosen | None = None,
         *,
         heads: bool,
@@ -357,7 +358,7 @@ class Reader(PlainReads, PlainHeads):
             lives = bucket_names.fronts(self.view, self.sqn, tag)
         doubtful = {prefix for prefix, live in lives.items() if not live}
         if bucket_names.in_one_pass(self.view, len(doubtful)):
-            every = scan.Bounds(b"", bytes((tag,)), ledger_key.after(bytes((tag,))), False)
+            every = Bounds(b"", bytes((tag,)), ledger_key.after(bytes((tag,))), False)
             for batch in self.batches(every, Prefixes(doubtful), heads=False):
                 for prefix in bucket_names.of_batch(batch):
                     lives[prefix] = True
@@ -365,7 +366,7 @@ class Reader(PlainReads, PlainHeads):
         for prefix in sorted(lives):
             live = lives[prefix]
             if prefix in doubtful:
-                bound = scan.bounds(prefix, None, None, None, False)
+                bound = bounds(prefix, None, None, None, False)
                 live = next(self.windows(bound), None) is not None
             if live:
                 yield ledger_key.split(prefix)[1]

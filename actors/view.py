@@ -17,12 +17,11 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.reading.guide import Guide
 from octavo.files.errors import Corruption
 from octavo.files.journal import record
+from octavo.files.journal.record import LOW_32
 from octavo.files.kernels.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.sst import Sst
 from octavo.manifest.ledger_manifest import LedgerManifest
-
-LOW_32 = 0xFFFFFFFF
 
 
 class JournalView(NamedTuple):

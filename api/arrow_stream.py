@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.batch_values import BatchValues
-from octavo.actors.scanning.scan import Bounds
 from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import Misuse
 from octavo.files.kernels import arrow
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.arrow import COLUMNS
 from octavo.files.kernels.byte_strings import Ints, gather
+from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.live_batches import Batch, as_slice, end_to_end, names_of, parts_of
 
 if TYPE_CHECKING:

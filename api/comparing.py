@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.merkle_trees import to_segments, tree_of
-from octavo.actors.scanning.scan import Bounds, bounds
 from octavo.arguments import to_bucket
 from octavo.changes import Change, changes_of
 from octavo.files.errors import Misuse
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds, bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import STANDARD as TAG
 from octavo.files.ledger.live_batches import (

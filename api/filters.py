@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 
-from octavo.actors.scanning.scan import Window
+from octavo.actors.scanning.scan_windows import Window
 from octavo.arguments import to_moment
 from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import Misuse

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from octavo.actors.opening.startup import Running
 from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
-from octavo.actors.scanning.scan import FIRST_WINDOW, Bounds
+from octavo.actors.scanning.scan import FIRST_WINDOW
 from octavo.actors.writing.operation import Operation
 from octavo.actors.writing.plain_put import PlainPut
 from octavo.actors.writing.reserve import with_reserve
@@ -35,6 +35,7 @@ from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal.record import DELETE, MAX_METADATA_BYTES, PUT
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
 from octavo.filters import to_limit

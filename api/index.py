@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scanning.index_scan import Entries, entries
-from octavo.actors.scanning.scan import FIRST_WINDOW, LARGEST_WINDOW, Bounds
+from octavo.actors.scanning.scan import FIRST_WINDOW
+from octavo.actors.scanning.scan_sources import LARGEST_WINDOW
 from octavo.actors.writing.index_sets import checked_term, field_bytes
 from octavo.arguments import Key, to_flag
 from octavo.drained import Drained
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.index_terms import Term
 from octavo.filters import to_limit
 from octavo.handles import Handle

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from octavo.actors.opening.tags import Tag
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.merkle_trees import to_segments
-from octavo.actors.scanning.scan import FIRST_WINDOW, bounds
+from octavo.actors.scanning.scan import FIRST_WINDOW
 from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key, to_keys
 from octavo.files.errors import Misuse
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.kernels.freed_memory import MUCH_BYTES, keep_freed
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.index_terms import Term, terms_by_field
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES

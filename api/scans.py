@@ -26,12 +26,14 @@ from octavo.actors.reader import STEP, Reader
 from octavo.actors.scanning.batch_values import BatchValues, OpenJournal
 from octavo.actors.scanning.batches import BatchWindow
 from octavo.actors.scanning.read_values import STRETCH_BYTES, Last, Opened, each_item, read_values
-from octavo.actors.scanning.scan import Bounds, Window
+from octavo.actors.scanning.scan_windows import Window
 from octavo.drained import Drained
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
+from octavo.files.journal.record import LOW_32
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.freed_memory import keep_freed
+from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
 from octavo.files.ledger.live_batches import Segments, parts_of
@@ -45,7 +47,6 @@ _HAS_KEY = 1
 _FRONT_BYTES = 10
 _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
-_LOW_32 = 0xFFFFFFFF
 _SHORT = 128
 """Rows that an item scan reads one by one; from then on up to STEP rows together, of STRETCH_BYTES
 or one."""
@@ -74,7 +75,7 @@ def encode(of: bytes, key: bytes | None) -> str:
     """A position behind ``key``, or before the first one, in the range ``of``."""
     flags = 0 if key is None else _HAS_KEY
     whole = bytes((_VERSION, flags)) + of + (key or b"")
-    whole += (xxh3(whole) & _LOW_32).to_bytes(_SUM_BYTES, "little")
+    whole += (xxh3(whole) & LOW_32).to_bytes(_SUM_BYTES, "little")
     return base64.urlsafe_b64encode(whole).rstrip(b"=").decode("ascii")
 
 
@@ -97,7 +98,7 @@ def decode(of: bytes, resume: object) -> bytes | None:
         if len(whole) < _FRONT_BYTES + _SUM_BYTES:
             raise ValueError
         body, stored = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
-        if (xxh3(body) & _LOW_32).to_bytes(_SUM_BYTES, "little") != stored:
+        if (xxh3(body) & LOW_32).to_bytes(_SUM_BYTES, "little") != stored:
             raise ValueError
     except (ValueError, binascii.Error, UnicodeEncodeError):
         raise Misuse(f"resume={shown(resume)} is no position of a scan, or was altered") from None

@@ -14,13 +14,13 @@ from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import Reader
 from octavo.actors.scanning import journal_order
 from octavo.actors.scanning.merkle_trees import tree_of
-from octavo.actors.scanning.scan import HEAD_ROWS, OBJECTS, Bounds, bounds
 from octavo.arguments import OF_HEADS, Key, to_bound, to_bucket, to_bytes, to_flag, to_lease
 from octavo.files.argument_checks import to_sqn
 from octavo.files.errors import Misuse
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.later import Later
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS, Bounds, bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
 from octavo.filters import to_limit

@@ -9,7 +9,7 @@ File = TypeVar("File")
 
 
 def due(pending: list[tuple[int, File]], needed: Callable[[int], bool]) -> Iterator[File]:
-    """Take what is no longer needed from ``pending``, of (gone since version, file), one by one.
+    """Take what is no longer needed from ``pending``, of (gone since generation, file), one by one.
 
     A file waits no more before it is given, however its deletion ends: one that was half let go of
     can not be deleted again, and all later sweeps would fail of it. The next start removes it.

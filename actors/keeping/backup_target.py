@@ -12,12 +12,13 @@ import os
 import secrets
 
 from octavo.actors.opening import identity as identities
-from octavo.actors.opening.identity import IDENTITY, BackupOf, Identity
+from octavo.actors.opening.identity import BackupOf, Identity
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.door.file_lock import LOCK
 from octavo.files.errors import Misuse
 from octavo.manifest import change_log
 from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.store_identity import IDENTITY
 
 PARTIAL = ".partial"
 """A first backup is made under its name and this, and gets its name when it is whole."""

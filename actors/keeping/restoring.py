@@ -91,7 +91,7 @@ def restore_on(
     disk: Disk, backup: str, path: str, *, sqn: int | None, time_ms: int | None, copy: bool
 ) -> Restored:
     """See octavo.restore."""
-    if not disk.exists(f"{backup}/{identities.IDENTITY}"):
+    if not disk.exists(f"{backup}/{store_identity.IDENTITY}"):
         raise Misuse(f"backup={backup!r} holds no backup and no store")
     if disk.exists(path) and (strangers := identities.listed(disk, path)):
         raise Misuse(

@@ -15,9 +15,7 @@ from octavo.files.door.file_lock import LOCK
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.ledger import ledger_key
 from octavo.manifest.journal_manifest import MAX_SQN
-from octavo.manifest.store_identity import FORMAT_VERSION as FORMAT_VERSION
-from octavo.manifest.store_identity import HEAD_ONLY, checksum, fields_of
-from octavo.manifest.store_identity import IDENTITY as IDENTITY
+from octavo.manifest.store_identity import FORMAT_VERSION, HEAD_ONLY, IDENTITY, checksum, fields_of
 
 _ID = re.compile("[0-9a-f]{32}")
 

@@ -17,11 +17,11 @@ from octavo.actors.turns.runtime import Ref
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.journal import record, short_value
+from octavo.files.journal.record import LOW_32
 from octavo.files.journal.short_head import head_of
 from octavo.files.ledger.head import Head
 
 T = TypeVar("T")
-_LOW_32 = 0xFFFFFFFF
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _made = tuple.__new__
 
@@ -58,7 +58,7 @@ class LiveReads(PlainReads, PlainHeads):
         steps = tails[slots[h & mask]]
         if not steps:
             return None
-        return self.get_from_ledger(view, steps, h & _LOW_32, ledger_key, bucket_and_key, plain)
+        return self.get_from_ledger(view, steps, h & LOW_32, ledger_key, bucket_and_key, plain)
 
     def get_recent(
         self, view: View, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
@@ -87,7 +87,7 @@ class LiveReads(PlainReads, PlainHeads):
                 elif head[34:] == bucket_and_key and value_at <= end <= len(mapped):
                     found = mapped[value_at:end]
                     h = xxh3(head, file.seed ^ at)
-                    if xxh3(found, h) & _LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
+                    if xxh3(found, h) & LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
                         value = found
                 if value is not None:
                     self.cache.fill(view, ledger_key, entry, value)

@@ -11,12 +11,12 @@ from octavo.actors.reading.guide import ROW_BITS, ROW_MASK, Step
 from octavo.actors.reading.read_cache import ReadCache
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
+from octavo.files.journal.record import LOW_32
 from octavo.files.kernels.rows import TOMBSTONE
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix
 from octavo.files.ledger.sst import Sst
 
-_LOW_32 = 0xFFFFFFFF
 _FOR_HEADS = 3
 """Heads that are kept of the ledger may take an eighth of what the read cache may, beside it."""
 _made = tuple.__new__
@@ -43,7 +43,7 @@ class PlainHeads(ABC):
             return found
         cut = end_of_prefix(ledger_key)
         front, key = ledger_key[:cut], ledger_key[cut:]
-        h32 = xxh3(ledger_key) & _LOW_32
+        h32 = xxh3(ledger_key) & LOW_32
         slots, shift, parts = guide.rows
         if not (slot := slots[h32 >> shift]):
             return None

@@ -16,12 +16,12 @@ from octavo.actors.reading.values_ahead import ask_for
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.journal import record, short_value
+from octavo.files.journal.record import LOW_32
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.kernels.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_ahead import ask_for_slot, ask_for_sqn
 
-_LOW_32 = 0xFFFFFFFF
 _sum_at, _moment_at = record.unpack_sum, record.unpack_moment
 forms_of = short_value.forms
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
@@ -132,7 +132,7 @@ class PlainReads(ABC):
                         found = mapped[value_at:end]
                         h = xxh3(head, journal.seed ^ at)
                         # Seeded by what the header hashes to, so this is the sum of both.
-                        if xxh3(found, h) & _LOW_32 == _sum_at(mapped, value_at - 4)[0]:
+                        if xxh3(found, h) & LOW_32 == _sum_at(mapped, value_at - 4)[0]:
                             value = found
                             if raw_at:
                                 value = record.decompress(found, _sum_at(head, raw_at)[0])
@@ -158,10 +158,10 @@ class PlainReads(ABC):
             if key in entries or any(key in table.rows for table in tables):
                 continue
             h = xxh3(key)
-            if sqn := slots[(h & _LOW_32) >> shift]:
+            if sqn := slots[(h & LOW_32) >> shift]:
                 sqns.append(sqn)
             elif steps := tails[places[h & mask]]:
-                sought.append((steps, h & _LOW_32, key))
+                sought.append((steps, h & LOW_32, key))
         ask_for(view.journal, sqns + _sqns_of(sought))
 
 

@@ -13,7 +13,6 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.reading.values_ahead import ask_for_heads, ask_in_order
 from octavo.actors.scanning.batch_values import OpenJournal
-from octavo.actors.scanning.scan import Bounds
 from octavo.files.errors import Corruption
 from octavo.files.jobs.live_bits import Marking
 from octavo.files.journal import record
@@ -22,6 +21,7 @@ from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 
 _STRETCH_ROWS = 1024

@@ -6,11 +6,11 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.batch_values import BatchValues
-from octavo.actors.scanning.scan import Bounds
 from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.live_batches import Batch, Segments, parts_of, strings_of
 from octavo.files.ledger.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words
 

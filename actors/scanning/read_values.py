@@ -16,9 +16,9 @@ from octavo.actors.scanning.kept_items import ItemsOfBucket
 from octavo.actors.view import JournalView
 from octavo.files.errors import Corruption, OctavoError
 from octavo.files.journal import record, short_value
+from octavo.files.journal.record import LOW_32
 from octavo.files.ledger import ledger_key
 
-_LOW_32 = record.LOW_32
 _sum_at = record.unpack_sum
 _KEY_AT = record.FIXED_BYTES
 _MOST_FILES = 16
@@ -142,7 +142,7 @@ def each_item(
             if (
                 found != named
                 or value_at > end
-                or xxh3(value, xxh3(head, seed ^ at)) & _LOW_32 != _sum_at(mapped, value_at - 4)[0]
+                or xxh3(value, xxh3(head, seed ^ at)) & LOW_32 != _sum_at(mapped, value_at - 4)[0]
             ):
                 value = _read(reader, bucket, key, sqn, plain)
             elif raw_at:

@@ -13,17 +13,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
-from octavo.actors.scanning.scan_sources import LARGEST_WINDOW as LARGEST_WINDOW
-from octavo.actors.scanning.scan_sources import Chunk, Slice, file_chunks, memory_chunks
-from octavo.actors.scanning.scan_windows import Part, window_of
-from octavo.actors.scanning.scan_windows import Window as Window
+from octavo.actors.scanning.scan_sources import (
+    LARGEST_WINDOW,
+    Chunk,
+    Slice,
+    file_chunks,
+    memory_chunks,
+)
+from octavo.actors.scanning.scan_windows import Part, Window, window_of
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.bounds import HEAD_ROWS as HEAD_ROWS
-from octavo.files.ledger.bounds import OBJECTS as OBJECTS
-from octavo.files.ledger.bounds import Bounds as Bounds
-from octavo.files.ledger.bounds import bounds as bounds
+from octavo.files.ledger.bounds import Bounds
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 

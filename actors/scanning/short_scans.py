@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from octavo.actors.scanning.empty_ranges import EmptyRanges
 from octavo.actors.scanning.kept_scans import Stretches
 from octavo.actors.scanning.ledger_order import Found
-from octavo.actors.scanning.scan import FIRST_WINDOW, LARGEST_WINDOW, LEAST, MORE, windows
+from octavo.actors.scanning.scan import FIRST_WINDOW, LEAST, MORE, windows
 from octavo.actors.scanning.scan_sources import (
     CHUNK_BYTES,
+    LARGEST_WINDOW,
     Slice,
     dead_entries,
     dead_rows,
