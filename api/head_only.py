@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar, overload
 
+from octavo.actors.latency import Meter
 from octavo.actors.opening.startup import Running
 from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
 from octavo.actors.scanning.scan import FIRST_WINDOW
@@ -131,6 +132,10 @@ class HeadReads(Handle, ABC):
     def _head(self, whole: bytes) -> Head | None:
         """Head of what is looked up."""
 
+    def _get(self, whole: bytes) -> Head | None:
+        """The same, for its value."""
+        return self._head(whole)
+
     @property
     def name(self) -> bytes:
         """The bucket's name."""
@@ -162,7 +167,7 @@ class HeadReads(Handle, ABC):
     def get(self, key: Key, sub_key: Key = b"", default: Any = None) -> Any:
         """The value, or ``default`` if there is none. Otherwise, and in what it raises, as
         ``head``."""
-        found = self._head(self._sought(key, sub_key))
+        found = self._get(self._sought(key, sub_key))
         return default if found is None else found.metadata
 
     def rows(
@@ -244,11 +249,23 @@ class HeadBucket(HeadReads):
         self._bookie = running.bookie.actor
         self._plain = plain_fields(HEAD_ONLY, name)
         self._plain_put: PlainPut | None = None
+        self._measures = running.inker.actor.measures
 
     def _reader(self) -> Reader:
         return Reader(self._bookie, LEASE_SECONDS, renewing=True)
 
     def _head(self, whole: bytes) -> Head | None:
+        return self._looked_up(whole, self._measures.head)
+
+    def _get(self, whole: bytes) -> Head | None:
+        return self._looked_up(whole, self._measures.get)
+
+    def _looked_up(self, whole: bytes, meter: Meter) -> Head | None:
+        left = meter.left
+        if left <= 0 and not (left := meter.skip()):
+            self._bookie.wants_heads()
+            return meter.timed(self._looked_up, whole, meter)
+        meter.left = left - 1
         if self._bookie.closed:
             raise self._bookie.stopped_error()
         return self._bookie.head(self._prefix + whole, self._name + whole, self._plain)
@@ -266,6 +283,14 @@ class HeadBucket(HeadReads):
     ) -> int:
         """Write an entry; its sequence number. Arguments and errors as Bucket.put; the value is
         at most 1 MiB, and ``if_sqn`` wants a store with lookup."""
+        meter = self._measures.put
+        left = meter.left
+        if left <= 0 and not (left := meter.skip()):
+            return meter.timed(
+                self.put, key, value, sub_key=sub_key, ttl=ttl, expires_at=expires_at, sync=sync,
+                if_sqn=if_sqn,
+            )  # fmt: skip
+        meter.left = left - 1
         expiry = 0
         if ttl is not None or expires_at is not None:
             expiry = to_expiry(ttl, expires_at, self._bookie.now_ms())
@@ -336,6 +361,10 @@ class HeadBatch(Together):
 
     def commit(self) -> int:
         """Write now; the last sqn, 0 for an empty batch. Otherwise as Batch.commit."""
+        meter = self._running.inker.actor.measures.batch
+        if meter.left <= 0:
+            return meter.timed(self.commit)
+        meter.left -= 1
         return self._commit(atomic=len(self) > 1)
 
 

@@ -197,6 +197,24 @@ def test_calls_are_counted_and_timed(store: octavo.Store) -> None:
         assert quantiles[3] <= row["max_seconds"] * (1 + 1 / 32) < 60  # type: ignore[index]
 
 
+def test_calls_of_a_head_only_store_are_counted_and_timed_as_well(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", mode="head_only") as store:
+        bucket = store.head_bucket("b")
+        for number in range(3000):
+            bucket.put(b"%05d" % number, b"x")
+        for _ in range(700):
+            bucket.get("00001")
+            bucket.head("00001")
+        for _ in range(40):
+            with store.head_batch() as batch:
+                batch.put("b", "a", b"b")
+        latencies = store.stats()["latencies"]
+        assert store.stats()["read_cache"]["not_asked"] == 0
+    counts = [latencies[name]["count"] for name in ("put", "batch", "get", "head")]  # type: ignore[literal-required]
+    assert counts == [3000, 40, 700, 700]
+    assert latencies["put"]["p50_seconds"]
+
+
 def test_gets_are_told_apart_by_where_they_were_answered(store: octavo.Store) -> None:
     store.put_many((b"%05d" % number, VALUE) for number in range(2000))
     for number in range(1000):
