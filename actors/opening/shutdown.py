@@ -78,6 +78,15 @@ def _end(running: Running) -> None:
     finally:
         running.disk.let_go(f"{running.path}/journal")
         running.lock.release()
+        _forget_what_was_read(running)
+
+
+def _forget_what_was_read(running: Running) -> None:
+    """The actors of a closed store refer to each other, so they stay until Python's collector looks
+    at the oldest objects. That may be after many other stores were opened and closed."""
+    bookie = running.bookie.actor
+    bookie.cache.clear()
+    bookie.kept_scans.forget()
 
 
 def _actors(running: Running) -> tuple[Ref[Any], ...]:

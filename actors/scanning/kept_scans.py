@@ -183,3 +183,9 @@ class KeptScans:
         if found.ledger is not ledger:
             found = self._newest = Stretches(ledger, *self._limits)
         return found
+
+    def forget(self) -> None:
+        """The store is closed: let go of all, and keep nothing any more."""
+        self.items = KeptItems(0)
+        self._limits = 0, 0
+        self._newest = Stretches(None, 0)

@@ -83,3 +83,24 @@ def test_a_closed_store_leaves_nothing_behind(tmp_path: Path) -> None:
             break
         threading.Event().wait(0.02)
     assert [type(each()).__name__ for each in gone if each() is not None] == []
+
+
+def test_what_was_read_goes_as_a_store_is_closed_before_any_collection(tmp_path: Path) -> None:
+    gc.disable()
+    try:
+        with octavo.open(tmp_path / "s") as store:
+            store.put_many((b"%02d" % number, bytes(1 << 19)) for number in range(40))
+            tracemalloc.start()
+            try:
+                before = tracemalloc.get_traced_memory()[0]
+                for number in range(40):
+                    store.get(b"%02d" % number)
+                for _ in range(5):
+                    list(store.items(start=b"10", limit=5))
+                assert tracemalloc.get_traced_memory()[0] - before > 10 << 20
+                store.close()
+                assert tracemalloc.get_traced_memory()[0] - before < 1 << 20
+            finally:
+                tracemalloc.stop()
+    finally:
+        gc.enable()
