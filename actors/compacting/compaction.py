@@ -91,8 +91,9 @@ def settle(clerk: InkerClerk) -> None:
     seal_waiting(clerk)
 
 
-def seal_waiting(clerk: InkerClerk) -> None:
-    """Have the files that were rolled sealed, as far as that works. Not in a turn."""
+def seal_waiting(clerk: InkerClerk, patience: float | None = None) -> None:
+    """Have the files that were rolled sealed, as far as that works. Not in the turns of the clerk,
+    the Inker and its files; ``patience``: how long each of those is waited for, in seconds."""
     inker = clerk.inker.actor
     for _ in range(2 * len(inker.unsealed) + 2):
         waiting = list(inker.unsealed)
@@ -100,7 +101,7 @@ def seal_waiting(clerk: InkerClerk) -> None:
             return
         clerk.inker.call(Inker.seal_next)
         for actor in (waiting[0], inker):  # in their turns what was sent to them is done
-            actor.answer(None)
+            actor.answer(patience)
 
 
 def _pass(clerk: InkerClerk, progress: Progress) -> int:

@@ -248,7 +248,8 @@ class _Taking:
                     return replace(done, time_ms=-1)
                 if self.inker.unsealed and tried < _POLITE_TRIES:
                     continue  # a writer was quicker
-                self._seal_waiting()
+                # In the Bookie's turn, so that no more come.
+                compaction.seal_waiting(self.inker_clerk, _PATIENCE_SECONDS)
                 if self.inker.unsealed:
                     continue
                 if self._save_memory():
@@ -260,17 +261,6 @@ class _Taking:
             raise Busy(f"{self.name}: the journal's newest files are not sealed yet; try again")
         self.clerk.wake()
         return commit
-
-    def _seal_waiting(self) -> None:
-        """In the Bookie's turn, so that no more come: have the rolled files sealed."""
-        inker = self.inker
-        for _ in range(2 * len(inker.unsealed)):
-            waiting = list(inker.unsealed)
-            if not waiting or inker.failed is not None:
-                return
-            inker.actor_ref.call(Inker.seal_next)
-            for actor in (waiting[0], inker):  # in their turns what was sent to them is done
-                actor.answer(_PATIENCE_SECONDS)
 
     def _save_memory(self) -> bool:
         """In the turns of clerk and Bookie: what memory has goes into the ledger; whether it did.
