@@ -18,8 +18,8 @@ from octavo.actors.reading.guide import Guide
 from octavo.files.errors import Corruption
 from octavo.files.journal import record
 from octavo.files.journal.record import LOW_32
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.head import Head
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.manifest.ledger_manifest import LedgerManifest
 

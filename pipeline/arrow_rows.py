@@ -19,7 +19,7 @@ from octavo.files.journal.journal_values import places_at, spans
 from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
 from octavo.files.kernels.byte_strings import gather
 from octavo.files.kernels.cold_pages import COLD, scattered
-from octavo.files.kernels.rows import ByteColumn, Strings
+from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_maps
 from octavo.files.ledger.live_batches import (

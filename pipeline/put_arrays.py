@@ -11,7 +11,8 @@ import pyarrow as pa
 from octavo.files.journal.record import Record
 from octavo.files.journal.record_columns import RecordColumns
 from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
-from octavo.files.kernels.byte_strings import Bytes, Ints, gather
+from octavo.files.kernels.byte_strings import Ints, gather
+from octavo.files.kernels.columns import Bytes
 from octavo.pipeline.arrow_rows import (
     BATCH_BYTES,
     BATCH_ROWS,

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from octavo.files.errors import Misuse
 from octavo.files.journal.record_batch import Operations
 from octavo.files.kernels.byte_strings import Ints, Mask, Words, lengths_of
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.columns import ByteColumn
 from octavo.files.wall_clock import YEAR_10000_MS
 
 _STRINGS = ("binary", "string")

@@ -12,8 +12,8 @@ import pyarrow as pa
 from octavo.files.journal import record
 from octavo.files.journal.lz4_frame import Frame, may_hold
 from octavo.files.kernels.arrow import refuse_too_many
-from octavo.files.kernels.byte_strings import Bytes, Ints, gather, windows
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.byte_strings import Ints, gather, windows
+from octavo.files.kernels.columns import ByteColumn, Bytes
 
 _VIEW = np.dtype([("length", "<i4"), ("bytes", "V12")])
 _VIEW_REST = np.dtype([("first", "V4"), ("buffer", "<i4"), ("offset", "<i4")])

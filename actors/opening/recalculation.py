@@ -14,9 +14,9 @@ from octavo.files.journal import record
 from octavo.files.journal.record import Record
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import column_of
-from octavo.files.kernels.hashing import hash_column
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, Rows
 from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.hashing import hash_column
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Rows
 
 log = logging.getLogger("octavo.recovery")
 

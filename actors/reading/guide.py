@@ -23,9 +23,9 @@ from typing import Any
 from octavo.actors.reading.kept_rows import KeptRows
 from octavo.actors.turns.pool import POOL
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.rows import TOMBSTONE
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import HEAD_ONLY, INDEX
+from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import Section
 from octavo.manifest.ledger_entry import LedgerEntry

@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.rows import TOMBSTONE
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.live_batches import merged, rows_at, rows_between
+from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst_writer import Columns
 from octavo.manifest.ledger_manifest import LedgerManifest
 

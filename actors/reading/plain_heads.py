@@ -12,9 +12,9 @@ from octavo.actors.reading.read_cache import ReadCache
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.journal.record import LOW_32
-from octavo.files.kernels.rows import TOMBSTONE
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix
+from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 
 _FOR_HEADS = 3

@@ -18,7 +18,7 @@ from octavo.files.errors import Corruption
 from octavo.files.journal import record, short_value
 from octavo.files.journal.record import LOW_32
 from octavo.files.kernels.cold_pages import COLD
-from octavo.files.kernels.rows import TOMBSTONE
+from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_ahead import ask_for_slot, ask_for_sqn
 

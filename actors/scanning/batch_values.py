@@ -29,7 +29,7 @@ from octavo.files.kernels.byte_strings import (
     offsets_of,
 )
 from octavo.files.kernels.cold_pages import COLD
-from octavo.files.kernels.rows import ByteColumn, Strings
+from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.live_batches import Batch, buckets_of, keys_of
 from octavo.files.lifecycle import State

@@ -19,10 +19,10 @@ from octavo.actors.view import Found, View, found_in
 from octavo.files.journal.record import DELETE
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, column_of, lengths_of
-from octavo.files.kernels.hashing import hash_column
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
+from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import (
     WINDOW_ROWS,
@@ -34,6 +34,7 @@ from octavo.files.ledger.live_batches import (
     keys_of,
     live_batches,
 )
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.sst_writer import Columns
 
 Hashes: TypeAlias = "npt.NDArray[np.uint32]"

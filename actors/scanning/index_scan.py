@@ -23,9 +23,9 @@ from octavo.actors.reader import Reader
 from octavo.files.journal.record import LOW_32
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import column_of
-from octavo.files.kernels.hashing import hash_column
 from octavo.files.ledger import find_many, ledger_key
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.sst_lookup import Find
 from octavo.manifest.ledger_entry import LedgerEntry
 

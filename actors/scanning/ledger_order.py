@@ -20,9 +20,9 @@ from itertools import compress, pairwise
 from octavo.actors.scanning.scan import FIRST_WINDOW
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, as_list, lengths_of
-from octavo.files.kernels.rows import EXPIRES
 from octavo.files.ledger.live_batches import alive, as_slice, end_to_end, merged, strings_of
 from octavo.files.ledger.merge import stacked
+from octavo.files.ledger.rows import EXPIRES
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import Section
 from octavo.files.ledger.sst_writer import Columns

@@ -10,11 +10,11 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.view import Found, View, found_in
 from octavo.files.journal import short_value
 from octavo.files.journal.short_head import head_of
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.row_ranges import within
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
 

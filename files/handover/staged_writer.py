@@ -22,11 +22,12 @@ from octavo.files.journal.record import MAX_METADATA_BYTES
 from octavo.files.journal.record_batch import Operations, Place, encoded
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import lengths_of, of_one_length, offsets_of
+from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.constant_columns import Number, repeated
-from octavo.files.kernels.hashing import hash_column
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.ledger import ledger_key, merge, sorted_files
+from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES, STANDARD
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.sst_writer import Columns
 
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from octavo.files.journal.journal_rows import Headers
 from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.journal.sealed_records import STRETCH, headers_of, records_of, table_of
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.rows import Rows
 from octavo.files.ledger import few_maps
 from octavo.files.ledger.find_many import Level
+from octavo.files.ledger.rows import Rows
 
 _SEALING_BYTES = 64
 """More than a record takes beside header and value, its checksums and the tables of its file."""

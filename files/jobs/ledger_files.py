@@ -12,9 +12,9 @@ from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.journal import journal_rows, record
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.rows import Rows
 from octavo.files.ledger import merge, sorted_files
 from octavo.files.ledger.few_maps import most_maps
+from octavo.files.ledger.rows import Rows
 from octavo.files.ledger.sst import Sst
 
 

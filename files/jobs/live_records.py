@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 from octavo.files.journal import record
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.rows import TOMBSTONE, ByteColumn
+from octavo.files.kernels.columns import ByteColumn
 from octavo.files.ledger.find_many import Level, newest
+from octavo.files.ledger.rows import TOMBSTONE
 
 Verdicts: TypeAlias = "npt.NDArray[np.uint8]"
 Sqns: TypeAlias = "npt.NDArray[np.uint64]"

@@ -16,10 +16,10 @@ from octavo.files.journal import cdb, record
 from octavo.files.journal.journal_writer import squeezed
 from octavo.files.journal.sealed_records import table_of
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.hashing import hash_of
-from octavo.files.kernels.rows import TOMBSTONE
 from octavo.files.ledger import few_maps, ledger_key
 from octavo.files.ledger.find_many import Level
+from octavo.files.ledger.hashing import hash_of
+from octavo.files.ledger.rows import TOMBSTONE
 
 
 def score(

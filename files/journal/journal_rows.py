@@ -14,7 +14,6 @@ from octavo.files.errors import Corruption
 from octavo.files.journal import record
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import (
-    Bytes,
     Ints,
     column_of,
     copy,
@@ -24,20 +23,13 @@ from octavo.files.kernels.byte_strings import (
     prefixed,
     windows,
 )
-from octavo.files.kernels.hashing import hash_column
-from octavo.files.kernels.rows import (
-    EXPIRES,
-    PART_BYTES,
-    ROW_BYTES,
-    TOMBSTONE,
-    ByteColumn,
-    Rows,
-    Strings,
-)
+from octavo.files.kernels.columns import ByteColumn, Bytes, Strings
 from octavo.files.kernels.scattered_strings import Scattered, no_strings
 from octavo.files.kernels.xxh3_columns import xxh3_of
 from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.index_terms import LEAST_BYTES
+from octavo.files.ledger.rows import EXPIRES, PART_BYTES, ROW_BYTES, TOMBSTONE, Rows
 
 
 def _gather(buffer: Bytes, at: Ints, dtype: str) -> npt.NDArray[np.generic]:

@@ -13,8 +13,8 @@ from octavo.files.journal import record
 from octavo.files.journal.record import FIXED_BYTES, LEAST_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.journal.sparse_offsets import SparseOffsets
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Bytes, Ints, Mask, Words, gather, windows
-from octavo.files.kernels.rows import Strings
+from octavo.files.kernels.byte_strings import Ints, Mask, Words, gather, windows
+from octavo.files.kernels.columns import Bytes, Strings
 from octavo.files.kernels.xxh3_columns import xxh3_of
 
 Offsets: TypeAlias = "npt.NDArray[np.uint32] | Sequence[int]"

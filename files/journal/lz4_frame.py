@@ -29,7 +29,8 @@ from xxhash import xxh32_intdigest as xxh32
 from octavo.files.journal.record import LOW_32
 from octavo.files.kernels import arrow
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.byte_strings import Bytes, Ints, Words, offsets_of, windows
+from octavo.files.kernels.byte_strings import Ints, Words, offsets_of, windows
+from octavo.files.kernels.columns import Bytes
 
 WORTH_IT_BYTES = 256 << 10
 """What is decompressed must be so much: a frame costs 60 us, besides 0.4 us a value."""

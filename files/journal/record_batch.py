@@ -11,7 +11,6 @@ from octavo.files.journal.journal_values import FIXED_FIELDS
 from octavo.files.journal.record import FIXED_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import (
-    Bytes,
     Ints,
     Mask,
     Words,
@@ -21,7 +20,7 @@ from octavo.files.kernels.byte_strings import (
     of_one_length,
     windows,
 )
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.columns import ByteColumn, Bytes
 from octavo.files.kernels.xxh3_columns import xxh3_apart, xxh3_of
 
 _EXPIRY_BYTES, _META_LENGTH_BYTES = 8, 4

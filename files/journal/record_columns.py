@@ -19,8 +19,8 @@ from octavo.files.journal.journal_values import (
 )
 from octavo.files.journal.record import FIXED_BYTES, LEAST_BYTES, SUMS_BYTES
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Bytes, Ints, Mask, gather, windows
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.byte_strings import Ints, Mask, gather, windows
+from octavo.files.kernels.columns import ByteColumn, Bytes
 
 _STRETCH = 1 << 14
 _WORDS = [("sizes", "<u8"), ("number", "<u8"), ("kinds", "<u8"), ("key_1", "<u2"), ("time", "<u8")]

@@ -16,9 +16,10 @@ from octavo.files.journal.journal_rows import Headers
 from octavo.files.journal.record import LOW_32, SUMS_BYTES
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Mask, gather
-from octavo.files.kernels.hashing import digest_column
-from octavo.files.kernels.rows import Rows, Strings
+from octavo.files.kernels.columns import Strings
+from octavo.files.ledger.hashing import digest_column
 from octavo.files.ledger.live_batches import Batch, rows_at
+from octavo.files.ledger.rows import Rows
 
 U64: TypeAlias = "npt.NDArray[np.uint64]"
 Numbers: TypeAlias = "npt.NDArray[np.unsignedinteger[Any]]"

@@ -11,7 +11,7 @@ from octavo.files.journal import cdb, journal_rows
 from octavo.files.journal.journal_rows import Headers
 from octavo.files.journal.sparse_offsets import SparseOffsets, columns_of
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.rows import Rows
+from octavo.files.ledger.rows import Rows
 
 _PART_BYTES = 36 << 20
 """What the rows of records that are looked at together may take."""

@@ -1,1 +1,1 @@
-"""Array kernels over columns, ignorant of what these mean."""
+"""Array kernels over columns, ignorant of what these mean; pages and memory."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.columns import ByteColumn
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.rows import ByteColumn
-from octavo.files.kernels.rows import Bytes as Bytes
+from octavo.files.kernels.columns import ByteColumn, Bytes
 
 Ints: TypeAlias = "npt.NDArray[np.int64]"
 Mask: TypeAlias = "npt.NDArray[np.bool_]"

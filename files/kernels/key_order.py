@@ -15,14 +15,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import (
-    Bytes,
-    Ints,
-    Words,
-    common_prefix_length,
-    copy,
-    first_words,
-)
+from octavo.files.kernels.byte_strings import Ints, Words, common_prefix_length, copy, first_words
+from octavo.files.kernels.columns import Bytes
 
 _FEW_RUNS = 64
 """Below one descent in so many rows the input is taken for sorted runs."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.byte_strings import Bytes, Ints, fill, offsets_of
-from octavo.files.kernels.rows import Strings
+from octavo.files.kernels.byte_strings import Ints, fill, offsets_of
+from octavo.files.kernels.columns import Bytes, Strings
 
 
 def no_strings(count: int) -> Strings:

@@ -13,7 +13,8 @@ from functools import cache
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.byte_strings import Bytes, Ints, Words, by_length, windows
+from octavo.files.kernels.byte_strings import Ints, Words, by_length, windows
+from octavo.files.kernels.columns import Bytes
 
 _LENGTHS = range(17, 129)
 _AT_LEAST = 512

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, first_words, gather, lengths_of
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.columns import ByteColumn
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import Section
 

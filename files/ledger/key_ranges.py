@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.rows import PART_BYTES, ROW_BYTES
+from octavo.files.ledger.rows import PART_BYTES, ROW_BYTES
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import Section
 

@@ -13,14 +13,15 @@ from typing import NamedTuple, Protocol
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, Mask, as_list, gather
+from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.freed_memory import keep_freed
 from octavo.files.kernels.key_order import key_order
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, Strings
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix, split
 from octavo.files.ledger.merge import copied, newest, stacked
 from octavo.files.ledger.row_ranges import within
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_ahead import ask_for_rows
 from octavo.files.ledger.sst_writer import Columns

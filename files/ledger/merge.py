@@ -15,12 +15,13 @@ from octavo.files.door.disk import Disk
 from octavo.files.kernels import constant_columns
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, offsets_of, windows
+from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.key_order import key_order
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, SqnColumn, Strings
 from octavo.files.kernels.scattered_strings import Scattered, no_strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_maps, opened
 from octavo.files.ledger.key_ranges import key_ranges
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Rows, SqnColumn
 from octavo.files.ledger.sorted_files import SortedFiles, Summary
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_writer import Columns

@@ -19,8 +19,9 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.byte_strings import Bytes, Ints, as_list
+from octavo.files.kernels.byte_strings import Ints, as_list
 from octavo.files.kernels.cold_pages import COLD, ask_to_read
+from octavo.files.kernels.columns import Bytes
 from octavo.files.ledger.sst_layout import WINDOW_BYTES, Layout, Section
 
 Probe = Callable[[int], int]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.hashing import hash_column
 from octavo.files.kernels.key_order import key_order
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE
+from octavo.files.ledger.hashing import hash_column
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.sst_layout import Section
 from octavo.files.ledger.sst_writer import Columns, hash_table
 

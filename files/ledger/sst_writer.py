@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import (
-    Bytes,
-    Ints,
-    as_strides,
-    copy,
-    fill,
-    offsets_of,
-    prefixed,
-)
+from octavo.files.kernels.byte_strings import Ints, as_strides, copy, fill, offsets_of, prefixed
+from octavo.files.kernels.columns import ByteColumn, Bytes, Strings
 from octavo.files.kernels.constant_columns import take_into, taken
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, SqnColumn, Strings
 from octavo.files.ledger import sst_layout
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, SqnColumn
 from octavo.files.ledger.sst_layout import WINDOW_BYTES, Layout, Section
 
 _LOAD = 0.5

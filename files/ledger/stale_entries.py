@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, column_of
-from octavo.files.kernels.hashing import hash_column
 from octavo.files.ledger import find_many, index_terms, ledger_key
 from octavo.files.ledger.find_many import Level
+from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.sst_writer import Columns
 
 _TOGETHER_BYTES = 16 << 20

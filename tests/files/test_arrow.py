@@ -9,7 +9,7 @@ import pytest
 
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrow import binary_array, pyarrow
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.columns import ByteColumn
 from octavo.pipeline.value_views import Views
 
 

@@ -13,8 +13,8 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, journal_rows, record
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, Rows
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Rows
 
 SEED = 77
 

@@ -22,7 +22,7 @@ from octavo.files.journal.journal_values import (
 )
 from octavo.files.journal.sparse_offsets import SparseOffsets
 from octavo.files.kernels.byte_strings import lengths_of
-from octavo.files.kernels.rows import Strings
+from octavo.files.kernels.columns import Strings
 
 FILE_SEED = 0x1234_5678_9ABC
 TAG = 0x6F

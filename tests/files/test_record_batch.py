@@ -19,7 +19,7 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import cdb, record
 from octavo.files.journal.record_batch import Operations, Place, encoded
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.columns import ByteColumn
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from ledger_rows import Row, columns, key, names
 
 from octavo.files.door.disk import RealDisk
 from octavo.files.kernels.byte_strings import column_of
-from octavo.files.kernels.rows import Strings
+from octavo.files.kernels.columns import Strings
 from octavo.files.kernels.scattered_strings import Scattered, no_strings
 from octavo.files.ledger import merge, sorted_files
 from octavo.files.ledger.sst import Sst

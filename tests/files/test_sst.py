@@ -17,8 +17,8 @@ from simdisk import SimDisk
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.errors import Corruption, OctavoError, UnsupportedFormat
-from octavo.files.kernels.hashing import hash_of
 from octavo.files.ledger import merge
+from octavo.files.ledger.hashing import hash_of
 from octavo.files.ledger.ledger_key import after, prefix, split
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import HEADER_BYTES, VERSION, WINDOW_BYTES, Section, decode

@@ -10,7 +10,8 @@ from whole_store import SEED
 from xxhash import xxh3_64_intdigest
 
 from octavo.files.kernels import xxh3_columns
-from octavo.files.kernels.byte_strings import Bytes, Ints, Words
+from octavo.files.kernels.byte_strings import Ints, Words
+from octavo.files.kernels.columns import Bytes
 from octavo.files.kernels.xxh3_columns import xxh3_apart, xxh3_of
 
 

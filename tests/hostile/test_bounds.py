@@ -21,7 +21,7 @@ from octavo.files.handover import inbox, staging
 from octavo.files.jobs import worker
 from octavo.files.journal import cdb, cdb_seal, record
 from octavo.files.journal.sealed_records import table_of
-from octavo.files.kernels.hashing import hash_of
+from octavo.files.ledger.hashing import hash_of
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import HEADER_BYTES, Section
 from octavo.manifest import journal_manifest, ledger_manifest, log_file, published, recovery

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from octavo.actors.penciller import LEVEL_ZERO_FILES
-from octavo.files.kernels.rows import PART_BYTES, ROW_BYTES
+from octavo.files.ledger.rows import PART_BYTES, ROW_BYTES
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
 from octavo.manifest.small_files import FEW_SMALL, MANY_SMALL, SMALL, alike, small_run

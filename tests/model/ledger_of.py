@@ -6,8 +6,8 @@ import time
 from typing import NamedTuple
 
 from octavo.files.door.disk import Disk, RealDisk
-from octavo.files.kernels.rows import TOMBSTONE
 from octavo.files.ledger import index_terms, ledger_key
+from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.manifest import change_log
 from octavo.manifest.ledger_manifest import LedgerManifest

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from octavo.files.door.disk import Disk
-from octavo.files.kernels.hashing import hash_column
-from octavo.files.kernels.rows import EXPIRES, TOMBSTONE, ByteColumn, Rows, Strings
+from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key, merge, sorted_files
+from octavo.files.ledger.hashing import hash_column
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Rows
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_writer import Columns
 

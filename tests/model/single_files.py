@@ -38,7 +38,7 @@ from octavo.files.jobs.live_bits import LiveBits
 from octavo.files.journal import cdb, journal_rows
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sealed_records import file_records
-from octavo.files.kernels.hashing import hash_of
+from octavo.files.ledger.hashing import hash_of
 from octavo.files.ledger.sst import Sst
 from octavo.manifest import change_log, published, recovery
 from octavo.manifest.consumers import _decoded

@@ -10,7 +10,7 @@ import numpy as np
 from ledger_rows import column
 
 from octavo.files.journal.record_batch import Operations
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.columns import ByteColumn
 
 
 class StagedRow(NamedTuple):

@@ -6,7 +6,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import lengths_of, of_one_length
-from octavo.files.kernels.rows import ByteColumn
+from octavo.files.kernels.columns import ByteColumn
 from octavo.files.kernels.xxh3_columns import xxh3_apart, xxh3_of
 
 LOW_32 = 0xFFFFFFFF

@@ -1,0 +1,35 @@
+"""Byte strings as columns: end to end, or anywhere in a blob."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from octavo.files.kernels.arrays import np, npt
+
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+
+
+@dataclass(slots=True)
+class ByteColumn:
+    """n byte strings end to end: row i is ``blob[offsets[i]:offsets[i + 1]]``."""
+
+    blob: Bytes
+    offsets: npt.NDArray[np.int64]  # n + 1, ascending, offsets[0] may be above 0
+
+    def strings(self) -> Strings:
+        """Each by where it begins, and its length."""
+        return Strings(self.blob, self.offsets[:-1], self.offsets[1:] - self.offsets[:-1])
+
+
+@dataclass(slots=True)
+class Strings:
+    """n byte strings anywhere in a blob: row i is ``blob[starts[i]:][:lengths[i]]``."""
+
+    blob: Bytes
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    def picked(self, rows: npt.NDArray[np.int64]) -> Strings:
+        """These strings, where they are."""
+        return Strings(self.blob, self.starts[rows], self.lengths[rows])
