@@ -15,7 +15,7 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.reading.kept_rows import ColumnRows
 from octavo.actors.reading.recent_headers import headers_by_file
 from octavo.actors.scanning.scan_sources import LARGEST_WINDOW, Slice, entries_of
-from octavo.actors.view import Found, View, found_in
+from octavo.actors.view import View, found_in
 from octavo.files.journal.record import DELETE
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, column_of, lengths_of
@@ -221,10 +221,6 @@ class BatchWindow:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.keys = keys_of(batch)
-
-    def found(self) -> Iterator[Found]:
-        """As of a Window; the journal tells the head."""
-        return (Found(sqn, False, None, -1) for sqn in self.sqns())
 
     def heads(self) -> list[Head]:
         """As of a Window."""

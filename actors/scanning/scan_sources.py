@@ -7,14 +7,14 @@ from itertools import repeat
 from typing import Protocol
 
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.view import Found, View, found_in
+from octavo.actors.view import Found, View
 from octavo.files.journal import short_value
 from octavo.files.journal.short_head import head_of
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.row_ranges import within
-from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
+from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
 
@@ -33,8 +33,6 @@ class Chunk(Protocol):
 
     def dead(self, now_ms: int) -> Sequence[int]:
         """Rows that read as absent, ascending."""
-
-    def found(self, at: int) -> Found: ...
 
     def sqns(self, low: int, high: int) -> list[int]:
         """Sequence numbers of rows [low, high)."""
@@ -121,9 +119,6 @@ class _MemoryChunk:
         entries = self.entries
         return dead_entries(self.table, entries, now_ms) if min(entries) < 0 else ()
 
-    def found(self, at: int) -> Found:
-        return found_in(self.table, self.entries[at])
-
     def sqns(self, low: int, high: int) -> list[int]:
         return list(map(abs, self.entries[low:high]))
 
@@ -149,13 +144,6 @@ class _FileChunk:
 
     def dead(self, now_ms: int) -> Sequence[int]:
         return dead_rows(self.sst, self.low, self.low + len(self.keys), now_ms)
-
-    def found(self, at: int) -> Found:
-        row = self.low + at
-        flags = self.sst.flags[row]
-        return Found(
-            self.sst.sqns[row] + self.base, not flags & (TOMBSTONE | EXPIRES), self.sst, row
-        )
 
     def sqns(self, low: int, high: int) -> list[int]:
         base = self.base

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress, islice, repeat
 from operator import ne
 from typing import NoReturn, Protocol, TypeVar
 
 from octavo.actors.scanning.scan_sources import Chunk
-from octavo.actors.view import Found
 from octavo.files.ledger.head import Head
 
 T = TypeVar("T")
@@ -26,14 +25,10 @@ _NEARLY_ALL = 20
 
 
 class Window(Protocol):
-    """Live rows in the direction of the scan. ``keys`` costs nothing more; where their versions
-    stand is looked up when asked for."""
+    """Live rows in the direction of the scan. ``keys`` costs nothing more; what else is told of
+    them is looked up when asked for."""
 
     keys: list[bytes]
-
-    def found(self) -> Iterator[Found]:
-        """Where each key's version stands, in the order of ``keys``."""
-        ...
 
     def heads(self) -> list[Head]:
         """Head of each key's version, in the order of ``keys``."""
@@ -67,9 +62,6 @@ class _OneSource:
         if reverse:
             self.keys.reverse()
             self._order = range(high - 1, low - 1, -1)
-
-    def found(self) -> Iterator[Found]:
-        return map(self._chunk.found, self._order)
 
     def heads(self) -> list[Head]:
         return self._chunk.heads(self._order)
@@ -108,9 +100,6 @@ class Brief:
 
     def sqns(self) -> list[int]:
         return self._sqns
-
-    def found(self) -> Iterator[Found]:
-        self._unknown()
 
     def heads(self) -> list[Head]:
         self._unknown()
@@ -180,10 +169,6 @@ class _ManySources:
             rows = zip(repeat(number), range(low, high), strict=False)
             places.update(zip(chunk.keys[low:high], rows, strict=True))
         return list(map(places.__getitem__, self.keys))
-
-    def found(self) -> Iterator[Found]:
-        taken = self._taken
-        return (taken[number][0].found(row) for number, row in self._rows())
 
     def heads(self) -> list[Head]:
         return self._gathered(lambda chunk, rows: chunk.heads(rows))

@@ -11,7 +11,6 @@ from beside import seeded
 
 from octavo.actors.scanning.scan import merged_windows
 from octavo.actors.scanning.scan_windows import Part, window_of
-from octavo.actors.view import Found
 from octavo.files.ledger.head import Head
 
 
@@ -27,9 +26,6 @@ class Rows:
 
     def dead(self, _now_ms: int) -> Sequence[int]:
         return self.gone
-
-    def found(self, at: int) -> Found:
-        return Found(self._sqns[at], True, None, at)
 
     def sqns(self, low: int, high: int) -> list[int]:
         return self._sqns[low:high]
@@ -71,7 +67,6 @@ def test_newer_rows_win(newer: int, old_deletes: bool, reverse: bool) -> None:
         order = sorted(expected, reverse=reverse)
         assert window.keys == order
         assert window.sqns() == [expected[key] for key in order]
-        assert [found.sqn for found in window.found()] == window.sqns()
         assert [head.sqn for head in window.heads()] == window.sqns()
         assert window.times() == [sqn * 10 for sqn in window.sqns()]
         wanted = [rng.random() < 0.5 for _ in order]
