@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from octavo.actors.keeping import lost_records
+from octavo.actors.keeping.kind_of_store import is_head_only
 from octavo.actors.keeping.lost_records import DAMAGED, Lost
 from octavo.actors.opening.identity import Identity, read, write
-from octavo.actors.opening.kind_of_store import is_head_only
 from octavo.actors.progress import Progress, untold
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import Corruption
