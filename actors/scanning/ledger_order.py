@@ -28,7 +28,7 @@ from octavo.files.ledger.sst_layout import Section
 from octavo.files.ledger.sst_writer import Columns
 from octavo.manifest.ledger_manifest import LedgerManifest
 
-Found = tuple[list[bytes], list[int], bytes, bytes]
+Between = tuple[list[bytes], list[int], bytes, bytes]
 """Keys and sqns of all rows from one ledger key to another, exclusive. The lists are whose who
 asked."""
 _Block = tuple[list[bytes], list[int]]
@@ -99,7 +99,7 @@ class LedgerOrder:
         """Whether what it tells is so at any moment: no row expires."""
         return self._expiries is None
 
-    def above(self, prefix: bytes, low: bytes, high: bytes, wanted: int, now_ms: int) -> Found:
+    def above(self, prefix: bytes, low: bytes, high: bytes, wanted: int, now_ms: int) -> Between:
         """What lives of a bucket at the beginning of a range: of ``wanted`` rows or some more, of
         those of a first window also fewer."""
         first, end = self._groups.get(prefix, (0, 0))
@@ -131,7 +131,7 @@ class LedgerOrder:
             keys, sqns = self._alive(keys, sqns, at, now_ms)
         return keys, sqns, low, behind
 
-    def below(self, prefix: bytes, low: bytes, high: bytes, wanted: int, now_ms: int) -> Found:
+    def below(self, prefix: bytes, low: bytes, high: bytes, wanted: int, now_ms: int) -> Between:
         """The same of its end. Keys ascend all the same."""
         first, end = self._groups.get(prefix, (0, 0))
         if first == end:

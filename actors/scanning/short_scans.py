@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from octavo.actors.scanning.empty_ranges import EmptyRanges
 from octavo.actors.scanning.kept_scans import Stretches
-from octavo.actors.scanning.ledger_order import Found
+from octavo.actors.scanning.ledger_order import Between
 from octavo.actors.scanning.scan import FIRST_WINDOW, LEAST, MORE, windows
 from octavo.actors.scanning.scan_sources import (
     CHUNK_BYTES,
@@ -117,7 +117,7 @@ def short_windows(
 # ------------------------------------------------------------ the ledger
 
 
-def _known(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Found | None:
+def _known(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Between | None:
     """What is kept from ``low`` on, and some of what follows it."""
     stretch = kept.at(low, prefix)
     if stretch is None:
@@ -135,7 +135,7 @@ def _known(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Found | N
     return keys, sqns, low, end
 
 
-def _known_below(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Found | None:
+def _known_below(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Between | None:
     """The same down from ``high``."""
     stretch = kept.below(high, prefix)
     if stretch is None:
@@ -154,7 +154,7 @@ def _known_below(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Fou
 
 def _in_files(
     ledger: LedgerManifest, bound: Bounds, wanted: int, now_ms: int, kept: Stretches | None
-) -> tuple[Found, bool]:
+) -> tuple[Between, bool]:
     """What the files have of a range's beginning, or end: ``wanted`` rows or so; whether they have
     it at any moment."""
     prefix, low, high, reverse = bound
@@ -279,7 +279,9 @@ class _Memory:
         self._now_ms = now_ms
         self._take = take
 
-    def added(self, found: Found, prefix: bytes, most: int, reverse: bool) -> tuple[Found, bool]:
+    def added(
+        self, found: Between, prefix: bytes, most: int, reverse: bool
+    ) -> tuple[Between, bool]:
         """What was found of the ledger with what is in memory there; where a table has ``most``
         rows or more (True), no farther than those go."""
         keys, sqns, begin, end = found
@@ -326,7 +328,7 @@ class _Memory:
         return any(table.expiring for table in self.tables)
 
     def tell(
-        self, note: Note, found: Found, prefix: bytes, reverse: bool, moment: int, *, ends: bool
+        self, note: Note, found: Between, prefix: bytes, reverse: bool, moment: int, *, ends: bool
     ) -> bool:
         """Tell what ``added`` found last, up to its first key that lives, to ``note``; whether
         there was anything to tell. ``ends``: it goes to the end of the range."""
