@@ -21,6 +21,9 @@ def frame(
         raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from wrong
     if isinstance(columns, str):
         raise Misuse(f"columns={columns!r:.80}: allowed is a list of names")
+    for name, given in options.items():
+        if name.lower() == "snapshot":
+            raise Misuse(f"{name}={given!r:.80}: the frame is of this snapshot")
     spark.dataSource.register(DefaultSource)
     reader = spark.read.format("octavo").option("snapshot", id)
     if columns is not None:

@@ -82,6 +82,16 @@ def test_nothing_gives_zero_and_what_is_checked(spark: Any, store: octavo.Store)
         pipeline.fold(store.path, seq, int.__add__, 0, tag="person")
 
 
+def test_the_frame_of_a_snapshot_is_of_no_other_one(spark: Any, tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.snapshot().publish("one")
+        with (
+            store.snapshot() as snap,
+            pytest.raises(octavo.Misuse, match="snapshot='one': the frame is of this snapshot"),
+        ):
+            snap.df(spark, snapshot="one")
+
+
 def test_one_name_is_no_list_of_columns(spark: Any, store: octavo.Store) -> None:
     with store.snapshot() as snap, pytest.raises(octavo.Misuse, match="columns='key': allowed is"):
         snap.df(spark, columns="key")
