@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 
-_MOST = 256
-"""Ranges that are kept; then the one goes that was noted first."""
+_MOST, _MOST_LONG = 4096, 256
+"""Ranges that are kept, so many as there may be queues side by side; of long keys fewer. Then the
+one goes that was noted first."""
+_SHORT_BYTES = 512
+"""Of both ends of a range, where they are short."""
 
 
 class EmptyRanges:
@@ -62,7 +65,8 @@ class EmptyRanges:
         ranges[low] = high, sqn, moment
         insort(lows, low)
         self._used.add(low)
-        if len(ranges) > _MOST:
+        most = _MOST if len(low) + len(high) <= _SHORT_BYTES else _MOST_LONG
+        if len(ranges) > most:
             self._forget(next(iter(ranges)))
 
     def take_back(self, key: bytes) -> None:

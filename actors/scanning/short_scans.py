@@ -36,6 +36,9 @@ _LONG = 512
 _LONGEST_KEPT = 256
 _SHORT = 32
 """What is known of fewer rows is put together with what is known behind them."""
+_BEHIND_A_RANGE = 16
+"""Rows of memory first looked at there, if nobody said how many are wanted: who takes from an end
+wants one; and behind one that was put into a range and taken, the range goes on."""
 
 Note = Callable[[bytes, bytes, list[bytes], int, int], None]
 """Told where a scan found nothing that lives: see Bookie.stepped_over."""
@@ -61,14 +64,15 @@ def short_windows(
     memory = _Memory(view, upper, now_ms, take)
     known = _known_below if reverse else _known
     order = None if kept is None else kept.order
+    few = _BEHIND_A_RANGE if first == FIRST_WINDOW else first
     passed = given = 0
-    stepped = False
+    stepped = behind = False
     while high is not None and low < high and (passed < _LONG // ahead or not given):
         if empty is not None and empty.lows:
             at = high if reverse else low
             low, high = empty.left(low, high, upper, now_ms, reverse)
             if at != (high if reverse else low):
-                stepped = True
+                stepped = behind = True
                 continue
         wanted = min(max(passed, first), LARGEST_WINDOW)
         lasting = True
@@ -89,9 +93,10 @@ def short_windows(
             found, lasting = _in_files(view.ledger, bound, wanted, now_ms, kept)
             passed += wanted
         if memory.tables:
-            found, full = memory.added(found, prefix, wanted, reverse)
+            found, full = memory.added(found, prefix, few if behind else wanted, reverse)
             if full:
                 passed += wanted
+        behind = False
         keys, sqns, begin, end = found
         if end <= begin:
             raise Corruption("ledger", 0, f"keys out of order at {begin[:80]!r}; verify the store")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,12 +56,14 @@ def test_only_what_is_empty_for_a_reader_is_left_out(number: int) -> None:
                 assert all(since[name][1] <= now_ms for name in gone)
 
 
-def test_there_are_at_most_so_many_ranges() -> None:
+@pytest.mark.parametrize(("length", "most"), [(5, 4096), (300, 256)])
+def test_there_are_at_most_so_many_ranges(length: int, most: int) -> None:
     empty = EmptyRanges()
-    for number in range(2000):
-        empty.note(b"%05d" % number, b"%05d5" % number, 1, 0)
-    assert len(empty.lows) == 256
-    assert empty.left(b"01999", b"02", 1, 0, reverse=False) == (b"019995", b"02")
+    for number in range(5000):
+        name = b"%0*d" % (length, number)
+        empty.note(name, name + b"5", 1, 0)
+    assert len(empty.lows) == most
+    assert empty.left(name, name + b"6", 1, 0, reverse=False) == (name + b"5", name + b"6")
 
 
 def test_a_range_that_no_scan_uses_is_forgotten() -> None:
@@ -102,6 +105,40 @@ def test_what_was_taken_from_a_queue_is_not_looked_at_again(
             store.delete(name)
         assert not store
     assert len(looked_at) < 60 * len(names)  # 1,500 each where nothing is noted
+
+
+def test_of_many_queues_what_was_taken_is_not_looked_at_again(
+    tmp_path: Path, looked_at: list[bytes]
+) -> None:
+    queues = 400
+    with octavo.open(tmp_path / "store") as store:
+        names = [b"%03d/%03d" % (queue, at) for queue in range(queues) for at in range(202)]
+        store.put_many((name, b"") for name in names)
+        store.delete_many(name for name in names if name[4:] < b"200")
+        for at in b"200", b"201":
+            looked_at.clear()
+            for queue in range(queues):
+                name = next(store.keys(prefix=b"%03d/" % queue))
+                assert name == b"%03d/%s" % (queue, at)
+                store.delete(name)
+    assert len(looked_at) < 20 * queues
+
+
+def test_who_puts_into_a_range_and_takes_that_first_looks_at_little_of_the_range(
+    tmp_path: Path, looked_at: list[bytes]
+) -> None:
+    rng = seeded("a queue by priority")
+    with octavo.open(tmp_path / "store") as store:
+        names = rng.sample(range(10**6), 5000)
+        store.put_many((b"%06d" % name, b"") for name in names[:1000])
+        left = sorted(names[:1000])
+        for name in names[1000:]:
+            first = next(store.keys())
+            assert first == b"%06d" % left.pop(0)
+            store.delete(first)
+            store.put(b"%06d" % name, b"")
+            insort(left, name)
+    assert len(looked_at) < 60 * 4000
 
 
 @pytest.mark.parametrize("reverse", [False, True])
