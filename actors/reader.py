@@ -231,9 +231,7 @@ class Reader(PlainReads, PlainHeads):
                 return
             yield window
 
-    def head_windows(
-        self, bound: Bounds, first: int = scan.FIRST_WINDOW, most: int | None = None
-    ) -> Iterator[Window]:
+    def head_windows(self, bound: Bounds, first: int, most: int | None) -> Iterator[Window]:
         """As ``windows``, of one bucket, for keys, sqns and heads. Unless so many rows are wanted
         (``most``) that it does not pay, the first few are found as those of a short scan, and
         their heads looked up."""
@@ -287,9 +285,7 @@ class Reader(PlainReads, PlainHeads):
         if high is not None:
             self._bookie.no_entries(self.view, self.sqn, low, high, bound.reverse)
 
-    def long_windows(
-        self, bound: Bounds, first: int = scan.FIRST_WINDOW, *, times: bool
-    ) -> Iterator[Window]:
+    def long_windows(self, bound: Bounds, first: int, *, times: bool) -> Iterator[Window]:
         """As ``windows``, of one bucket; once so many rows were wanted that more are likely to be,
         as batches. ``times``: whether the times of their rows will be asked for."""
         wanted = 0
