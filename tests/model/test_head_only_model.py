@@ -1,11 +1,12 @@
 """A head-only store against a dict: names of any bytes, expiry, conditions, batches, snapshots over
-trims, ends, backups, and other readers, in any order."""
+trims, ends, backups, other readers, and scans that stay open, in any order."""
 
 from __future__ import annotations
 
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from whole_store import SEED, WallClock, flush, killed, opened, rolled
 
 import octavo
+from octavo.actors import reader
 
 Where = tuple[bytes, bytes, bytes]
 Held = tuple[bytes, int, int | None]
@@ -28,6 +30,12 @@ def rows_of(found: Iterator[octavo.HeadRow]) -> list[Row]:
     return [(row.key, row.sub_key, row.value, row.sqn, row.expires_at) for row in found]
 
 
+def rows_in(model: dict[Where, Held], name: bytes, now: int) -> list[Row]:
+    """All that a bucket has at a moment, in order."""
+    live = [(w, h) for w, h in model.items() if w[0] == name and (h[2] is None or h[2] > now)]
+    return sorted((key, sub_key, *held) for (_, key, sub_key), held in live)
+
+
 class Machine:
     def __init__(self, home: Path, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -39,6 +47,7 @@ class Machine:
         self.keys = [self.word(1, 3) for _ in range(12)]
         self.sub_keys = [b"", *(self.word(0, 3) for _ in range(5))]
         self.snapshots: list[tuple[octavo.Snapshot, dict[Where, Held], int]] = []
+        self.scans: list[tuple[Iterator[octavo.HeadRow], list[Row]]] = []
         self.backup: dict[Where, Held] | None = None
 
     def opened(self, name: str) -> octavo.Store:
@@ -102,6 +111,20 @@ class Machine:
             self.check(snapshot, model, now)
             snapshot.close()
 
+    def scan(self) -> None:
+        """Rows that stay those of now, whatever comes before the last of them is given."""
+        name, reverse = self.rng.choice(BUCKETS), self.rng.random() < 0.5
+        given = self.store.head_bucket(name).rows(reverse=reverse)
+        wanted = rows_in(self.model, name, self.clock())
+        self.scans.append((given, wanted[::-1] if reverse else wanted))
+
+    def go_on(self) -> None:
+        for given, wanted in self.scans:
+            few = self.rng.choice([1, 5, 40])
+            assert rows_of(islice(given, few)) == wanted[:few]
+            del wanted[:few]
+        self.scans = [each for each in self.scans if each[1]]
+
     def trim(self) -> None:
         self.store.trim()
 
@@ -113,6 +136,7 @@ class Machine:
 
     def end(self) -> None:
         self.look_back(1 << 10)
+        self.scans.clear()
         if self.rng.random() < 0.5:
             self.store.close()
         else:
@@ -154,7 +178,7 @@ class Machine:
         assert list(found.buckets()) == sorted({bucket for bucket, _, _ in live})
         for name in BUCKETS:
             bucket = found.head_bucket(name)
-            wanted = sorted((k, s, *held) for (b, k, s), held in live.items() if b == name)
+            wanted = rows_in(live, name, now)
             assert rows_of(bucket.rows()) == wanted
             assert (len(bucket), bool(bucket)) == (len(wanted), bool(wanted))
             self.check_range(bucket, wanted)
@@ -172,7 +196,7 @@ class Machine:
         start = self.word(0, 3) if chance() < 0.5 else None
         end = self.word(0, 3) if chance() < 0.5 else None
         prefix = self.word(0, 2) if chance() < 0.5 else None
-        reverse, limit = chance() < 0.5, self.rng.choice([None, 0, 1, 3])
+        reverse, limit = chance() < 0.5, self.rng.choice([None, 0, 1, 3, 16, 17, 40])
         inside = [
             row
             for row in wanted
@@ -185,13 +209,19 @@ class Machine:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_it_holds_what_a_dict_does(tmp_path: Path, number: int) -> None:
+def test_it_holds_what_a_dict_does(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     print(f"OCTAVO_SEED={SEED}")
+    monkeypatch.setattr(
+        reader, "_LONG", (8, 24, 1024)[number % 3]
+    )  # from where on rows are columns
     machine = Machine(tmp_path, SEED + number)
     steps: dict[Callable[[], None], int] = {
         machine.batch: 45, machine.one: 15, machine.later: 5, machine.snapshot: 5,
         machine.look_back: 4, machine.trim: 4, machine.flush: 3, machine.roll: 3, machine.end: 4,
         machine.back_up: 3, machine.restore: 2, machine.beside: 3, machine.verify: 3,
+        machine.scan: 8, machine.go_on: 8,
     }  # fmt: skip
     for step in machine.rng.choices(list(steps), list(steps.values()), k=STEPS):
         step()
