@@ -459,11 +459,16 @@ def little_merge(machine: Machine) -> None:
 def little_head_only(machine: Machine) -> None:
     history = machine.history
     store = machine.opened()
-    for turn in range(5):
+    bucket = store.head_bucket(b"")
+    for turn in range(6):
         where = (b"", b"k%d/0" % (turn % 3))
-        value = history.value(bytes(9))
+        value = None if turn == 4 else history.value(bytes(9))
         history.begin((where, value))
-        history.done(store.head_bucket(b"").put(where[1][:-2], value, sub_key=b"0"), durable=True)
+        if value is None:
+            sqn = bucket.delete(where[1][:-2], sub_key=b"0")
+        else:
+            sqn = bucket.put(where[1][:-2], value, sub_key=b"0")
+        history.done(sqn, durable=True)
         if turn == 3:
             store.trim()
     close(machine, store)
