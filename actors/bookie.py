@@ -257,8 +257,8 @@ class Bookie(LiveReads, TurnActor):
             self._pace(left)
             return
         recent = self.view.recent
-        rows, taken = recent.rows, self.journal_position() - self._table_began + recent.entry_bytes
-        if len(rows) >= self.limits.push_rows or taken >= self.limits.push_bytes:
+        held, taken = recent.held, self.journal_position() - self._table_began + recent.entry_bytes
+        if held >= self.limits.push_rows or taken >= self.limits.push_bytes:
             self.push()
         self._release_ended()
         self._pace()

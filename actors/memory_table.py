@@ -170,3 +170,8 @@ class MemoryTable:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def held(self) -> int:
+        """How many rows this holds, or expiries, which replaced versions have left, too."""
+        return max(len(self.rows), len(self.expiring))

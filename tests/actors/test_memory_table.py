@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 
 from sortedcontainers import SortedList
+from whole_store import opened
 
 from octavo.actors.memory_table import MemoryTable
+from octavo.actors.writing.pace import LOOK_EVERY
 
 
 def test_of_a_frozen_table_two_threads_see_each_key_once() -> None:
@@ -133,3 +136,13 @@ def test_a_reader_that_goes_compares_few_others_however_many_there_are() -> None
         table.unpin(number)
         assert table.newest_pin == (number - 1) // 2
     assert Upper.compared < 2000
+
+
+def test_expiries_of_versions_that_were_replaced_do_not_pile_up(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_rows=1000, push_bytes=1 << 30) as store:
+        most = 0
+        for number in range(5000):
+            store.put(b"%d" % (number % 10), b"%d" % number, ttl=3600)
+            most = max(most, len(store._bookie.view.recent.expiring))
+        assert most <= 1000 + LOOK_EVERY
+        assert list(store.values()) == [b"%d" % number for number in range(4990, 5000)]
