@@ -21,7 +21,7 @@ from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.reading.live_reads import LiveReads
 from octavo.actors.reading.read_cache import ReadCache
-from octavo.actors.scanning.empty_ranges import EmptyRanges
+from octavo.actors.scanning.empty_ranges import EmptyRanges, may_expire
 from octavo.actors.scanning.kept_scans import KeptScans
 from octavo.actors.scanning.scan_sources import dead_entries
 from octavo.actors.turns import waits
@@ -372,23 +372,20 @@ class Bookie(LiveReads, TurnActor):
         """A scan of index entries by a reader of this view and sqn found in [low, high) none that
         is valid, nor any of other objects. Once replaced it never is valid again: if no other came,
         and none expires, that is noted, as in stepped_over, a part at a time. Takes the turn."""
-        self.actor_ref.call(Bookie._no_entries, view, upper, low, high, reverse)
+        low, high = self.empty_ranges.left(low, high, upper, 0, reverse)
+        if low < high and not may_expire(view.ledger, low, high):
+            self.actor_ref.call(Bookie._no_entries, view, upper, low, high, reverse)
 
     def _no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
-        if self.view is not view or any(table.expiring for table in (view.recent, *view.frozen)):
+        if self.view is not view:
             return
-        low, high = self.empty_ranges.left(low, high, upper, 0, reverse)
-        if low >= high:
-            return
-        ledger, table = view.ledger, view.recent
-        for level in range(len(ledger.levels)):
-            if any(entry.expiring for entry in ledger.overlapping(level, low, high)):
+        for table in (view.recent, *[table for table in view.frozen if table.expiring]):
+            names = table.slice(low, high, _MOST_ENTRIES, reverse=reverse)
+            if len(names) == _MOST_ENTRIES:  # what is behind them is left to the next query
+                low, high = (names[0], high) if reverse else (low, names[-1] + b"\x00")
+            if not all(0 < table.rows[name] <= upper for name in names):  # below 0: it expires
                 return
-        names = table.slice(low, high, _MOST_ENTRIES, reverse=reverse)
-        if len(names) == _MOST_ENTRIES:  # what is behind them is left to the next query
-            low, high = (names[0], high) if reverse else (low, names[-1] + b"\x00")
-        if all(-upper <= table.rows[name] <= upper for name in names):
-            self.empty_ranges.note(low, high, self.inker.last_sqn, 0)
+        self.empty_ranges.note(low, high, self.inker.last_sqn, 0)
 
     # ------------------------------------------------------------ snapshots
 

@@ -59,6 +59,32 @@ def test_a_pop_looks_up_few_entries_however_many_were_taken(
     assert sum(looked) <= 200  # the first step is of 16, the next of 128
 
 
+@pytest.mark.parametrize("where", ["memory", "frozen memory", "the ledger"])
+def test_what_expires_elsewhere_does_not_have_a_pop_look_up_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    looked: list[int] = []
+    newest = index_scan._Objects.newest
+
+    def counted(self: Any, keys: list[bytes]) -> list[int]:
+        looked.append(len(keys))
+        return newest(self, keys)
+
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        for name in b"p", b"r":  # on both sides
+            store.bucket(name).put(b"k", b"v", index={"due": 1}, ttl=3600)
+        bucket = filled(store)
+        if where == "the ledger":
+            flush(store)
+        elif where == "frozen memory":
+            store._bookie.clerk = None
+            store._bookie.actor_ref.call(Bookie.push)
+        take(bucket, 200)
+        monkeypatch.setattr(index_scan._Objects, "newest", counted)
+        assert take(bucket, 1) == [b"0200"]
+    assert sum(looked) <= 200
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_where_more_entries_than_a_turn_looks_at_were_taken_a_few_queries_step_over_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reverse: bool
@@ -138,7 +164,7 @@ def test_entries_of_another_type_among_those_that_were_taken_are_found(tmp_path:
         assert list(notes.index("due").keys()) == [b"n"]
 
 
-@pytest.mark.parametrize("where", ["memory", "the ledger"])
+@pytest.mark.parametrize("where", ["memory", "frozen memory", "the ledger"])
 def test_entries_that_expired_are_found_when_the_clock_goes_back(
     tmp_path: Path, where: str
 ) -> None:
@@ -150,6 +176,9 @@ def test_entries_that_expired_are_found_when_the_clock_goes_back(
         bucket.put(b"a", b"", index={"due": 60}, ttl=1)
         if where == "the ledger":
             flush(store)
+        elif where == "frozen memory":
+            store._bookie.clerk = None
+            store._bookie.actor_ref.call(Bookie.push)
         clock.now += 5000
         take(bucket, 200)
         clock.now -= 5000
