@@ -13,8 +13,8 @@ from bisect import bisect_left, bisect_right, insort
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 _MOST, _MOST_LONG = 4096, 256
-"""Ranges that are kept, so many as there may be queues side by side; of long keys fewer. Then the
-one goes that was noted first."""
+"""Ranges that are kept, so many as there may be queues side by side; fewer once one of long keys
+comes. Those go that were noted first."""
 _SHORT_BYTES = 512
 """Of both ends of a range, where they are short."""
 
@@ -68,7 +68,7 @@ class EmptyRanges:
         insort(lows, low)
         self._used.add(low)
         most = _MOST if len(low) + len(high) <= _SHORT_BYTES else _MOST_LONG
-        if len(ranges) > most:
+        while len(ranges) > most:
             self._forget(next(iter(ranges)))
 
     def take_back(self, key: bytes) -> None:

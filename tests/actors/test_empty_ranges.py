@@ -60,6 +60,8 @@ def test_only_what_is_empty_for_a_reader_is_left_out(number: int) -> None:
 def test_there_are_at_most_so_many_ranges(length: int, most: int) -> None:
     empty = EmptyRanges()
     for number in range(5000):
+        empty.note(b"%05d" % number, b"%05d5" % number, 1, 0)
+    for number in range(5000 if length == 5 else 10):
         name = b"%0*d" % (length, number)
         empty.note(name, name + b"5", 1, 0)
     assert len(empty.lows) == most
