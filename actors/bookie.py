@@ -34,6 +34,7 @@ from octavo.actors.writing.plain_put import plain_puts
 from octavo.actors.writing.unfinished_writes import UnfinishedWrites
 from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
 from octavo.files.journal.record import PUT
+from octavo.files.ledger.head_key import shown
 from octavo.files.locks import new_lock
 from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -218,7 +219,7 @@ class Bookie(LiveReads, TurnActor):
         found = self._retried(lambda view: view.live(ledger_key, 1 << 63, self.clock_ms()))
         if found != expected:
             raise Conflict(
-                f"if_sqn={expected} does not hold for key {key[:80]!r}: "
+                f"if_sqn={expected} does not hold for {shown(ledger_key[0], key)}: "
                 + (f"its version is {found}" if found else "it is absent"),
                 expected=expected,
                 found=found,

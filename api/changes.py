@@ -14,9 +14,9 @@ from octavo.actors.reading.values_ahead import ask_in_order
 from octavo.files.errors import Corruption, HistoryCompacted
 from octavo.files.journal.plain_event import PlainEvent, event_of
 from octavo.files.journal.record import DELETE, KEY_DELTA, PUT, Record
+from octavo.files.ledger import head_key
 from octavo.files.ledger.index_terms import Term, terms_by_field
 from octavo.files.ledger.ledger_key import HEAD_ONLY
-from octavo.head_only import parts_of
 
 _AHEAD_BYTES = 1 << 20
 _KINDS: dict[int, Literal["put", "delete", "delta"]] = {
@@ -87,7 +87,7 @@ def _change(whole: Record, file: str, names: dict[int, str]) -> Change:
     key, sub_key, value, metadata = whole.key, b"", whole.value, whole.metadata
     name = names.get(whole.tag, "")
     if whole.tag == HEAD_ONLY:
-        name, (key, sub_key) = "head_only", parts_of(key)
+        name, (key, sub_key) = "head_only", head_key.apart(key)
         value, metadata = metadata, b""
     return Change(
         whole.sqn,

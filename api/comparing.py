@@ -16,6 +16,7 @@ from octavo.files.errors import Misuse
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds, bounds
 from octavo.files.ledger.head import Head
+from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.ledger_key import STANDARD as TAG
 from octavo.files.ledger.live_batches import (
     WINDOW_BYTES,
@@ -24,10 +25,9 @@ from octavo.files.ledger.live_batches import (
     buckets_of,
     heads_of,
     keys_of,
+    parts_of,
 )
-from octavo.files.ledger.live_batches import parts_of as parts_of_batch
 from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
-from octavo.head_only import parts_of
 from octavo.snapshot import Snapshot
 from octavo.store import Store
 
@@ -166,7 +166,7 @@ class _Side:
         """The live rows of some segments, in order."""
         reader = self._reader
         for whole in reader.batches(self._bound, segments, heads=True):
-            for batch in parts_of_batch(whole, WINDOW_ROWS, WINDOW_BYTES, by_values=False):
+            for batch in parts_of(whole, WINDOW_ROWS, WINDOW_BYTES, by_values=False):
                 keys, heads = keys_of(batch), heads_of(batch)
                 for prefix, low, high in buckets_of(batch):
                     tag, bucket, _ = ledger_key.split(prefix)
@@ -212,7 +212,7 @@ def _walked(a: _Side, b: _Side, chosen: Segments, names: dict[int, str]) -> Iter
 def _difference(at: _At, a: Head | None, b: Head | None, names: dict[int, str]) -> Difference:
     tag, bucket, key = at
     if tag == ledger_key.HEAD_ONLY:
-        name, sub_key = parts_of(key)
+        name, sub_key = apart(key)
         return Difference(bucket, name, a, b, "head_only", sub_key)
     return Difference(bucket, key, a, b, names[tag])
 

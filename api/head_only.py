@@ -32,10 +32,10 @@ from octavo.arguments import (
     to_sync,
 )
 from octavo.batch import Together
-from octavo.files.errors import Corruption, Misuse
+from octavo.files.errors import Misuse
 from octavo.files.journal.record import DELETE, MAX_METADATA_BYTES, PUT
 from octavo.files.journal.short_value import plain_fields
-from octavo.files.ledger import ledger_key
+from octavo.files.ledger import head_key, ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
@@ -44,8 +44,6 @@ from octavo.handles import Handle
 from octavo.scans import LEAST_FIRST
 
 D = TypeVar("D")
-_END = b"\x00\x00"
-"""Between a key and its sub-key."""
 _made = tuple.__new__
 
 
@@ -68,32 +66,19 @@ class HeadRow(NamedTuple):
     expires_at: int | None
 
 
-def _key_part(key: bytes) -> bytes:
-    return key.replace(b"\x00", b"\x00\xff")
-
-
 def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
-    """How the pair stands in a record and behind the bucket in a ledger key: the key escaped as
-    bucket names are, an end mark, the sub-key raw. Raises Misuse."""
+    """Both as one, checked: see head_key.py. Raises Misuse."""
     name = key if type(key) is bytes else to_bytes("key", key)
     if not name:
         raise Misuse("key is empty; a key has at least one byte")
     sub = sub_key if type(sub_key) is bytes else to_bytes("sub_key", sub_key)
-    whole = _key_part(name) + _END + sub
+    whole = head_key.whole(name, sub)
     if len(whole) + len(bucket) > MAX_KEY_BYTES:
         raise Misuse(
             f"key and sub_key of {len(whole)} bytes in a bucket named with {len(bucket)}: "
             f"together at most {MAX_KEY_BYTES} are allowed"
         )
     return whole
-
-
-def parts_of(whole: bytes) -> tuple[bytes, bytes]:
-    """(key, sub-key) of what ``_whole`` gave."""
-    key, end, sub_key = whole.partition(_END)
-    if not end:
-        raise Corruption("ledger", 0, f"no key of a head-only store: {whole[:80]!r}")
-    return key.replace(b"\x00\xff", b"\x00"), sub_key
 
 
 def _operation(
@@ -184,12 +169,12 @@ class HeadReads(Handle, ABC):
         Corruption, Closed and SnapshotExpired also as it goes on."""
         low, high = self._prefix, ledger_key.after(self._prefix)
         if prefix is not None:
-            low += _key_part(to_bytes("prefix", prefix))
+            low += head_key.beginning(to_bytes("prefix", prefix))
             high = ledger_key.after(low)
         if start is not None:
-            low = max(low, self._prefix + _key_part(to_bytes("start", start)) + b"\x00\x00")
+            low = max(low, self._prefix + head_key.whole(to_bytes("start", start)))
         if end is not None:
-            ends = self._prefix + _key_part(to_bytes("end", end)) + b"\x00\x00"
+            ends = self._prefix + head_key.whole(to_bytes("end", end))
             high = ends if high is None else min(ends, high)
         return self._rows(Bounds(self._prefix, low, high, to_flag("reverse", reverse)), limit)
 
@@ -216,7 +201,7 @@ class HeadReads(Handle, ABC):
 
 
 def _row(whole: bytes, head: Head) -> HeadRow:
-    key, sub_key = parts_of(whole)
+    key, sub_key = head_key.apart(whole)
     sqn, _, value, written_at, expires_at = head
     return _made(HeadRow, (key, sub_key, value, sqn, written_at, expires_at))
 

@@ -22,6 +22,7 @@ from octavo.files.kernels.cold_pages import COLD, scattered
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_maps
+from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.live_batches import (
     Batch,
     as_slice,
@@ -36,7 +37,6 @@ from octavo.pipeline.snapshot_files import SnapshotFiles
 from octavo.pipeline.value_views import Views
 
 _OF_HEADS = ("key", "sub_key", "value", "size", "metadata")
-_KEY_END = b"\x00\x00"
 BATCH_ROWS = 1 << 15
 BATCH_BYTES = 4 << 20
 MOMENTS = pa.timestamp("us", tz="UTC")
@@ -103,10 +103,8 @@ def _head_column(name: str, batch: Batch) -> pa.Array:
     if name == "metadata":
         return pa.nulls(len(rows), pa.binary())
     if name in ("key", "sub_key"):
-        parts = [whole.partition(_KEY_END) for whole in keys_of(batch)]
-        if name == "sub_key":
-            return pa.array([rest for _, _, rest in parts], pa.binary())
-        return pa.array([key.replace(b"\x00\xff", b"\x00") for key, _, _ in parts], pa.binary())
+        which = int(name == "sub_key")
+        return pa.array([apart(whole)[which] for whole in keys_of(batch)], pa.binary())
     if columns.metas is None:
         if name == "value":
             return pa.array([b""] * len(rows), pa.binary())

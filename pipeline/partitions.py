@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
-from octavo.files.ledger import ledger_key
+from octavo.files.ledger import head_key, ledger_key
 from octavo.files.ledger.bounds import Bounds, bounds
 from octavo.files.ledger.sst import Sst
 from octavo.pipeline.read_options import ReadOptions
@@ -45,9 +45,9 @@ def ranges_of(
     """The ledger keys that the options ask for, in order; of ``before``, too, where given."""
     start, end, prefix = options.key_start, options.key_end, options.prefix
     if tag == ledger_key.HEAD_ONLY:  # keys stand escaped there, with an end mark
-        start = None if start is None else _escaped(start) + b"\x00\x00"
-        end = None if end is None else _escaped(end) + b"\x00\x00"
-        prefix = None if prefix is None else _escaped(prefix)
+        start = None if start is None else head_key.whole(start)
+        end = None if end is None else head_key.whole(end)
+        prefix = None if prefix is None else head_key.beginning(prefix)
     if options.bucket is not None:
         return [bounds(ledger_key.prefix(tag, options.bucket), start, end, prefix, False)]
     number = bytes((tag,))
@@ -61,10 +61,6 @@ def ranges_of(
         if found[0] == tag
     }
     return [bounds(name, start, end, prefix, False) for name in sorted(names)]
-
-
-def _escaped(key: bytes) -> bytes:
-    return key.replace(b"\x00", b"\x00\xff")
 
 
 def _ledgers(bound: Bounds, files: SnapshotFiles, before: SnapshotFiles | None) -> Iterator[Sst]:

@@ -114,6 +114,14 @@ def test_sub_keys_of_one_key_both_ways_and_limits(store: octavo.Store) -> None:
 # ---------------------------------------------------------------- batches
 
 
+def test_a_conflict_names_key_and_sub_key_as_they_were_given(store: octavo.Store) -> None:
+    bucket = store.head_bucket("b")
+    with pytest.raises(octavo.Conflict, match=r"for key b'k\\x00', sub-key b's': it is absent"):
+        bucket.put(b"k\x00", b"v", sub_key="s", if_sqn=1)
+    with pytest.raises(octavo.Conflict, match=r"for key b'k': it is absent"):
+        bucket.delete("k", if_sqn=1)
+
+
 @pytest.mark.parametrize("limit", [0, 1, 5, 300])
 def test_a_limit_reads_no_entries_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
