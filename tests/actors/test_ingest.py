@@ -146,9 +146,10 @@ def test_who_has_seen_one_of_its_keys_sees_it_all(
             other.join()
             clear(*given)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(ReadCache, "clear", late)
         staged(store.path, "j", "0-0", [(b"new", b"after"), (b"old", b"after")])
-        ingest(store._running, "j", ["0-0"])
+        with monkeypatch.context() as patched:  # not as the store is closed
+            patched.setattr(ReadCache, "clear", late)
+            ingest(store._running, "j", ["0-0"])
         assert seen == [None, b"before"]
         assert store.get_many([b"new", b"old"]) == [b"after", b"after"]
 
