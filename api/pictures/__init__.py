@@ -1,1 +1,1 @@
-"""A look at a store: on a terminal, or as one page."""
+"""A look at an open store: its figures at one moment, and the page that shows them."""

@@ -187,8 +187,12 @@ class StagedWriter:
         if self._file is not None and len(self._offsets) > 1:
             self._seal()
         attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._now_ms)
-        self._in_folder(lambda: self._disk.sync_dir(self._folder))
-        self._in_folder(lambda: staging.write_attempt(self._disk, self._store, attempt))
+
+        def told() -> None:
+            self._disk.sync_dir(self._folder)
+            staging.write_attempt(self._disk, self._store, attempt)
+
+        self._in_folder(told)
         return attempt
 
     def _in_folder(self, make: Callable[[], T]) -> T:
