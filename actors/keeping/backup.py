@@ -23,7 +23,7 @@ from octavo.actors.compacting import journal_install
 from octavo.actors.compacting.compaction import seal_waiting
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.keeping.backup_target import destination, give_name, lines
+from octavo.actors.keeping.backup_target import destination, give_name, lines, none_left
 from octavo.actors.keeping.linking import Linked, bring, remove_all_in, remove_others
 from octavo.actors.opening import identity as identities
 from octavo.actors.progress import Progress, untold
@@ -99,61 +99,72 @@ def _backed_up(
     running: Running, path: str, ledger: bool, copy: bool, progress: Progress
 ) -> BackedUp:
     began = time.monotonic()
-    disk, source = running.disk, running.path
-    target = destination(disk, running.identity, source, path)
-    fresh = target != path
+    disk = running.disk
+    target = destination(disk, running.identity, running.path, path)
     lock = locked(disk, f"{target}/{LOCK}")
     try:
-        if fresh:  # what one that was cut short left there may not be durable, and not become so
-            remove_all_in(disk, target, but=LOCK)
-        before, after = lines(disk, running.identity, target, running.inker.actor.last_sqn)
-        bookie = running.bookie.actor
-        number = next(bookie.register.numbers)
-        try:
-            state: _State = running.bookie.call(_taken, number, running.identity.head_only)
-            progress("sealing", 0, 1)
-            seal_waiting(running.inker_clerk.actor)
-            entries, last = _entries(state, running.inker.actor)
-            done = Linked()
-            for folder in ("journal", "ledger"):
-                disk.mkdir(f"{target}/{folder}/manifest")
-            names = [entry.name for entry in entries]
-            update_mark.write(disk, f"{target}/journal", names)
-            progress("journal", 0, len(names))
-            bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
-            levels = _up_to(last, state.ledger) if ledger else state.ledger.emptied()
-            tables = [entry.name for level in levels.levels for entry in level]
-            progress("ledger", len(names), len(names) + len(tables))
-            bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
-        finally:
-            bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
-            bookie.release(number)
-        journal = _manifest(state, entries)
-        after = after._replace(sqn=state.sqn)
-        shared = state.manifest.horizon if before is None else before.sqn
-        identities.write(disk, target, replace(running.identity, backup=before or after))
-        consumers.go_back(disk, target, shared)
-        _begin(disk, target, running.inker.actor.epoch, journal, levels)
-        if before is not None:
-            identities.write(disk, target, replace(running.identity, backup=after))
-        removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
-        removed += remove_others(disk, f"{target}/ledger", set(tables), (".sst", "REBUILD"))
-        disk.unlink(f"{target}/journal/{UPDATING}")
-        disk.sync_dir(f"{target}/journal")
-        if fresh:
-            give_name(disk, path)
+        if target == path:
+            done = _filled(running, target, ledger, copy, progress)
+        else:
+            with none_left(disk, path):
+                # What one that was cut short left there may not be durable, and not become so.
+                remove_all_in(disk, target, but=LOCK)
+                done = _filled(running, target, ledger, copy, progress)
+                give_name(disk, path)
     finally:
         lock.release()
     progress("done", 1, 1)
+    return replace(done, path=path, seconds=time.monotonic() - began)
+
+
+def _filled(
+    running: Running, target: str, ledger: bool, copy: bool, progress: Progress
+) -> BackedUp:
+    """Make a backup in a directory with nothing in it, or bring the one there up to date."""
+    disk, source = running.disk, running.path
+    before, after = lines(disk, running.identity, target, running.inker.actor.last_sqn)
+    bookie = running.bookie.actor
+    number = next(bookie.register.numbers)
+    try:
+        state: _State = running.bookie.call(_taken, number, running.identity.head_only)
+        progress("sealing", 0, 1)
+        seal_waiting(running.inker_clerk.actor)
+        entries, last = _entries(state, running.inker.actor)
+        done = Linked()
+        for folder in ("journal", "ledger"):
+            disk.mkdir(f"{target}/{folder}/manifest")
+        names = [entry.name for entry in entries]
+        update_mark.write(disk, f"{target}/journal", names)
+        progress("journal", 0, len(names))
+        bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
+        levels = _up_to(last, state.ledger) if ledger else state.ledger.emptied()
+        tables = [entry.name for level in levels.levels for entry in level]
+        progress("ledger", len(names), len(names) + len(tables))
+        bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
+    finally:
+        bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
+        bookie.release(number)
+    journal = _manifest(state, entries)
+    after = after._replace(sqn=state.sqn)
+    shared = state.manifest.horizon if before is None else before.sqn
+    identities.write(disk, target, replace(running.identity, backup=before or after))
+    consumers.go_back(disk, target, shared)
+    _begin(disk, target, running.inker.actor.epoch, journal, levels)
+    if before is not None:
+        identities.write(disk, target, replace(running.identity, backup=after))
+    removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
+    removed += remove_others(disk, f"{target}/ledger", set(tables), (".sst", "REBUILD"))
+    disk.unlink(f"{target}/journal/{UPDATING}")
+    disk.sync_dir(f"{target}/journal")
     return BackedUp(
-        path,
+        target,
         state.sqn,
         len(names) + len(tables),
         done.linked + done.copied,
         done.bytes_linked,
         done.bytes_copied,
         removed,
-        time.monotonic() - began,
+        0.0,
     )
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 
+from octavo.actors.keeping.linking import remove_all_in
 from octavo.actors.opening import identity as identities
 from octavo.actors.opening.identity import BackupOf, Identity
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
@@ -62,6 +64,21 @@ def refuse_strangers(disk: Disk, target: str, what: str) -> None:
                 f"{target}, where {what} is to be made before it gets its name, is a directory "
                 f"with other things in it ({strangers[0]!r}, ...): remove it, or name another path"
             )
+
+
+@contextlib.contextmanager
+def none_left(disk: Disk, path: str) -> Iterator[None]:
+    """In it something is made under ``path`` and PARTIAL, whose lock is the caller's. Where that
+    fails all of it goes, as far as it can: the next try begins anew, and until then a full disk
+    would stay full."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove_all_in(disk, path + PARTIAL, but=LOCK)
+            disk.unlink(f"{path}{PARTIAL}/{LOCK}")
+            disk.rmdir(path + PARTIAL)
+        raise
 
 
 def give_name(disk: Disk, path: str) -> None:

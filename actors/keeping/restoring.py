@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from octavo.actors.keeping.backup_target import PARTIAL, give_name, refuse_strangers
+from octavo.actors.keeping.backup_target import PARTIAL, give_name, none_left, refuse_strangers
 from octavo.actors.keeping.linking import Linked, bring, remove_all_in
 from octavo.actors.keeping.point_in_time import last_at
 from octavo.actors.opening import identity as identities
@@ -108,9 +108,9 @@ def restore_on(
         with room_for(f"store restored at {path}"):
             alone = _begun(disk, path + PARTIAL)
         try:
-            with room_for(f"store restored at {path}"):
+            with none_left(disk, path), room_for(f"store restored at {path}"):
                 done = _made(source, path + PARTIAL, upto, copy)
-            give_name(disk, path)
+                give_name(disk, path)
         finally:
             alone.release()
     finally:

@@ -198,8 +198,8 @@ class Disk(ABC):
         """
 
     def lock_to_read(self, path: str) -> FileLock:
-        """As ``lock``, for who changes nothing around the file: it need not be written to, if it
-        is there."""
+        """As ``lock``, for who changes nothing around the file: it need not be written to, nor be
+        there, where none can be made."""
         return self.lock(path)  # not abstract: one that may be read may be written, too
 
     def hold_file(self, path: str) -> FileLock:

@@ -129,15 +129,18 @@ def lock_file(path: str, flags: int = os.O_RDWR | os.O_CREAT) -> FileLock:
 
 
 def lock_to_read(path: str) -> FileLock:
-    """As ``lock_file``; a file that may only be read is locked, if it is there."""
+    """As ``lock_file``; a file that may only be read is locked, if it is there. Where it is not,
+    nobody has it locked: the directory is, against those who make it, not against others who only
+    read."""
     try:
         return lock_file(path)
     except OSError as error:
         if error.errno not in READ_ONLY:
             raise
-        with contextlib.suppress(FileNotFoundError):
-            return lock_file(path, os.O_RDONLY)
-        raise
+    try:
+        return lock_file(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return _keep(path, _shared_directory(path))
 
 
 def hold_file(path: str) -> FileLock:
@@ -199,6 +202,20 @@ def _without_workers(path: str) -> int:
     except BaseException:
         os.close(fd)
         raise
+
+
+def _shared_directory(path: str) -> int:
+    """Lock the directory of ``path`` for one of many who only read."""
+    directory = os.path.dirname(path) or "."
+    fd = open_apart(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BaseException as error:
+        os.close(fd)
+        if isinstance(error, BlockingIOError):
+            raise StoreLocked(f"{directory} is locked by {_holder(None)}") from None
+        raise
+    return fd
 
 
 def _keep(path: str, fd: int, *directory: int) -> FileLock:
@@ -268,9 +285,9 @@ def _lives(process: int | None) -> bool:
     return True
 
 
-def _holder(fd: int) -> str:
-    """Who has the lock, and what to do."""
-    written = _written(fd)
+def _holder(fd: int | None) -> str:
+    """Who has the lock, as far as its file (None: there is none) tells, and what to do."""
+    written = None if fd is None else _written(fd)
     who = "another opener" if written is None else f"process {written}"
     close = "close the store there"
     if written == os.getpid():

@@ -295,3 +295,18 @@ def test_compaction_after_the_roll_takes_nothing_from_the_backup(
     with octavo.open(tmp_path / "b") as copy:
         assert set(copy.values()) == {b"then"}
         assert copy.verify().ok
+
+
+@pytest.mark.parametrize("nth", [1, 2, 4])
+def test_a_first_backup_that_finds_no_room_leaves_nothing(nth: int) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    store.put("a", b"1")
+    disk.fail("write", nth, errno.ENOSPC, lasting=True)
+    with pytest.raises(octavo.StorageFull):
+        store.backup("/b")
+    assert disk.listdir("/") == ["s"]
+    disk.heal()
+    store.backup("/b")
+    assert disk.listdir("/") == ["b", "s"]
+    store.close()

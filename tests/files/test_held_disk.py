@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import tempfile
 import threading
@@ -192,7 +193,17 @@ def test_who_only_reads_locks_an_owner_out_and_is_locked_out_by_one(only_read: s
     lock.release()
 
 
-def test_a_lock_that_can_neither_be_written_nor_found_is_refused(only_read: str) -> None:
+def test_where_no_lock_can_be_made_the_directory_is_locked_for_those_who_only_read(
+    only_read: str,
+) -> None:
     os.unlink(only_read)
-    with pytest.raises(OSError, match="Read-only file system"):
+    lock, other = RealDisk().lock_to_read(only_read), RealDisk().lock_to_read(only_read)
+    directory = os.open(os.path.dirname(only_read), os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock.release()
+    other.release()
+    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with pytest.raises(StoreLocked, match="is locked by another opener"):
         RealDisk().lock_to_read(only_read)
+    os.close(directory)

@@ -135,7 +135,7 @@ class Filling:
                 self.count(f"{what} refused")
             self._right(store)
         shutil.rmtree(self.path.with_name("b"), ignore_errors=True)
-        shutil.rmtree(self.path.with_name("b.partial"), ignore_errors=True)
+        assert not self.path.with_name("b.partial").exists()
         store.close()
 
     def _reopen_while_full(self) -> None:
