@@ -21,7 +21,7 @@ from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.reading.live_reads import LiveReads
 from octavo.actors.reading.read_cache import ReadCache
-from octavo.actors.scanning.empty_ranges import EmptyRanges, may_expire
+from octavo.actors.scanning.empty_ranges import EmptyRanges, may_expire, no_news
 from octavo.actors.scanning.kept_scans import KeptScans
 from octavo.actors.scanning.scan_sources import dead_entries
 from octavo.actors.turns import waits
@@ -45,8 +45,6 @@ _FOR_SCANS = 3
 """What scans keep of the ledger may take an eighth of what the read cache may, beside it,"""
 _MOST_IN_ORDER = 32 << 20
 """all its rows in order a half, and so much at the most, and items that they gave a quarter."""
-_MOST_ENTRIES = 4096
-"""In memory, of a range that is noted at a time."""
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -369,24 +367,24 @@ class Bookie(LiveReads, TurnActor):
         if not any(low <= ledger_key < high for ledger_key in came):
             self.empty_ranges.note(low, high, self.inker.last_sqn, moment)
 
-    def no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
-        """A scan of index entries by a reader of this view and sqn found in [low, high) none that
-        is valid, nor any of other objects. Once replaced it never is valid again: if no other came,
-        and none expires, that is noted, as in stepped_over, a part at a time. Takes the turn."""
-        low, high = self.empty_ranges.left(low, high, upper, 0, reverse)
-        if low < high and not may_expire(view.ledger, low, high):
-            self.actor_ref.call(Bookie._no_entries, view, upper, low, high, reverse)
+    def no_entries(
+        self, view: View, upper: int, moment: int, low: bytes, high: bytes, reverse: bool
+    ) -> None:
+        """A scan of index entries by a reader of this view, sqn and moment found in [low, high)
+        none that is valid, nor any of other objects. Once replaced or expired it never is again: if
+        no other came, that is noted, as in stepped_over, a part at a time. Takes the turn."""
+        low, high = self.empty_ranges.left(low, high, upper, moment, reverse)
+        if low < high:
+            since = moment if may_expire(view.ledger, low, high) else 0
+            told = low, high, upper, reverse
+            self.actor_ref.call(Bookie._no_entries, view, told, since, moment)
 
-    def _no_entries(self, view: View, upper: int, low: bytes, high: bytes, reverse: bool) -> None:
-        if self.view is not view:
-            return
-        for table in (view.recent, *[table for table in view.frozen if table.expiring]):
-            names = table.slice(low, high, _MOST_ENTRIES, reverse=reverse)
-            if len(names) == _MOST_ENTRIES:  # what is behind them is left to the next query
-                low, high = (names[0], high) if reverse else (low, names[-1] + b"\x00")
-            if not all(0 < table.rows[name] <= upper for name in names):  # below 0: it expires
-                return
-        self.empty_ranges.note(low, high, self.inker.last_sqn, 0)
+    def _no_entries(
+        self, view: View, told: tuple[bytes, bytes, int, bool], since: int, moment: int
+    ) -> None:
+        if self.view is view and (found := no_news(view.recent, view.frozen, *told)):
+            low, high, expires = found
+            self.empty_ranges.note(low, high, self.inker.last_sqn, moment if expires else since)
 
     # ------------------------------------------------------------ snapshots
 

@@ -32,7 +32,6 @@ from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
 
 LEASE_SECONDS = 900.0
-_INDEX = bytes((ledger_key.INDEX,))
 STEP = 256
 """Rows that a scan gives between two looks at its lease."""
 _RENEWED_AT = 0.99
@@ -200,9 +199,7 @@ class Reader(PlainReads, PlainHeads):
             # Of an earlier state nothing is kept: who reads the newest would have to begin anew.
             newest = bookie.view.ledger is view.ledger
             kept = bookie.kept_scans.of(view.ledger) if newest else None
-            note = None
-            if newest and bound.prefix[:1] != _INDEX:  # of which no row is a delete
-                note = partial(bookie.stepped_over, view)
+            note = partial(bookie.stepped_over, view) if newest else None
             found = short_windows(
                 view, self.sqn, self.now_ms, bound, bookie.slice, first, kept,
                 bookie.empty_ranges, note, ahead,
@@ -283,7 +280,7 @@ class Reader(PlainReads, PlainHeads):
         else:
             high = bound.prefix + last + b"\x00"
         if high is not None:
-            self._bookie.no_entries(self.view, self.sqn, low, high, bound.reverse)
+            self._bookie.no_entries(self.view, self.sqn, self.now_ms, low, high, bound.reverse)
 
     def long_windows(self, bound: Bounds, first: int, *, times: bool) -> Iterator[Window]:
         """As ``windows``, of one bucket; once so many rows were wanted that more are likely to be,

@@ -9,7 +9,9 @@ back. What the store holds is the same after a push or a merge, so a range outli
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
 
+from octavo.actors.memory_table import MemoryTable
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 _MOST, _MOST_LONG = 4096, 256
@@ -17,6 +19,8 @@ _MOST, _MOST_LONG = 4096, 256
 comes. Those go that were noted first."""
 _SHORT_BYTES = 512
 """Of both ends of a range, where they are short."""
+_MOST_ENTRIES = 4096
+"""Of an index, in memory, in a range that is noted at a time."""
 
 
 class EmptyRanges:
@@ -105,6 +109,24 @@ class EmptyRanges:
         place = bisect_left(self.lows, low)
         if self.lows[place : place + 1] == [low]:
             del self.lows[place]
+
+
+def no_news(
+    recent: MemoryTable, frozen: Iterable[MemoryTable], low: bytes, high: bytes, upper: int,
+    reverse: bool,
+) -> tuple[bytes, bytes, bool] | None:  # fmt: skip
+    """In the turn: [low, high), or the part of it that one look is to take, and whether any index
+    entry that memory has there expires; None where one came since ``upper``."""
+    expires = False
+    for table in (recent, *[table for table in frozen if table.expiring]):
+        names = table.slice(low, high, _MOST_ENTRIES, reverse=reverse)
+        if len(names) == _MOST_ENTRIES:  # what is behind them is left to the next query
+            low, high = (names[0], high) if reverse else (low, names[-1] + b"\x00")
+        entries = list(map(table.rows.__getitem__, names))
+        if entries and not -upper <= min(entries) <= max(entries) <= upper:
+            return None
+        expires = expires or min(entries, default=0) < 0  # of an index no row is a delete
+    return low, high, expires
 
 
 def may_expire(ledger: LedgerManifest, low: bytes, high: bytes) -> bool:

@@ -12,9 +12,8 @@ from beside import seeded
 from whole_store import Clock, flush, opened
 
 import octavo
-from octavo.actors import bookie
 from octavo.actors.bookie import Bookie
-from octavo.actors.scanning import index_scan
+from octavo.actors.scanning import empty_ranges, index_scan, short_scans
 
 COUNT = 300
 
@@ -35,10 +34,20 @@ def take(bucket: octavo.Bucket, count: int, *, reverse: bool = False) -> list[by
     return out
 
 
+def counting(find: Callable[..., list[int]], found: list[int]) -> Callable[..., list[int]]:
+    def counted(*told: Any) -> list[int]:
+        rows = find(*told)
+        found.append(len(rows))
+        return rows
+
+    return counted
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("where", ["memory", "the ledger"])
+@pytest.mark.parametrize("ttl", [None, 3600])
 def test_a_pop_looks_up_few_entries_however_many_were_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, reverse: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, reverse: bool, ttl: int | None
 ) -> None:
     looked: list[int] = []
     newest = index_scan._Objects.newest
@@ -48,7 +57,7 @@ def test_a_pop_looks_up_few_entries_however_many_were_taken(
         return newest(self, keys)
 
     with opened(tmp_path / "s", push_rows=1 << 16) as store:
-        bucket = filled(store)
+        bucket = filled(store, ttl=ttl)
         if where == "the ledger":
             flush(store)
         taken = take(bucket, 200, reverse=reverse)
@@ -57,6 +66,30 @@ def test_a_pop_looks_up_few_entries_however_many_were_taken(
         monkeypatch.setattr(index_scan._Objects, "newest", counted)
         assert take(bucket, 1, reverse=reverse) == [keys[99] if reverse else keys[200]]
     assert sum(looked) <= 200  # the first step is of 16, the next of 128
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("where", ["memory", "the ledger"])
+def test_a_query_steps_over_entries_that_expired_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, reverse: bool
+) -> None:
+    clock = Clock(1_700_000_000_000)
+    dead: list[int] = []
+    with opened(tmp_path / "s", clock_ms=lambda: int(clock.now), push_rows=1 << 16) as store:
+        bucket = filled(store, ttl=1)
+        bucket.put(b"b", b"", index={"due": -1 if reverse else COUNT})
+        if where == "the ledger":
+            flush(store)
+        for name in "dead_entries", "dead_rows":
+            monkeypatch.setattr(short_scans, name, counting(getattr(short_scans, name), dead))
+        clock.now += 5000
+        query = bucket.index("due")
+        assert list(query.keys(limit=1, reverse=reverse)) == [b"b"]
+        assert sum(dead) == COUNT
+        assert list(query.keys(limit=1, reverse=reverse)) == [b"b"]
+        assert sum(dead) == COUNT
+        clock.now -= 5000
+        assert len(list(query.keys(reverse=reverse))) == COUNT + 1
 
 
 @pytest.mark.parametrize("where", ["memory", "frozen memory", "the ledger"])
@@ -89,7 +122,7 @@ def test_what_expires_elsewhere_does_not_have_a_pop_look_up_more(
 def test_where_more_entries_than_a_turn_looks_at_were_taken_a_few_queries_step_over_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reverse: bool
 ) -> None:
-    monkeypatch.setattr(bookie, "_MOST_ENTRIES", 50)
+    monkeypatch.setattr(empty_ranges, "_MOST_ENTRIES", 50)
     looked: list[int] = []
     newest = index_scan._Objects.newest
 
@@ -165,8 +198,9 @@ def test_entries_of_another_type_among_those_that_were_taken_are_found(tmp_path:
 
 
 @pytest.mark.parametrize("where", ["memory", "frozen memory", "the ledger"])
+@pytest.mark.parametrize("at_once", [False, True])
 def test_entries_that_expired_are_found_when_the_clock_goes_back(
-    tmp_path: Path, where: str
+    tmp_path: Path, where: str, at_once: bool
 ) -> None:
     clock = Clock(1_700_000_000_000)
     with opened(
@@ -180,7 +214,11 @@ def test_entries_that_expired_are_found_when_the_clock_goes_back(
             store._bookie.clerk = None
             store._bookie.actor_ref.call(Bookie.push)
         clock.now += 5000
-        take(bucket, 200)
+        if at_once:
+            bucket.delete_many(b"%04d" % number for number in range(200))
+            take(bucket, 1)
+        else:
+            take(bucket, 200)
         clock.now -= 5000
         assert list(bucket.index("due").keys(limit=1)) == [b"a"]
 
@@ -241,4 +279,42 @@ def test_queries_are_right_whatever_is_put_and_taken(tmp_path: Path, number: int
                         bucket.delete(at)
                         del model[at]
             noted += bool(store._bookie.empty_ranges.lows)
+    assert noted
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_queries_are_right_whatever_expires_and_however_the_clock_goes(
+    tmp_path: Path, number: int
+) -> None:
+    rng = seeded(f"index queue that expires {number}")
+    clock = Clock(1_700_000_000_000)
+    model: dict[bytes, tuple[int, int]] = {}
+    noted = 0
+    with opened(
+        tmp_path / "s", clock_ms=lambda: int(clock.now), push_rows=400, push_bytes=1 << 30
+    ) as store:
+        bucket = store.bucket("q")
+        for _ in range(1200):
+            key, due = b"%03d" % rng.randrange(300), rng.randrange(100)
+            now = store._bookie.view.ledger.now_ms(int(clock.now))
+            match rng.randrange(12):
+                case 0 | 1 | 2 | 3 | 4:
+                    ttl = rng.choice((1, 5, None))
+                    bucket.put(key, b"", index={"due": due}, ttl=ttl)
+                    model[key] = (due, now + 1000 * ttl if ttl else 1 << 60)
+                case 5:
+                    flush(store) if rng.random() < 0.1 else None
+                case 6 | 7:
+                    clock.now += rng.choice((-1500, -300, 100, 500, 2500))
+                case _:
+                    reverse = rng.random() < 0.5
+                    alive = [(due, key) for key, (due, ends) in model.items() if ends > now]
+                    wanted = sorted(alive, reverse=reverse)
+                    some = rng.choice((1, 5, None))
+                    found = list(bucket.index("due").range(limit=some, reverse=reverse))
+                    assert found == wanted[:some]
+                    for _, at in found[: rng.choice((1, 30))]:
+                        bucket.delete(at)
+                        del model[at]
+            noted += any(moment for _, _, moment in store._bookie.empty_ranges._ranges.values())
     assert noted
