@@ -78,9 +78,7 @@ def resolved(
         if edit is not None:
             before = latest[ledger_key] if ledger_key in latest else current(ledger_key) or b""
             parts = {
-                part
-                for part in index_terms.unpacked(before)
-                if not any(part.startswith(gone) for gone in edit.removed)
+                part for part in index_terms.unpacked(before) if not part.startswith(edit.removed)
             }
             parts.update(edit.added)
             out[at] = operation._replace(index_changes=packed_index(parts))
