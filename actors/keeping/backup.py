@@ -219,11 +219,13 @@ def _entries(state: _State, inker: Inker) -> tuple[list[JournalEntry], int | Non
             entry = file.entry
         if entry is None:
             raise inker.why_not_sealed(file.path)
-        entries.append(replace(entry, file=None))
+        entries.append(entry)
     if not entries:
         return [], None
     last = max(entry.last_sqn for entry in entries)
-    return [replace(entry, clean_sqn=min(entry.clean_sqn, last)) for entry in entries], last
+    return [
+        replace(entry, file=None, clean_sqn=min(entry.clean_sqn, last)) for entry in entries
+    ], last
 
 
 def _up_to(last: int | None, ledger: LedgerManifest) -> LedgerManifest:

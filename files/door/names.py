@@ -1,4 +1,4 @@
-"""Names of directories: what disk.py and its callers ask of a path."""
+"""Names of files and directories: what disk.py and its callers ask of a path."""
 
 from __future__ import annotations
 
@@ -25,3 +25,11 @@ def directory_of(path: str) -> str:
     if not stripped:
         return "/" if path else "."
     return os.path.dirname(stripped) or "."
+
+
+def are_one(one: str, other: str) -> bool:
+    """Whether two names are known to be of one file. Of a disk that is simulated none are."""
+    try:
+        return os.path.samestat(os.lstat(one), os.lstat(other))
+    except OSError:
+        return False
