@@ -360,7 +360,7 @@ class Reader(PlainReads, PlainHeads):
             live = lives[prefix]
             if prefix in doubtful:
                 bound = bounds(prefix, None, None, None, False)
-                live = next(self.windows(bound), None) is not None
+                live = next(self.windows(bound, brief=True), None) is not None
             if live:
                 yield ledger_key.split(prefix)[1]
 

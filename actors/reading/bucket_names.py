@@ -21,17 +21,18 @@ def fronts(view: View, upper: int, tag: int) -> dict[bytes, bool]:
     lives: dict[bytes, bool] = {}
     recent = view.recent
     for table in (recent, *view.frozen):
-        known = b"\xff"  # that of the key before, if it needs no more looks; now that of none
+        front = known = b"\xff"  # that of the key before; if it needs no more looks; now of none
         entries = table.rows
         # A list of keys is made in one step, whoever puts meanwhile; one of pairs is not.
         for key in list(entries):
             if key[0] == tag and not key.startswith(known):
-                prefix = key[: ledger_key.end_of_prefix(key)]
-                lives.setdefault(prefix, False)
+                if not key.startswith(front):
+                    front = key[: ledger_key.end_of_prefix(key)]
+                    lives.setdefault(front, False)
                 if table is recent and 0 < entries[key] <= upper:
-                    lives[prefix] = True
-                if table is not recent or lives[prefix]:
-                    known = prefix
+                    lives[front] = True
+                if table is not recent or lives[front]:
+                    known = front
     for level in view.ledger.levels:
         for each in level:  # newest first; below level zero none has keys of another
             for prefix, flags in each.file.reader().fronts().items():
