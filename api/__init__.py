@@ -10,6 +10,24 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# At once, since the first use of an ``except octavo.Closed`` may be at the end of the interpreter.
+from octavo.files.errors import (
+    AskCycle,
+    AskTimeout,
+    Busy,
+    Closed,
+    Conflict,
+    Corruption,
+    Fenced,
+    HistoryCompacted,
+    Misuse,
+    OctavoError,
+    SnapshotExpired,
+    StorageFailed,
+    StorageFull,
+    StoreLocked,
+    UnsupportedFormat,
+)
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
@@ -24,23 +42,6 @@ if TYPE_CHECKING:
     from octavo.comparing import Difference, compare
     from octavo.consumer import Consumer
     from octavo.destroying import destroy
-    from octavo.files.errors import (
-        AskCycle,
-        AskTimeout,
-        Busy,
-        Closed,
-        Conflict,
-        Corruption,
-        Fenced,
-        HistoryCompacted,
-        Misuse,
-        OctavoError,
-        SnapshotExpired,
-        StorageFailed,
-        StorageFull,
-        StoreLocked,
-        UnsupportedFormat,
-    )
     from octavo.files.ledger.head import Head
     from octavo.files.ledger.merkle import MerkleTree
     from octavo.head_only import HeadBatch, HeadBucket, HeadRow, SnapshotHeadBucket
@@ -93,23 +94,6 @@ _HOMES = {
     "octavo.actors.compacting.compaction": ("Compacted",),
     "octavo.actors.keeping.ingest": ("Ingested",),
     "octavo.actors.opening.tags": ("Tag",),
-    "octavo.files.errors": (
-        "AskCycle",
-        "AskTimeout",
-        "Busy",
-        "Closed",
-        "Conflict",
-        "Corruption",
-        "Fenced",
-        "HistoryCompacted",
-        "Misuse",
-        "OctavoError",
-        "SnapshotExpired",
-        "StorageFailed",
-        "StorageFull",
-        "StoreLocked",
-        "UnsupportedFormat",
-    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

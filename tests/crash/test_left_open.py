@@ -53,3 +53,24 @@ def test_a_store_is_closed_at_the_end_though_the_program_dropped_it(
 def test_where_closing_one_at_the_end_fails_the_others_are_closed(tmp_path: Path) -> None:
     path = tmp_path / "fails-"
     assert stopped(THREE, path) == [f"{path}{name}" for name in "abc"]
+
+
+def test_what_is_dropped_as_the_interpreter_ends_can_catch_what_it_gets(tmp_path: Path) -> None:
+    program = """
+import sys
+import octavo
+
+class Late:
+    def __del__(self):
+        try:
+            store.put("k", "v")
+        except octavo.Closed:
+            print("closed")
+
+store = octavo.open(sys.argv[1], worker=False)
+late = Late()
+late.itself = late  # so that it goes only when modules do
+"""
+    words = [sys.executable, "-c", program, str(tmp_path / "s")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("closed\n", "")
