@@ -14,9 +14,10 @@ from octavo.files.door.own_disk import owned
 from octavo.files.errors import Misuse, usable
 from octavo.files.unbroken import locked
 from octavo.manifest.consumers import CONSUMERS
+from octavo.manifest.published import MANIFEST, SNAPSHOTS, directories
 from octavo.manifest.store_identity import IDENTITY
 
-_FOLDERS = ("ledger", "journal", "snapshots", "staging", "inbox", "waste", "damaged")
+_FOLDERS = ("ledger", "journal", SNAPSHOTS, "staging", "inbox", "waste", "damaged")
 _FILES = (CONSUMERS, RESERVE, IDENTITY + TEMPORARY_SUFFIX, CONSUMERS + TEMPORARY_SUFFIX)
 
 
@@ -43,6 +44,7 @@ def destroy_on(disk: Disk, path: str) -> None:
         own.sync_dir(path)
         with suppress(FileNotFoundError):  # where the lock was all that was left
             own.unlink(f"{path}/{IDENTITY}")
+        _remove_files(own, path)  # of who came to read it meanwhile; from now on nobody does
         own.unlink(f"{path}/{LOCK}")
     finally:
         lock.release()
@@ -58,6 +60,9 @@ def _all_but_gone(disk: Disk, path: str) -> bool:
 
 def _remove_files(disk: Disk, path: str) -> None:
     """All but what says that there is a store."""
+    for snapshot in () if disk.is_link(f"{path}/{SNAPSHOTS}") else directories(disk, path):
+        with suppress(OSError):  # first of all, so that its readers are not told of damage
+            disk.unlink(f"{snapshot}/{MANIFEST}")
     for folder in _FOLDERS:
         if disk.exists(f"{path}/{folder}"):
             remove_tree(disk, f"{path}/{folder}")

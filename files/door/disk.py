@@ -226,16 +226,16 @@ class Disk(ABC):
     def _make_directory(self, path: str) -> None:
         """Make one directory and make its name durable; one that is there already is fine."""
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, within: str = "") -> None:
         """Make a directory and those above it, all of them durable. One that exists is fine.
 
-        Raises FileExistsError or NotADirectoryError where a file is in the way.
+        Raises FileExistsError where a file is in the way; FileNotFoundError without ``within``.
         """
         missing = []
         at = path
         while not self.exists(at):
             missing.append(at)
-            if directory_of(at) == at:
+            if at in (within, directory_of(at)):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), at)
             at = directory_of(at)
         # A killed process may have left the lowest one visible but not yet durable.
@@ -251,8 +251,8 @@ class Disk(ABC):
                 raise
 
     def mkdir_within(self, store: str, inner: str) -> None:
-        """As ``mkdir`` of ``inner`` in a store, which may be another user's: see belonging."""
-        self.mkdir(f"{store}/{inner}")
+        """As ``mkdir`` of ``inner`` in a store that is there, perhaps another user's: belonging."""
+        self.mkdir(f"{store}/{inner}", store)
         for part in accumulate(inner.split("/"), "{}/{}".format):
             self._hand_over(f"{store}/{part}")
 

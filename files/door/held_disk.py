@@ -83,7 +83,7 @@ class HeldDisk(RealDisk):
         self._hold(path, held)
         return RealFile(where, held)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, within: str = "") -> None:
         """A directory that this process alone sees."""
         self._made.setdefault(path, {})
 

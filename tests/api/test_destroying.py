@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runs import octavo as run
@@ -13,6 +16,8 @@ import octavo
 from octavo.actors.opening import startup
 from octavo.actors.opening.options import Options
 from octavo.destroying import destroy_on
+from octavo.files.door.disk import RealDisk
+from octavo.manifest.snapshot_draft import Draft
 from octavo.store import Store
 
 
@@ -44,6 +49,73 @@ def test_what_openings_that_were_killed_left_goes_too(tmp_path: Path) -> None:
     ):
         (path / name).write_bytes(b"octavo")
     octavo.destroy(path)
+    assert not path.exists()
+
+
+class Watched(RealDisk):
+    """Has somebody look before each name is taken away."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        self._look = look
+
+    def unlink(self, path: str) -> None:
+        self._look()
+        super().unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        self._look()
+        super().rmdir(path)
+
+
+def test_who_reads_it_meanwhile_is_told_of_no_damage(tmp_path: Path) -> None:
+    answers: list[bytes] = []
+    looks = after = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == after:  # the first read, which opens what there is
+            with suppress(octavo.SnapshotExpired):
+                answers.append(reader[b"7"])
+
+    while looks >= after:
+        looks, after = 0, after + 1
+        path = made(tmp_path / "s")
+        reader = octavo.open(path, read_only=True)
+        destroy_on(Watched(look), str(path))
+        assert not path.exists()
+    assert 0 < len(answers) < after - 1
+    assert set(answers) == {b"v"}
+
+
+def test_who_begins_to_read_it_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+    path = made(tmp_path / "s")
+    refused = []
+
+    def look() -> None:
+        try:
+            octavo.open(path, read_only=True).close()
+        except octavo.OctavoError as error:
+            refused.append(error)
+
+    destroy_on(Watched(look), str(path))
+    assert refused
+    assert not path.exists()
+
+
+def test_who_begins_to_read_it_too_late_does_not_make_its_directory_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(tmp_path / "s")
+    begin = Draft.__init__
+
+    def late(*arguments: Any) -> None:
+        octavo.destroy(path)
+        begin(*arguments)
+
+    monkeypatch.setattr(Draft, "__init__", late)
+    with pytest.raises(octavo.Misuse, match="No such file or directory"):
+        octavo.open(path, read_only=True)
     assert not path.exists()
 
 
