@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple, TypeVar, overload
 
 from octavo.actors.latency import Meter
@@ -197,7 +196,7 @@ class HeadReads(Handle, ABC):
         return next(self.rows(), None) is not None
 
     def _rows(self, bound: Bounds, limit: object) -> Iterator[HeadRow]:
-        return chain.from_iterable(_rows(self._reader(), bound, to_limit(limit)))
+        return _rows(self._reader(), bound, to_limit(limit))
 
 
 def _row(whole: bytes, head: Head) -> HeadRow:
@@ -206,7 +205,7 @@ def _row(whole: bytes, head: Head) -> HeadRow:
     return _made(HeadRow, (key, sub_key, value, sqn, written_at, expires_at))
 
 
-def _rows(reader: Reader, bound: Bounds, most: int | None) -> Iterator[list[HeadRow]]:
+def _rows(reader: Reader, bound: Bounds, most: int | None) -> Iterator[HeadRow]:
     """The rows of a range, as many at a time as one look at the lease is good for."""
     first = FIRST_WINDOW if most is None else max(min(most, FIRST_WINDOW), LEAST_FIRST)
     for window in () if most == 0 else reader.head_windows(bound, first, most):
@@ -218,7 +217,7 @@ def _rows(reader: Reader, bound: Bounds, most: int | None) -> Iterator[list[Head
         for low in range(0, len(keys), STEP):
             reader.step()
             stretch = slice(low, low + STEP)
-            yield list(map(_row, keys[stretch], heads[stretch]))
+            yield from list(map(_row, keys[stretch], heads[stretch]))
         del heads  # before those of the next window, each of up to a MiB
         if most == 0:
             break

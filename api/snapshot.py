@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    overload,
+)
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.keeping import publishing
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
 else:
     arrow_stream = Later("octavo.arrow_stream")
 
+T = TypeVar("T")
 BATCH_ROWS = 1 << 16
 
 
@@ -128,7 +139,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         self._check_mode()
         rows = journal_order.items(self._shared, bound, above)
         found: Iterator[Item[Any]] = map(Item._make, rows)
-        return islice(found if self._text is None else map(self._decoded, found), most)
+        return _first(most, found if self._text is None else map(self._decoded, found))
 
     def _decoded(self, item: Item[Any]) -> Item[Any]:
         return item._replace(key=self._out(item.key), value=self._out(item.value))
@@ -140,7 +151,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         self._reader()
         self._check_mode()
         found = journal_order.heads(self._shared, bound, above)
-        return islice(((name, self._out(key), head) for name, key, head in found), most)
+        return _first(most, ((name, self._out(key), head) for name, key, head in found))
 
     def merkle(self, segments: int = 1 << 16, *, by: By = "sqn") -> MerkleTree:
         """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``, which also says what
@@ -209,6 +220,12 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def _first(most: int | None, found: Iterator[T]) -> Iterator[T]:
+    """A generator refuses a second thread, and goes on; an ``islice`` lets go of what the first
+    one is running, and CPython crashes."""
+    yield from found if most is None else islice(found, most)
 
 
 class Snapshot(SnapshotBucket[bytes, Head]):
