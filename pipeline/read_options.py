@@ -195,6 +195,11 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
     """Raise Misuse for an option that would do nothing, but for Spark's own."""
     names = set(map(str.lower, known))
     for name in options:
+        if name.lower() == "paths":  # what Spark makes of a list
+            raise Misuse(
+                f"several paths ({options[name]:.200}): a frame is of one store; load each by "
+                "itself, and join the frames with unionByName"
+            )
         if name.lower() not in names and not name.lower().startswith(_SPARKS) and "." not in name:
             raise Misuse(f"{unknown_option(name, known)} allowed are {', '.join(known)}")
 

@@ -361,6 +361,8 @@ def test_whoever_reads_or_writes_takes_the_same_paths(
             of({"path": wrong})
     with pytest.raises(octavo.Misuse, match="unknown option 'pahts'; did you mean 'path'"):
         of({"path": "s", "pahts": "a"})
+    with pytest.raises(octavo.Misuse, match=r'several paths \(\["s","t"\]\): a frame is of one'):
+        of({"paths": '["s","t"]'})
     monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "default")  # as where there is no Spark Connect
     assert of({"path": "s"}) == str(tmp_path / "s")
 
