@@ -74,11 +74,15 @@ def feed_options(options: Mapping[str, str]) -> FeedOptions:
     """The options, checked. Raises Misuse."""
     refuse_unknown(options, read_options.FEED_OPTIONS)
     given = {name.lower(): value for name, value in options.items()}
-    first = size_of(given, "startingSqn", 0)
+    first, last = size_of(given, "startingSqn", 0), size_of(given, "endingSqn", 0)
+    if last and first > last + 1:  # the next one itself: nothing came since
+        raise Misuse(
+            f"startingSqn={first} is above endingSqn={last}: the first change to read, and the last"
+        )
     return FeedOptions(
         local_path(given.get("path", "")),
         first - 1 if first else None,
-        size_of(given, "endingSqn", 0) or None,
+        last or None,
         size_of(given, "maxRecordsPerTrigger", 0),
         size_of(given, "maxBytesPerTrigger", 0),
         flag(given, "failOnDataLoss", default=True),

@@ -391,6 +391,13 @@ def test_an_option_that_no_feed_has_is_refused_as_it_is_loaded(tmp_path: Path) -
         source.schema()
 
 
+def test_a_range_that_ends_before_it_begins_is_refused() -> None:
+    for first, last in ((3, 3), (3, 2)):  # of the second nothing came yet: a job of each day's
+        feed_options({"path": "s", "startingSqn": str(first), "endingSqn": str(last)})
+    with pytest.raises(octavo.Misuse, match="startingSqn=4 is above endingSqn=2"):
+        feed_options({"path": "s", "startingSqn": "4", "endingSqn": "2"})
+
+
 @pytest.mark.parametrize("name", ["consumerId", "maxRecordsPerTrigger", "MAXBYTESPERTRIGGER"])
 def test_what_only_a_stream_does_is_refused_of_a_batch(tmp_path: Path, name: str) -> None:
     source = DefaultSource({"path": str(tmp_path), "readChangeFeed": "true", name: "7"})
