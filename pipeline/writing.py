@@ -86,7 +86,9 @@ def staged(
     context = TaskContext.get()
     part, task = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     attempt = f"{part:06d}-{task}-{secrets.token_hex(4)}"
-    writer = StagedWriter(RealDisk(), options.path, job, attempt, now_ms=wall_clock_ms())
+    writer = StagedWriter(
+        RealDisk(), options.path, job, attempt, now_ms=wall_clock_ms(), clock_ms=wall_clock_ms
+    )
     try:
         if options.order_column or options.duplicates == "first":
             batches = _ordered(batches, options)

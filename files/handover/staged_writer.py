@@ -59,16 +59,20 @@ class StagedWriter:
         attempt: str,
         *,
         now_ms: int,
+        clock_ms: Callable[[], int] | None = None,
         tag: int = STANDARD,
         file_bytes: int = FILE_BYTES,
         file_records: int = FILE_RECORDS,
     ) -> None:
+        """``now_ms``: when its rows count as written. ``clock_ms``: by it files say when they were
+        begun, so that one is not swept who writes for longer than left-overs are kept."""
         self._disk = disk
         self._store = store
         self._folder = staging.folder(store, job)
         self._job = job
         self._attempt = staging.checked_name("attempt", attempt)
         self._now_ms = now_ms
+        self._clock_ms = clock_ms or (lambda: now_ms)
         self._tag = tag
         self._file_bytes = min(file_bytes, cdb.MAX_FILE_BYTES >> 1)
         self._file_records = file_records
@@ -114,7 +118,7 @@ class StagedWriter:
             return
         self._seed = secrets.randbits(64)
         number = len(self._journals)
-        name = f"{self._attempt}-{number:04x}-{self._now_ms:012x}-{self._seed:016x}.cdb"
+        name = f"{self._attempt}-{number:04x}-{self._clock_ms():012x}-{self._seed:016x}.cdb"
         self._made.append(name)
         self._name = name
         self._file = self._in_folder(lambda: self._disk.create(f"{self._folder}/{name}"))
@@ -186,7 +190,7 @@ class StagedWriter:
         """All is durable, and said to be: what the commit is to name. Raises OSError."""
         if self._file is not None and len(self._offsets) > 1:
             self._seal()
-        attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._now_ms)
+        attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._clock_ms())
 
         def told() -> None:
             self._disk.sync_dir(self._folder)

@@ -4,7 +4,7 @@
     <attempt>-<number>-<ms>-....sst      ledger files of one journal file, sqns relative to it
     <attempt>.json                       the attempt: names, counts, digests
 
-``attempt`` is a task's part and attempt, ``ms`` the moment when the job began in its process.
+``attempt`` is a task's part and attempt, ``ms`` the moment when the file was begun.
 
 An attempt is JSON, its ``checksum`` xxh3-64 of the other fields with sorted keys. It is written
 last, when all it names is durable. Only attempts that a commit names count; others are left-overs.
@@ -34,7 +34,7 @@ ATTEMPT_SUFFIX = ".json"
 _FORMAT = 1
 _MAX_ATTEMPT_BYTES = 64 << 20
 KEPT_MS = 86_400_000
-"""How long the files of a job that was not committed are kept."""
+"""How long the files of a job that was not committed are kept, from its newest one on."""
 _AGE = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{16}")
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -165,7 +165,7 @@ def _checksum(told: dict[str, Any]) -> str:
 
 
 def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
-    """Remove the folders of jobs that began over ``KEPT_MS`` ago and were never committed; their
+    """Remove the folders of jobs that began no file for ``KEPT_MS`` and were never committed; their
     names. Empty ones go, too, which a killed task leaves: who is about to make something there
     makes the folder again. One whose age cannot be told, or that cannot go, is left alone."""
     if not disk.exists(f"{store}/{STAGING}"):
@@ -194,7 +194,7 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
 
 
 def _begun(disk: Disk, store: str, job: str, names: Sequence[str]) -> list[int]:
-    """When attempts of a job began, ms UTC: their files say so, and those that made none."""
+    """When attempts of a job began files, ms UTC: these say so, and attempts that made none."""
     ages = [int(age.group(1), 16) for name in names if (age := _AGE.search(name))]
     if not ages:
         for name in names:

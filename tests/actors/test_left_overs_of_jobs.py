@@ -31,6 +31,21 @@ def test_they_go_with_a_later_commit_while_the_store_stays_open(tmp_path: Path) 
         assert list(store) == [b"job"]
 
 
+def test_the_files_of_a_task_that_writes_for_more_than_a_day_stay(tmp_path: Path) -> None:
+    disk, now = RealDisk(), [1000]
+    with octavo.open(tmp_path) as store:
+        writer = StagedWriter(
+            disk, str(tmp_path), "j", "a", now_ms=1000, clock_ms=lambda: now[0], file_records=1
+        )
+        for number in range(3):
+            writer.put_many(b"", [b"%d" % number], [b"v"])
+            now[0] += staging.KEPT_MS
+            assert staging.sweep(disk, str(tmp_path), now[0]) == []
+        writer.finish()
+        store.ingest("j", ["a"])
+        assert len(store) == 3
+
+
 def test_the_folder_goes_in_which_a_killed_task_had_made_nothing_yet(tmp_path: Path) -> None:
     octavo.open(tmp_path).close()
     RealDisk().mkdir_within(str(tmp_path), "staging/killed")
