@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,11 @@ def staged(
 ) -> Staged:
     """In a task: stage its rows; nothing is left of them if that fails."""
     settle()
+    if not RealDisk().exists(f"{options.path}/{IDENTITY}"):
+        raise Misuse(
+            f"there is no store at {options.path}: it was removed or moved since this began, or "
+            "this executor does not see that directory"
+        )
     context = TaskContext.get()
     part, task = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     attempt = f"{part:06d}-{task}-{secrets.token_hex(4)}"
@@ -175,14 +181,19 @@ def check_duplicates(options: WriteOptions, folder: str, names: Sequence[str]) -
 
 def forget(path: str, folder: str) -> None:
     """Remove what was staged. What was committed is no longer there: it has other links."""
-    disk = RealDisk()
     try:
-        staging.empty(disk, path, folder)
-        if not disk.exists(f"{path}/{IDENTITY}"):  # destroyed meanwhile: tasks made these anew
-            disk.rmdir(f"{path}/{staging.STAGING}")
-            disk.rmdir(path)
+        staging.empty(RealDisk(), path, folder)
+        _leave_nothing(path)
     except OSError:
         return  # a task still writes; swept by age
+
+
+def _leave_nothing(path: str) -> None:
+    """Of a store that was destroyed meanwhile, where tasks made these anew. Raises OSError."""
+    disk = RealDisk()
+    if not disk.exists(f"{path}/{IDENTITY}"):
+        disk.rmdir(f"{path}/{staging.STAGING}")
+        disk.rmdir(path)
 
 
 def bulk_writer(given: Mapping[str, str], schema: Any, *, overwrite: bool) -> BulkWriter:
@@ -237,6 +248,8 @@ class StreamSink(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         for message in attempts_of(messages):
             staging.drop(RealDisk(), self.options.path, message.job, [message.attempt])
+        with suppress(OSError):
+            _leave_nothing(self.options.path)
 
 
 class Writing:
