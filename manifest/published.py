@@ -38,6 +38,7 @@ from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.packing import Packer, Unpacker
+from octavo.manifest.store_identity import IDENTITY
 
 log = logging.getLogger("octavo.published")
 
@@ -210,12 +211,14 @@ def read(disk: Disk, path: str) -> Published:
     try:
         stored = disk.read(f"{path}/{MANIFEST}", _MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise _gone(path) from None
+        raise _gone(disk, path) from None
     return decode(stored, id, path)
 
 
-def _gone(path: str) -> SnapshotExpired:
-    id = path.rpartition("/")[2]
+def _gone(disk: Disk, path: str) -> SnapshotExpired:
+    store, _, id = path.rsplit("/", 2)
+    if not disk.exists(f"{store}/{IDENTITY}"):
+        return SnapshotExpired(f"there is no store at {store} any more: it was removed or moved")
     return SnapshotExpired(
         f"the published snapshot {id} is gone, and {path} with it: it was released, or its lease "
         "ran out"
@@ -231,7 +234,7 @@ def renewed(disk: Disk, path: str, expires_at: int, now_ms: int) -> Published:
     try:
         write(disk, found)
     except FileNotFoundError:
-        raise _gone(path) from None
+        raise _gone(disk, path) from None
     return found
 
 

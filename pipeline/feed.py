@@ -151,7 +151,10 @@ def store_id(path: str) -> str:
 
 def _fields(path: str) -> dict[str, Any]:
     with usable("path", path):
-        return store_identity.fields_of(RealDisk(), path)
+        try:
+            return store_identity.fields_of(RealDisk(), path)
+        except FileNotFoundError:
+            raise Misuse(f"there is no store at {path}") from None
 
 
 def stretches(look: JournalLook, since: int, upto: int, options: FeedOptions) -> list[Stretch]:

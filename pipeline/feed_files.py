@@ -75,7 +75,9 @@ class JournalLook:
             with _reading(self._folder):
                 self._look()
         except FileNotFoundError as gone:
-            raise storage_error(gone, self._store) from gone
+            if self._disk.exists(self._folder):
+                raise storage_error(gone, self._store) from gone
+            raise store_identity.without_journal(self._disk, self._store) from gone
 
     def _look(self) -> None:
         refuse_links(self._disk, self._folder, f"{self._folder}/manifest")
