@@ -61,7 +61,7 @@ def test_a_frame_is_told_so(tmp_path: Path) -> None:
 
 def test_a_task_that_writes_stages_nothing_where_no_store_is(tmp_path: Path) -> None:
     options = write_options({"path": str(tmp_path / "s")})
-    with pytest.raises(octavo.Misuse, match="there is no store at .*: it was removed or moved"):
+    with pytest.raises(octavo.Misuse, match=r"there is no store at .*: it was removed or moved"):
         staged(iter([ROWS]), options, "job")
     assert not (tmp_path / "s").exists()
 
