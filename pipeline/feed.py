@@ -17,7 +17,13 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from octavo.files.door.disk import RealDisk
@@ -287,6 +293,13 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """This query ends at the newest change now."""
         self._target = self._look.newest()
 
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Whether a trigger is limited: Spark gives it back, or ReadAllAvailable, which says that
+        the limits do not count."""
+        if self._options.records:
+            return ReadMaxRows(self._options.records)
+        return ReadMaxBytes(self._options.bytes) if self._options.bytes else ReadAllAvailable()
+
     def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next trigger reads. Two listings and a small file where nothing came."""
         begun = self._begun(start)
@@ -297,7 +310,10 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         refuse_other(self._options, begun, self._look, newest)
         if newest <= since:
             return begun
-        upto = self._look.end_of(since, self._options.records, self._options.bytes)
+        if isinstance(limit, ReadAllAvailable):
+            upto = newest
+        else:
+            upto = self._look.end_of(since, self._options.records, self._options.bytes)
         if self._target is not None:
             upto = max(min(upto, self._target), since)
         return {**begun, "sqn": upto, "at": self._look.mark(upto)}

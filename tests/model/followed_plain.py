@@ -18,7 +18,6 @@ from typing import Any
 from followed_owner import say
 from followed_reads import Reads, generation, kept, row
 from followed_steps import Change
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import (
     BinaryType,
     LongType,
@@ -97,7 +96,7 @@ class Stream(threading.Thread):
             if last or self.request["now"]:
                 stream = self.opened(options)
                 stream.prepareForTriggerAvailableNow()
-            end = stream.latestOffset(begun, ReadAllAvailable())
+            end = stream.latestOffset(begun, stream.getDefaultReadLimit())
             if end == begun:
                 if last:
                     return

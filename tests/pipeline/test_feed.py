@@ -117,6 +117,20 @@ def test_a_store_that_follows_another_stays_equal(session: Any, tmp_path: Path) 
     assert whole(target) == whole(source)
 
 
+@pytest.mark.parametrize("name", ["maxRecordsPerTrigger", "maxBytesPerTrigger"])
+def test_a_trigger_that_takes_all_has_no_limit(session: Any, tmp_path: Path, name: str) -> None:
+    lived(tmp_path / "a", 1, 50)
+    reader = stream(tmp_path / "a", **{name: "10"})
+    begin, newest = reader.initialOffset(), reader.reportLatestOffset()["sqn"]
+    assert reader.latestOffset(begin, reader.getDefaultReadLimit())["sqn"] < newest
+    assert reader.latestOffset(begin, ReadAllAvailable())["sqn"] == newest
+    options = {"checkpointLocation": str(tmp_path / "state"), "path": str(tmp_path / "b")}
+    changes = session.readStream.format("octavo").options(readChangeFeed=True, **{name: "10"})
+    query = changes.load(str(tmp_path / "a")).writeStream.format("octavo").options(**options)
+    query.trigger(once=True).start().awaitTermination()
+    assert whole(tmp_path / "b") == whole(tmp_path / "a") != {}
+
+
 def test_a_batch_that_is_replayed_is_ignored(session: Any, tmp_path: Path) -> None:
     source, target, state = tmp_path / "a", tmp_path / "b", tmp_path / "state"
     lived(source, 3, 50)
