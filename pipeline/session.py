@@ -24,7 +24,7 @@ CONFIGURATION = {
 def of_version(version: str) -> dict[str, str]:
     """What Spark of a version wants set otherwise: before 4.3 streams that are read by Python
     find no worker through a Unix socket."""
-    if version.startswith(("4.0.", "4.1.", "4.2.")):
+    if version.startswith("4.2."):
         return {"spark.python.unix.domain.socket.enabled": "false"}
     return {}
 
