@@ -184,8 +184,8 @@ def refuse_gap(options: FeedOptions, since: int, allowed: int, horizon: int) -> 
     if options.fails and since < horizon and horizon > allowed:
         raise HistoryCompacted(
             f"{options.path}: compaction dropped changes above sqn {since}; the journal is "
-            f"complete above {horizon}. Begin without startingSqn (the state, then changes), or "
-            "set failOnDataLoss to false. A consumerId holds compaction back"
+            f"complete above {horizon}. Begin without startingSqn (the state, then changes) and "
+            "with a new target, or set failOnDataLoss to false. A consumerId holds compaction back"
         )
 
 
@@ -197,7 +197,8 @@ def refuse_ahead(options: FeedOptions, sqn: int, newest: int, horizon: int) -> N
         raise Misuse(
             f"the checkpoint has read up to sqn {sqn}, and the newest change at {options.path} is "
             f"{reached}: an earlier state was put in the store's place, which gives the numbers "
-            "above anew. Follow it with a new checkpoint, or set failOnDataLoss to false"
+            "above anew. Follow it with a new checkpoint into a new target, or set failOnDataLoss "
+            "to false"
         )
 
 
@@ -214,7 +215,7 @@ def refuse_other(
         raise Misuse(
             f"the checkpoint has read up to sqn {sqn}, and at {options.path} that is by now "
             "another record: an earlier state was put in the store's place and went on from there. "
-            "Follow it with a new checkpoint, or set failOnDataLoss to false"
+            "Follow it with a new checkpoint into a new target, or set failOnDataLoss to false"
         )
 
 
@@ -265,7 +266,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found != other:
             raise Misuse(
                 f"the checkpoint is of the store {other}, and at {path} is {found}: follow that "
-                "one with a checkpoint of its own"
+                "one with a checkpoint of its own, into a target of its own"
             )
         return begun
 
