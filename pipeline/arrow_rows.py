@@ -21,7 +21,7 @@ from octavo.files.kernels.byte_strings import gather
 from octavo.files.kernels.cold_pages import COLD, scattered
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.few_maps import most_maps
+from octavo.files.ledger.few_maps import most_mapped_bytes, most_maps
 from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.live_batches import (
     Batch,
@@ -142,7 +142,7 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
     columns, rows = batch
     made = Views(len(rows))
     opened: set[str] = set()
-    kept = most_maps()
+    kept = most_maps() if most_mapped_bytes() is None else 0
     sqns, sizes = columns.sqns[rows].astype(np.int64), columns.sizes[rows]
     keys = strings_of(columns.keys, rows)
     lengths = keys.offsets[1:] - keys.offsets[:-1]

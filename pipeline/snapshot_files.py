@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,14 +13,14 @@ from mmap import mmap
 import numpy as np
 
 from octavo.files.door.disk import Disk, RealDisk
-from octavo.files.errors import Corruption
+from octavo.files.errors import Corruption, StorageFull, storage_error
 from octavo.files.journal import cdb, record
 from octavo.files.journal.journal_values import Offsets, Right
 from octavo.files.journal.journal_windows import RecordSums
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.changed_batches import Changed, changed_batches
-from octavo.files.ledger.few_maps import most_maps
+from octavo.files.ledger.few_maps import most_mapped_bytes, most_maps
 from octavo.files.ledger.live_batches import Batch, FileRows, LedgerRun, Source, live_batches
 from octavo.files.ledger.sst import Sst
 from octavo.files.wall_clock import wall_clock_ms
@@ -68,6 +70,11 @@ class SnapshotFiles:
         except FileNotFoundError as missing:
             published.read(self.disk, self.found.path).check(self._clock_ms())
             raise Corruption(str(missing.filename), 0, "the file is missing") from missing
+        except OSError as error:
+            told = storage_error(error, f"{self.found.path} cannot be read")
+            if isinstance(told, StorageFull):
+                raise told from error
+            raise
 
     # ------------------------------------------------------------ the ledger
 
@@ -134,18 +141,32 @@ class SnapshotFiles:
         Corruption."""
         known = self._journal.get(entry.name)
         if known is None:
+            self._make_room(entry.bytes)
             path = f"{self.found.path}/{entry.name}"
-            mapped = self.disk.map(path)
+            try:
+                mapped = self.disk.map(path)
+            except OSError as error:
+                if error.errno != errno.ENOMEM or not self._journal:
+                    raise
+                self._journal.clear()  # others have taken more of what there may be
+                self._sums.clear()
+                mapped = self.disk.map(path)
             if entry.name.endswith(".cdb"):
                 known = mapped, cdb.sealed_offsets(mapped, path)[1]
             else:
                 known = mapped, self._offsets(path, len(mapped))
-            if len(self._journal) >= most_maps():
-                first = next(iter(self._journal))
-                del self._journal[first]
-                self._sums.pop(first, None)
             self._journal[entry.name] = known
         return known
+
+    def _make_room(self, size: int) -> None:
+        """Let go of what was opened first, as far as another file of this size wants."""
+        most, left = most_mapped_bytes(), sys.maxsize
+        if most is not None:
+            left = most - size - sum(len(mapped) for mapped, _ in self._journal.values())
+        while self._journal and (left < 0 or len(self._journal) >= most_maps()):
+            first = next(iter(self._journal))
+            left += len(self._journal.pop(first)[0])
+            self._sums.pop(first, None)
 
     def right(self, entry: JournalEntry) -> Right:
         """What says which records of a journal file are as they were written; kept, so that what
