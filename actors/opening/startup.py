@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from octavo.actors.bookie import Bookie
@@ -43,6 +44,7 @@ from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.door.file_lock import LOCK
 from octavo.files.door.own_disk import owned
+from octavo.files.errors import StorageFull, storage_error
 from octavo.files.handover import staging
 from octavo.files.unbroken import locked, unbroken
 from octavo.files.wall_clock import wall_clock_ms
@@ -232,18 +234,17 @@ class _Opening:
         for tail in tails:
             if tail.sealed:
                 continue
+            if len(tail.offsets) == 1:
+                self.disk.unlink(f"{directory}/{tail.name}")
+                continue
+            apart = self._set_apart(f"{directory}/{tail.name}")
             goes_on = (
                 tail is tails[-1]
                 and begun.clean
                 and tail.name.endswith(recovery.LOG)
                 and resumes(tail.offsets)
-                and len(tail.offsets) > 1
+                and apart
             )
-            if len(tail.offsets) == 1:
-                self.disk.unlink(f"{directory}/{tail.name}")
-                continue
-            if tail.name.endswith(recovery.SEALED):  # damaged: backups and snapshots may share it
-                set_apart(self.disk, f"{directory}/{tail.name}")
             file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
             if goes_on:
                 file.resume(tail.offsets, tail.length)
@@ -255,6 +256,23 @@ class _Opening:
         files.sort(key=lambda file: file.base)
         inker.begin(JournalView(tuple(f.base for f in files), tuple(files)), begun.following)
         return ref
+
+    def _set_apart(self, path: str) -> bool:
+        """Have a file that is not sealed, or damaged, to ourselves: backups, snapshots, and copies
+        of the store that were made of links may share it. No: it is shared, and there is no room
+        for another; what it has stays as it is."""
+        if path.endswith(recovery.LOG) and self.disk.links(path) == 1:
+            return True
+        try:
+            set_apart(self.disk, path)
+        except OSError as error:
+            full = isinstance(storage_error(error, path), StorageFull)
+            if not full or not path.endswith(recovery.LOG):
+                raise
+            with suppress(OSError):
+                self.disk.unlink(path + TEMPORARY_SUFFIX)
+            return False
+        return True
 
     def _sealed_entry(self, tail: recovery.Tail) -> JournalEntry:
         """A file that was sealed, but not yet entered in the manifest."""

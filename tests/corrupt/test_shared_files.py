@@ -1,13 +1,18 @@
-"""Journal files that a backup has links of stay as they are there, whatever becomes of the store's
-own."""
+"""Journal files that a backup, or a copy made of links, has too stay as they are there, whatever
+becomes of the store's own."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
 
+import pytest
 from whole_store import opened, settle
+
+from octavo.actors.opening import startup
+from octavo.files.door.disk import Disk
 
 
 def test_a_damaged_file_that_the_manifest_lacks_is_sealed_anew_apart_from_its_links(
@@ -37,3 +42,51 @@ def test_a_damaged_file_that_the_manifest_lacks_is_sealed_anew_apart_from_its_li
     assert linked.read_bytes() == content
     with opened(tmp_path / "s") as again:
         assert again.stats()["notes"] == []
+
+
+def linked_copy(store: Path, copy: Path) -> None:
+    """As ``cp -al``, or ``rsync --link-dest`` of two copies of a store."""
+    shutil.copytree(store, copy, copy_function=os.link)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_copy_made_of_links_has_nothing_that_is_written_to_the_store_later(
+    tmp_path: Path, killed: bool
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"both", b"v", sync=True)
+        if killed:
+            shutil.copytree(tmp_path / "s", tmp_path / "k")
+    one = tmp_path / ("k" if killed else "s")
+    other = tmp_path / "c"
+    linked_copy(one, other)
+    before = {file.name: file.read_bytes() for file in (other / "journal").glob("*.log")}
+    assert before
+    with opened(one) as store:
+        store.put(b"one", b"v")
+        settle(store)
+    assert {file.name: file.read_bytes() for file in (other / "journal").glob("*.log")} == before
+    with opened(other) as store:
+        assert dict(store.items()) == {b"both": b"v"}
+        store.put(b"other", b"v")
+    with opened(one) as store:
+        assert dict(store.items()) == {b"both": b"v", b"one": b"v"}
+        assert store.verify().ok
+        assert store.stats()["notes"] == []
+
+
+def test_where_there_is_no_room_for_that_the_store_opens_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(disk: Disk, path: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    with opened(tmp_path / "s") as store:
+        store.put(b"both", b"v")
+    linked_copy(tmp_path / "s", tmp_path / "c")
+    monkeypatch.setattr(startup, "set_apart", no_room)
+    with opened(tmp_path / "s") as store:
+        store.put(b"one", b"v")
+        assert store.verify().ok
+    with opened(tmp_path / "c") as copy:
+        assert dict(copy.items()) == {b"both": b"v"}
