@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 
@@ -24,7 +25,8 @@ _FILES = (CONSUMERS, RESERVE, IDENTITY + TEMPORARY_SUFFIX, CONSUMERS + TEMPORARY
 def destroy(path: str | os.PathLike[str]) -> None:
     """Remove the store in the directory ``path``, with everything in it.
 
-    What is not the store's stays, and so does the directory then. The mark of a store goes last:
+    What is not the store's stays, and so does the directory then; so does one that is mounted
+    there, or that a symbolic link leads to. The mark of a store goes last:
     a destruction that was cut short is finished by another. O(files). Raises Misuse where there
     is no store or it cannot be used, StoreLocked where it is open, OSError.
     """
@@ -49,8 +51,13 @@ def destroy_on(disk: Disk, path: str) -> None:
     finally:
         lock.release()
     if not disk.listdir(path):
-        disk.rmdir(path)
-        disk.sync_dir(os.path.dirname(path))
+        try:
+            disk.rmdir(path)
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.ENOTDIR):  # a mount point, a symbolic link
+                raise
+        else:
+            disk.sync_dir(os.path.dirname(path))
 
 
 def _all_but_gone(disk: Disk, path: str) -> bool:

@@ -39,17 +39,31 @@ def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
             )
         disk.mkdir(path)  # a process that was killed may have named it, not durably
         return path
-    if disk.exists(path) and (strangers := identities.listed(disk, path)):
-        raise Misuse(
-            f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
-            "a new one, or a backup of this store"
-        )
+    refuse_taken(disk, path, "name a new one, or a backup of this store")
     target = path + PARTIAL
     refuse_strangers(disk, target, "the backup")
     if disk.exists(f"{target}/{IDENTITY}") and identities.read(disk, target).id != who.id:
         raise Misuse(f"{target} is left of a backup of another store: remove it")
     disk.mkdir(target)
     return target
+
+
+def refuse_taken(disk: Disk, path: str, advice: str) -> None:
+    """Raise Misuse where a path cannot be the name of what is made: only an empty directory gives
+    way, and not everyone."""
+    if not disk.exists(path):
+        return
+    if strangers := identities.listed(disk, path):
+        raise Misuse(
+            f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); "
+            f"{advice}"
+        )
+    fixed = "symbolic link" if disk.is_link(path) else "mount point"
+    if disk.is_link(path) or os.path.ismount(path):
+        raise Misuse(
+            f"path={path!r} is a {fixed}, and nothing can be put in its place; name a directory in "
+            "it"
+        )
 
 
 def refuse_strangers(disk: Disk, target: str, what: str) -> None:

@@ -7,7 +7,13 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from octavo.actors.keeping.backup_target import PARTIAL, give_name, none_left, refuse_strangers
+from octavo.actors.keeping.backup_target import (
+    PARTIAL,
+    give_name,
+    none_left,
+    refuse_strangers,
+    refuse_taken,
+)
 from octavo.actors.keeping.linking import Linked, bring, remove_all_in
 from octavo.actors.keeping.point_in_time import last_at
 from octavo.actors.opening import identity as identities
@@ -93,11 +99,7 @@ def restore_on(
     """See octavo.restore."""
     if not disk.exists(f"{backup}/{store_identity.IDENTITY}"):
         raise Misuse(f"backup={backup!r} holds no backup and no store")
-    if disk.exists(path) and (strangers := identities.listed(disk, path)):
-        raise Misuse(
-            f"path={path!r} is a directory with other things in it ({strangers[0]!r}, ...); name "
-            "a new one"
-        )
+    refuse_taken(disk, path, "name a new one")
     if f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(backup)}/"):
         raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
     identity = identities.read(disk, backup)

@@ -222,3 +222,28 @@ def test_an_earlier_copy_of_the_files_of_a_store_takes_nothing_from_its_backup(
             copy.backup(tmp_path / "backup")
     with octavo.open(tmp_path / "backup", worker=False) as backup:
         assert (len(backup), backup["8"]) == (10, b"late")
+
+
+def test_a_directory_that_nothing_can_be_put_in_the_place_of_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A symbolic link to an empty directory, or an empty disk that was mounted there."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    (tmp_path / "mounted").mkdir()
+    at = str(tmp_path / "mounted")
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == at)
+    with opened(tmp_path / "s") as store:
+        store.put(b"k", b"v")
+        store.backup(tmp_path / "b")
+        for name in ("link", "mounted"):
+            for call in (store.backup, lambda path: octavo.restore(tmp_path / "b", path)):
+                with pytest.raises(octavo.Misuse, match=f"path='.*/{name}' is a .*directory in it"):
+                    call(tmp_path / name)
+                assert not (tmp_path / f"{name}.partial").exists()
+            store.backup(tmp_path / name / "b")
+            assert contents(tmp_path / name / "b") == {b"k": b"v"}
+        store.put(b"k", b"newer")
+        (tmp_path / "newest").symlink_to(tmp_path / "b")
+        store.backup(tmp_path / "newest")
+    assert contents(tmp_path / "b") == {b"k": b"newer"}

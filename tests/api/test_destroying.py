@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -126,6 +128,29 @@ def test_links_out_of_a_store_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "s" / "journal" / "link").symlink_to(tmp_path / "outside")
     octavo.destroy(tmp_path / "s")
     assert (tmp_path / "outside" / "mine.txt").read_text() == "keep"
+
+
+def test_a_store_that_a_link_leads_to_is_destroyed_and_the_directory_stays(tmp_path: Path) -> None:
+    made(tmp_path / "s")
+    (tmp_path / "link").symlink_to(tmp_path / "s")
+    octavo.destroy(tmp_path / "link")
+    assert list((tmp_path / "s").iterdir()) == []
+    with pytest.raises(octavo.Misuse, match="no store"):
+        octavo.destroy(tmp_path / "link")
+
+
+def test_a_store_on_a_disk_of_its_own_is_destroyed_and_the_directory_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mounted(disk: RealDisk, path: str) -> None:
+        if path == str(tmp_path / "s"):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+        rmdir(disk, path)
+
+    rmdir = RealDisk.rmdir
+    monkeypatch.setattr(RealDisk, "rmdir", mounted)
+    octavo.destroy(made(tmp_path / "s"))
+    assert list((tmp_path / "s").iterdir()) == []
 
 
 def test_an_open_store_is_not_destroyed(tmp_path: Path) -> None:
