@@ -71,8 +71,7 @@ class Unbroken(ContextDecorator):
             try:
                 self._restore()
             finally:
-                for number, frame in came.items():
-                    handlers[number](number, frame)
+                _run(handlers, came)
 
     def _hears(self) -> bool:
         me = _get_ident()
@@ -122,6 +121,17 @@ class Unbroken(ContextDecorator):
         except BaseException:
             while left:
                 signal.signal(*left.pop())
+            raise
+
+
+def _run(handlers: dict[int, Any], came: dict[int, FrameType | None]) -> None:
+    """The handlers of all that came, first come first; those behind one that raises, too."""
+    for number in list(came):
+        frame = came.pop(number)
+        try:
+            handlers[number](number, frame)
+        except BaseException:
+            _run(handlers, came)
             raise
 
 

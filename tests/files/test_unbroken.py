@@ -120,3 +120,18 @@ def test_what_came_during_a_step_is_heard_though_another_raises(breaking: Breaki
     with pytest.raises(KeyboardInterrupt):
         stepped(ctrl_c, lambda: breaking.off(1, back=True))
     ctrl_c_is_heard()
+
+
+def test_of_several_that_came_during_a_step_each_is_heard() -> None:
+    """As CPython has it, where the handler of one of them raises, as that of Ctrl-C does."""
+    heard: list[int] = []
+
+    def hears(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        raise Alarm
+
+    for number in (signal.SIGALRM, signal.SIGINT):
+        signal.signal(number, hears)
+    with pytest.raises(Alarm):
+        stepped(ctrl_c, lambda: signal.raise_signal(signal.SIGALRM))
+    assert heard == [signal.SIGINT, signal.SIGALRM]
