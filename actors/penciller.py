@@ -110,8 +110,9 @@ class Penciller(TurnActor):
         self.condemned = True
         if not self.rebuildable:
             return
+        why = str(damage).encode(errors="backslashreplace")  # it names a path
         try:
-            self.disk.write_atomically(f"{self.directory}/{REBUILD}", str(damage).encode())
+            self.disk.write_atomically(f"{self.directory}/{REBUILD}", why)
         except OSError as error:
             raise storage_error(self.disk.reason(error), self.directory) from error
 

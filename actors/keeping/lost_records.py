@@ -47,7 +47,8 @@ def mark(disk: Disk, store: str, why: Sequence[str], lost: Sequence[Lost]) -> No
     this one ends well. Durable. Raises OSError."""
     keep(disk, store, lost)
     text = "\n".join(line.replace("\n", " ") for line in why)
-    disk.write_atomically(f"{store}/ledger/{REBUILD}", text.encode())
+    told = text.encode(errors="backslashreplace")  # of paths, which need be no text
+    disk.write_atomically(f"{store}/ledger/{REBUILD}", told)
 
 
 def keep(disk: Disk, store: str, lost: Sequence[Lost]) -> None:

@@ -218,3 +218,27 @@ def test_where_a_path_leaves_room_for_a_store_it_has_all_of_its_names(tmp_path: 
     with octavo.open(path) as store:
         assert store.verify().ok
         assert len(store) == 200
+
+
+@pytest.mark.parametrize("repaired", [False, True])
+def test_damage_under_a_path_that_is_no_text_is_told_and_mended(
+    tmp_path: Path, repaired: bool
+) -> None:
+    path = Path(os.fsdecode(bytes(tmp_path) + b"/s\xff"))
+    with octavo.open(path, worker=False, push_rows=64) as store:
+        store.put_many((f"{n:04}", b"v") for n in range(3000))
+        store.compact()
+    for file in (path / "ledger").glob("*.sst"):
+        file.write_bytes(bytes(reversed(file.read_bytes())))
+    with octavo.open(path, worker=False) as store, pytest.raises(octavo.Corruption):
+        store.get("0000")
+    if repaired:
+        journal = min((path / "journal").glob("*.cdb"))
+        data = bytearray(journal.read_bytes())
+        data[data.index(b"2000")] ^= 1
+        journal.write_bytes(data)
+        done = octavo.repair(path)
+        assert [lost.sqn for lost in done.files.lost] == [2001]
+    with octavo.open(path, worker=False) as store:
+        assert len(store) == 3000 - repaired
+        assert store.verify().ok
