@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 from whole_store import NEVER_MS, SEED, flush, killed, opened, rolled
+from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
+from octavo.files.journal.record import LOW_32
+from octavo.files.ledger import ledger_key
 
 Rows = dict[tuple[bytes, bytes], octavo.Head]
 NAMES = (b"", b"b", b"b\x00", b"other")
@@ -423,3 +426,20 @@ def test_the_tree_of_a_store_is_what_it_was_in_every_release(tmp_path: Path) -> 
                 snap.merkle(256, by=by).to_bytes()[-8:].hex() for by in ("sqn", "head", "value")
             ]
     assert sums == ["a0583b2bd8a2c352", "faf361b67cfbd07e", "6663e60c78af722a"]
+
+
+def test_two_keys_whose_hashes_and_versions_are_the_same_do_not_hide_each_other(
+    tmp_path: Path,
+) -> None:
+    """Of every 100,000 keys there is about one such pair."""
+    alike = [b"0002b23a", b"00107933"]
+    hashes = {xxh3(ledger_key.prefix(ledger_key.STANDARD, b"") + key) & LOW_32 for key in alike}
+    assert len(hashes) == 1
+    with opened(tmp_path / "a") as a, opened(tmp_path / "b") as b:
+        for key in alike:
+            a.put(key, b"set")
+        for store in (a, b):
+            store.put(b"other", b"set")
+        for by in ("head", "value"):
+            assert [found.key for found in octavo.compare(a, b, by=by)] == alike
+            assert [found.key for found in octavo.compare(b, a, by=by, segments=256)] == alike

@@ -58,6 +58,13 @@ def test_parts_join_to_the_whole(rows: tuple[list[int], list[int]]) -> None:
     assert parts == tree(hashes, sqns)
 
 
+def test_rows_that_are_the_same_are_seen_wherever_they_were_taken_in() -> None:
+    twice = tree([5], [7]).joined(tree([5], [7]))
+    for found in (tree([5, 5], [7, 7]), twice, twice.reduced(256)):
+        assert len(found.differences(MerkleTree.empty(256, "sqn"))) == 1
+        assert found.differences(tree([5, 5], [7, 7])) == []
+
+
 def test_a_tree_comes_back_from_its_bytes(rows: tuple[list[int], list[int]]) -> None:
     whole = tree(*rows, 1024)
     raw = whole.to_bytes()
