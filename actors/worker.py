@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import select
@@ -24,6 +25,8 @@ from octavo.files.unbroken import unbroken
 log = logging.getLogger("octavo.worker")
 
 _LOOK_SECONDS = 1.0
+_FOR_NOW = (*errors.OUT_OF_MEANS, errno.EAGAIN)
+"""What a process or a system may lack for a while: the next job tries again."""
 
 
 class JobRunner:
@@ -163,7 +166,7 @@ class JobRunner:
                 )
         except OSError as error:
             log.warning("no worker process can be started (%s): merging on a thread", error)
-            self._in_process = True
+            self._in_process = error.errno not in _FOR_NOW
         return self._process
 
     def _ask(

@@ -3,6 +3,7 @@ finds."""
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import subprocess
@@ -44,6 +45,23 @@ def test_one_that_ends_before_its_first_answer_is_done_without(
     runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
     assert merge_of_nothing(runner, tmp_path)["files"] == []
     assert "cannot run" in caplog.text
+
+
+@pytest.mark.parametrize("reason", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
+def test_a_moment_in_which_none_can_be_started_is_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def none(*arguments: Any, **given: Any) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    with monkeypatch.context() as moment:
+        moment.setattr(subprocess, "Popen", none)
+        assert merge_of_nothing(runner, tmp_path, close=False)["files"] == []
+    assert runner._process is None
+    assert merge_of_nothing(runner, tmp_path, close=False)["files"] == []
+    assert runner._process is not None
+    runner.close()
 
 
 def test_what_a_site_prints_as_its_python_begins_is_no_answer(
