@@ -104,6 +104,8 @@ def lock_file(path: str, flags: int = os.O_RDWR | os.O_CREAT) -> FileLock:
         try:
             _lock_alone(fd)
             current = _names(path, fd)
+            if current and _left_to_others(path, fd, flags):
+                current = False
         except BlockingIOError:
             holder = _holder(fd)
             os.close(fd)
@@ -264,6 +266,17 @@ def _names(path: str, fd: int) -> bool:
         return os.path.samestat(os.lstat(path), os.fstat(fd))
     except FileNotFoundError:
         return False
+
+
+def _left_to_others(path: str, fd: int, flags: int) -> bool:
+    """Whether the file, which is locked, had other names, of a copy of the store that was made of
+    links, and is no longer called ``path``: or one of the two would lock the other."""
+    if os.fstat(fd).st_nlink == 1 or not flags & os.O_CREAT:
+        return False
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+        return True
+    return False
 
 
 def _written(fd: int) -> int | None:

@@ -13,6 +13,7 @@ from whole_store import opened, settle
 
 from octavo.actors.opening import startup
 from octavo.files.door.disk import Disk
+from octavo.files.errors import StoreLocked
 
 
 def test_a_damaged_file_that_the_manifest_lacks_is_sealed_anew_apart_from_its_links(
@@ -90,3 +91,17 @@ def test_where_there_is_no_room_for_that_the_store_opens_all_the_same(
         assert store.verify().ok
     with opened(tmp_path / "c") as copy:
         assert dict(copy.items()) == {b"both": b"v"}
+
+
+def test_a_copy_made_of_links_may_be_open_beside_the_store(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put(b"both", b"v")
+    linked_copy(tmp_path / "s", tmp_path / "c")
+    with opened(tmp_path / "s") as store, opened(tmp_path / "c") as copy:
+        for path in ("s", "c"):
+            with pytest.raises(StoreLocked):
+                opened(tmp_path / path)
+        store.put(b"one", b"v")
+        copy.put(b"other", b"v")
+        assert dict(store.items()) == {b"both": b"v", b"one": b"v"}
+        assert dict(copy.items()) == {b"both": b"v", b"other": b"v"}
