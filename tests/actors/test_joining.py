@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from whole_store import flush, killed, opened, settle
 import octavo
 from octavo import committing
 from octavo.actors import penciller
-from octavo.actors.compacting import joining
+from octavo.actors.compacting import joining, journal_install
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.keeping.ingest import Ingested, ingest
 from octavo.actors.penciller_clerk import PencillerClerk
@@ -464,4 +465,35 @@ def test_small_commits_have_no_large_level_written_anew(tmp_path: Path, rng: ran
             assert ledger_files(store)[0] <= 4 * penciller.LEVEL_ZERO_FILES
         assert made.rows_merged - before < 3 * len(model)
         assert dict(store.items()) == model
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["", "its manifest lost"])
+def test_a_delete_stays_while_what_was_put_together_has_what_it_hides(
+    tmp_path: Path, lost: bool
+) -> None:
+    options = {**OPTIONS, "roll_size_bytes": 1 << 20, "compact_every_seconds": None}
+    with opened(tmp_path / "s", **options) as store:
+        brought(store, 0, [b"gone"])
+        for number in range(1, 2 * FEW_SMALL):
+            brought(store, number, [b"%03d-%03d" % (number, n) for n in range(99)])
+        store.delete(b"gone")
+        for n in range(2000):
+            store.put(b"again", b"%d" % n, metadata=bytes(300))  # in a file that is not small
+        flush(store)
+        settle(store)
+        store._running.bookie.call(journal_install.rolled)
+        settle(store)
+        store._running.inker_clerk.call(joining.join)
+        together = store._inker.manifest.sealed()[0]
+        assert together.count > 5000
+    if lost:
+        shutil.rmtree(tmp_path / "s" / "journal" / "manifest")
+    with opened(tmp_path / "s", **options) as store:
+        done = store.compact()
+        assert done.records_dropped >= 1999
+        assert store._inker.manifest.sealed()[0].name == together.name
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", **options) as store:
+        assert b"gone" not in store
         assert store.verify().ok
