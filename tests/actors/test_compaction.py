@@ -15,6 +15,7 @@ from whole_store import SEED, Clock, flush, killed, opened, settle
 import octavo
 from octavo.actors.compacting import journal_install
 from octavo.files.journal import record
+from octavo.files.lifecycle import State
 
 
 @pytest.mark.parametrize("size", [20, 200, 3000])
@@ -278,6 +279,24 @@ def test_a_batch_that_survives_whole_stays_one_and_a_broken_one_is_no_batch(tmp_
     shutil.rmtree(tmp_path / "s" / "ledger")
     with opened(tmp_path / "s", **SMALL_FILES) as store:
         assert len(store) == 1000
+
+
+def test_a_batch_that_survives_whole_stays_in_one_file(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        for number in range(24):
+            with store.batch() as batch:
+                for part in range(7):
+                    batch.put(b"", b"b-%d-%d" % (number, part), rng.randbytes(40 << 10))
+            for _ in range(10):
+                store.put(b"again", rng.randbytes(12 << 10))
+        store.compact()
+        files = [file for file in store._inker.view.files if file.state is State.SEALED]
+        assert len(files) > 3
+        for file in files:
+            batches = [file.header(sqn).batch for sqn in file.sqns(1, store.last_sqn)]
+            parts = [batch[0] for batch in batches if batch is not None]
+            assert parts == list(range(7)) * (len(parts) // 7)
 
 
 def test_expired_puts_become_deletes_and_do_not_uncover_what_they_replaced(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from octavo.files.jobs.key_deltas import is_newest
 from octavo.files.jobs.live_records import (
     DROP,
     KEEP,
@@ -63,3 +64,10 @@ def test_verdicts(
         now_ms=NOW,
     )
     assert found.tolist() == [verdict]
+
+
+def test_of_a_key_that_a_survey_knows_nothing_of_every_delta_is_the_newest() -> None:
+    """It may have been replaced since."""
+    known = np.array([10, 20], np.uint64), np.array([5, 15], np.uint64)
+    names, sqns = np.array([10, 10, 17, 30], np.uint64), np.array([4, 5, 3, 3], np.uint64)
+    assert is_newest(names, sqns, known).tolist() == [False, True, True, True]
