@@ -11,6 +11,7 @@ from compacted_store import SMALL_FILES, check, overwritten
 from whole_store import SEED, flush, killed, opened, settle
 
 import octavo
+from octavo.actors.compacting import journal_install
 from octavo.actors.inker_clerk import InkerClerk
 
 
@@ -189,3 +190,34 @@ def test_a_ledger_from_before_a_compaction_is_rebuilt(tmp_path: Path) -> None:
         check(store, {b"last": b"1"})
         with pytest.raises(KeyError):
             store[b"key-00001"]
+
+
+def test_a_compaction_comes_before_those_of_earlier_openings_where_the_manifest_is_lost(
+    tmp_path: Path,
+) -> None:
+    # Old files with puts are still there, and the newest ones no longer have their deletes.
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        for _ in range(4):
+            for i in range(600):
+                store.put(b"k%d" % i, b"old" * 30)
+            store.compact()
+        settle(store)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        old = {entry.name for entry in store._inker.manifest.sealed()}
+        for i in range(600):
+            store.delete(b"k%d" % i)
+        flush(store)
+        store._running.bookie.call(journal_install.rolled)
+        settle(store)
+        clerk = store._running.inker_clerk
+        puts = [entry for entry in clerk.actor.sealed() if entry.name in old]
+        deletes = [entry for entry in clerk.actor.sealed() if entry.name not in old]
+        with store.snapshot():
+            for run in (puts, deletes):
+                clerk.call(InkerClerk.rewrite, run)
+            path = killed(store, tmp_path / "image")
+    assert old <= {each.name for each in (path / "journal").iterdir()}
+    shutil.rmtree(path / "journal" / "manifest")
+    shutil.rmtree(path / "ledger")
+    with opened(path, **SMALL_FILES) as store:
+        check(store, {})

@@ -67,7 +67,8 @@ def test_a_file_that_cannot_be_rolled_takes_no_more_than_can_be_sealed(
         store.put("k", "v")
 
 
-def test_no_file_of_a_run_reaches_farther_than_it_can_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [False, True])
+def test_no_file_of_a_run_reaches_farther_than_it_can_count(tmp_path: Path, asked: bool) -> None:
     model = {b"%03d" % number: b"%d" % number for number in range(200)}
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
         bookie, inker = store._bookie, store._inker
@@ -82,7 +83,10 @@ def test_no_file_of_a_run_reaches_farther_than_it_can_count(tmp_path: Path) -> N
         store.put_many(model)
         clerk = store._running.inker_clerk.actor
         settle(clerk)
-        clerk.actor_ref.call(scheduled.work)
+        if asked:
+            store.compact()
+        else:
+            clerk.actor_ref.call(scheduled.work)
         assert inker.manifest.entries[0].count == 0
         assert dict(store.items()) == model
     with opened(tmp_path / "s") as store:
