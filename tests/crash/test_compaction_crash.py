@@ -195,6 +195,32 @@ def test_a_worker_that_is_killed_is_replaced_and_the_job_done_again(
         assert there - listed == {"manifest"}
 
 
+def test_what_a_snapshot_reads_stays_where_a_worker_is_killed(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s", worker=True, compact_every_seconds=None, **SMALL_FILES) as store:
+        before = overwritten(store, rng)
+        with store.snapshot() as snap:
+            store.compact()
+            model = overwritten(store, rng)
+            flush(store)
+            runner = store._running.inker_clerk.actor.runner
+            ask = runner._ask
+
+            def asked(process: subprocess.Popen[bytes], job: str, *rest: object) -> object:
+                if job == "compact":
+                    runner._ask = ask
+                    process.kill()
+                    process.wait()
+                return ask(process, job, *rest)
+
+            runner._ask = asked
+            store.compact()
+            assert runner._ask == ask
+            store._running.open_files._shrink(0)  # no map keeps what has no name any more
+            assert dict(snap.items()) == before
+        check(store, model)
+
+
 COMPACTOR = """
 import random, sys, octavo
 path, seed = sys.argv[1], int(sys.argv[2])
