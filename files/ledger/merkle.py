@@ -3,14 +3,13 @@
 A tree has a cell for each segment of the keys. A key's segment is given by the first bits of the
 hash that ledger files keep of its ledger key (tag, bucket and key), so it is the same in every
 store, and a tree of fewer segments is made of one with more by joining neighbours. A cell is the
-exclusive or of 64 bits for each live key of its segment: a mix of that hash and of what stands
-for the key's version. So trees of parts that have no key in common join by exclusive or, too.
+sum, modulo 2**64, of 64 bits for each live key of its segment: a mix of that hash and of what
+stands for the key's version. So trees of parts that have no key in common join by adding, too.
+(Not by exclusive or: two keys of one store whose hashes and versions agree, as of one value a pair
+in 100,000 keys does, would cancel out.)
 
 Two cells that differ prove a difference. Two that agree over different rows happen once in 2**64
-cells, or, where the keys themselves differ but their hashes and versions agree, in 2**32. But two
-keys of one store whose hashes and versions agree, as may be by head or value, cancel out: about one
-pair in 100,000 keys. Therefore trees also have sums, by which such keys count; as bytes they do
-not, and of such a tree both keys of a pair may be missing unseen.
+cells, or, where the keys themselves differ but their hashes and versions agree, in 2**32.
 
 As bytes, little-endian:
 
@@ -38,7 +37,7 @@ FEWEST_BITS, MOST_BITS = 8, 20
 HASH_BITS = 32
 
 _MAGIC = b"\x93octMRK\n"
-_VERSION = 1
+_VERSION = 2
 _FRONT = Struct("<8sHBBIQ")
 _SUM = Struct("<Q")
 
@@ -95,24 +94,22 @@ def digests(blob: bytes, offsets: npt.NDArray[np.int64]) -> Words:
 class MerkleTree:
     """What a store, or a part of one, holds, in a few hundred kilobytes; made by ``merkle()``."""
 
-    __slots__ = ("_cells", "_sums", "by", "keys")
+    __slots__ = ("_cells", "by", "keys")
 
     by: By
     """What versions are told apart by: see ``Snapshot.merkle``."""
     keys: int
     """Live keys that it was made of."""
 
-    def __init__(self, by: By, cells: Words, keys: int, sums: Words | None = None) -> None:
+    def __init__(self, by: By, cells: Words, keys: int) -> None:
         self.by = by
         self.keys = keys
         self._cells = cells
-        self._sums = sums  # as the cells, modulo 2**64; None: they are not known
 
     @classmethod
     def empty(cls, segments: int, by: str) -> MerkleTree:
         """The tree of no keys. Raises Misuse."""
-        cells = np.zeros(1 << bits_of(segments), np.uint64)
-        return cls(to_by(by), cells, 0, cells.copy())
+        return cls(to_by(by), np.zeros(1 << bits_of(segments), np.uint64), 0)
 
     def add(self, hashes: npt.NDArray[np.uint32], words: Words) -> None:
         """Take in rows that are not in it: their keys' hashes, and ``row_words``. O(rows)."""
@@ -120,9 +117,7 @@ class MerkleTree:
             return
         shift = HASH_BITS - (len(self._cells).bit_length() - 1)
         segments = (hashes >> np.uint32(shift)).astype(np.uint32)
-        np.bitwise_xor.at(self._cells, segments, words)
-        if self._sums is not None:
-            np.add.at(self._sums, segments, words)
+        np.add.at(self._cells, segments, words)
         self.keys += len(hashes)
 
     @property
@@ -135,9 +130,8 @@ class MerkleTree:
         bits = bits_of(segments)
         if segments > self.segments:
             raise Misuse(f"segments={segments}: this tree has {self.segments}")
-        cells = np.bitwise_xor.reduce(self._cells.reshape(1 << bits, -1), axis=1)
-        sums = None if self._sums is None else self._sums.reshape(1 << bits, -1).sum(axis=1)
-        return MerkleTree(self.by, cells, self.keys, sums)
+        cells = self._cells.reshape(1 << bits, -1).sum(axis=1)
+        return MerkleTree(self.by, cells, self.keys)
 
     def differences(self, other: MerkleTree) -> list[int]:
         """Segments in which the two differ, ascending, of as many as the smaller tree has.
@@ -145,17 +139,12 @@ class MerkleTree:
         Raises Misuse where the trees tell versions apart in different ways.
         """
         mine, others = self._matched(other)
-        differ = mine._cells != others._cells
-        if mine._sums is not None and others._sums is not None:
-            differ |= mine._sums != others._sums
-        return [int(at) for at in np.flatnonzero(differ)]
+        return [int(at) for at in np.flatnonzero(mine._cells != others._cells)]
 
     def joined(self, other: MerkleTree) -> MerkleTree:
         """The tree of both parts; no key may be in both. Raises Misuse as ``differences``."""
         mine, others = self._matched(other)
-        known = mine._sums is not None and others._sums is not None
-        sums = mine._sums + others._sums if known else None  # type: ignore[operator]
-        return MerkleTree(self.by, mine._cells ^ others._cells, self.keys + other.keys, sums)
+        return MerkleTree(self.by, mine._cells + others._cells, self.keys + other.keys)
 
     def _matched(self, other: object) -> tuple[MerkleTree, MerkleTree]:
         if not isinstance(other, MerkleTree):
@@ -190,7 +179,7 @@ class MerkleTree:
     @classmethod
     def from_bytes(cls, raw: bytes) -> MerkleTree:
         """The tree that ``to_bytes`` gave. Raises Misuse where it is none, or was damaged;
-        UnsupportedFormat where a newer release made it. No length in it is believed."""
+        UnsupportedFormat where another release made it. No length in it is believed."""
         if not isinstance(raw, bytes | bytearray | memoryview):
             raise Misuse(f"a merkle tree is bytes, not a {type(raw).__name__}")
         view = memoryview(raw).cast("B")
