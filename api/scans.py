@@ -23,7 +23,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.reader import STEP, Reader
-from octavo.actors.scanning.batch_values import BatchValues, OpenJournal
+from octavo.actors.scanning.batch_values import BatchValues, OpenJournal, few_a_file
 from octavo.actors.scanning.batches import BatchWindow
 from octavo.actors.scanning.read_values import STRETCH_BYTES, Last, Opened, each_item, read_values
 from octavo.actors.scanning.scan_windows import Window
@@ -313,6 +313,13 @@ class Items:
         if self._given < _SHORT:
             low = min(_SHORT - self._given, len(keys))
             yield self._one_by_one(reader, keys[:low], sqns[:low], place, window)
+        yield from self._in_stretches(reader, keys[low:], sqns[low:], place)
+
+    def _in_stretches(
+        self, reader: Reader, keys: list[bytes], sqns: list[int], place: Place
+    ) -> Iterator[Iterator[Any]]:
+        """What is given of these, which are read a stretch at a time."""
+        low = 0
         while low < len(keys):
             high = low + max(min(STRETCH_BYTES // self._mean, STEP, self._given // _AHEAD), 1)
             stretch = keys[low:high]
@@ -349,6 +356,11 @@ class Items:
             rest = window.batch._replace(rows=window.batch.rows[first:])
             rows = min(max(self._given, _SHORT), _LOCATED_ROWS)
             part = next(parts_of(rest, rows, _LOCATED_BYTES, by_values=True))
+            if few_a_file(reader, part):
+                sqns = part.columns.sqns[part.rows].tolist()
+                first, keys = first + len(sqns), window.keys[first : first + len(sqns)]
+                yield from self._in_stretches(reader, keys, sqns, place)
+                continue
             located = self._located.locate(part, of=rest)
             filled = np.cumsum(located.sizes()).tolist()
             low, end = 0, len(located)

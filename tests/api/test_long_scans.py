@@ -6,12 +6,15 @@ import random
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from whole_store import SEED, flush, opened, rolled
 
 import octavo
 from octavo.actors.reader import _LONG
+from octavo.actors.scanning import batch_values
+from octavo.files.journal.journal_values import Places
 
 ROWS = 5 * _LONG
 LATE = 2 * _LONG
@@ -77,6 +80,42 @@ def test_items_in_both_directions_are_what_a_dict_holds(model: Model) -> None:
     assert list(model.store.items(b"00100", b"04000")) == [
         pair for pair in expected if b"00100" <= pair[0] < b"04000"
     ]
+
+
+@pytest.mark.parametrize("few", [0, 300, 1 << 30])
+def test_items_are_right_whether_few_or_many_are_of_each_file(
+    model: Model, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(batch_values, "_FEW_A_FILE", few)
+    expected = sorted(model.live.items())
+    assert list(model.store.items()) == expected
+    assert list(model.store.items(reverse=True)) == expected[::-1]
+    scan = model.store.items(b"00100")
+    begun = [next(scan) for _ in range(LATE)]
+    rest = list(model.store.items(b"00100", resume=scan.position))
+    assert begun + rest == [pair for pair in expected if pair[0] >= b"00100"]
+
+
+def test_values_of_which_few_are_of_each_file_are_read_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    places_at = batch_values.places_at
+
+    def counted(*told: Any) -> Places:
+        looked.append(1)
+        return places_at(*told)
+
+    monkeypatch.setattr(batch_values, "places_at", counted)
+    monkeypatch.setattr(batch_values.COLD, "left", 0)
+    rng = random.Random(SEED)
+    keys = [b"%05d" % at for at in range(ROWS)]
+    rng.shuffle(keys)
+    with opened(tmp_path / "s", roll_count=256) as store:
+        for at in range(0, ROWS, 256):
+            store.put_many((key, b"v") for key in keys[at : at + 256])
+        assert len(list(store.items(limit=ROWS // 2))) == ROWS // 2
+        assert not looked
 
 
 def test_what_is_written_during_a_long_scan_is_not_in_it(model: Model, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "scans LEAST_FIRST": (1, 16),
     "scans _SHORT": (2, 10, 128),
     "scans _FIRST": (1, 16),
+    "actors.scanning.batch_values _FEW_A_FILE": (0, 10, 96),
     "scans _LOCATED_ROWS": (3, 50, 1 << 13),
     "scans _TOGETHER": (1, 30, 2048),
     "scans _LARGE_BYTES": (50, 24 << 10),
