@@ -19,6 +19,7 @@ from octavo.manifest.published import MANIFEST, SNAPSHOTS, directories
 from octavo.manifest.store_identity import IDENTITY
 
 _FOLDERS = ("ledger", "journal", SNAPSHOTS, "staging", "inbox", "waste", "damaged")
+_ROUNDS = 100
 _FILES = (CONSUMERS, RESERVE, IDENTITY + TEMPORARY_SUFFIX, CONSUMERS + TEMPORARY_SUFFIX)
 
 
@@ -71,8 +72,19 @@ def _remove_files(disk: Disk, path: str) -> None:
         with suppress(OSError):  # first of all, so that its readers are not told of damage
             disk.unlink(f"{snapshot}/{MANIFEST}")
     for folder in _FOLDERS:
-        if disk.exists(f"{path}/{folder}"):
-            remove_tree(disk, f"{path}/{folder}")
+        _remove_folder(disk, f"{path}/{folder}")
     for file in disk.listdir(path):
         if file in _FILES or file.startswith(PROBE_PREFIX):
             disk.unlink(f"{path}/{file}")
+
+
+def _remove_folder(disk: Disk, folder: str) -> None:
+    """Who comes to read the store makes names meanwhile, and takes them away."""
+    for rounds in reversed(range(_ROUNDS)):
+        try:
+            if disk.exists(folder):
+                remove_tree(disk, folder)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY) or not rounds:
+                raise

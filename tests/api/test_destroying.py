@@ -105,6 +105,32 @@ def test_who_begins_to_read_it_meanwhile_leaves_nothing(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_names_that_come_and_go_as_it_is_destroyed_stop_nothing(tmp_path: Path) -> None:
+    path = made(tmp_path / "s")
+    octavo.open(path, read_only=True)  # and its links stay
+
+    class Disturbed(RealDisk):
+        come = gone = False
+
+        def rmdir(self, path: str) -> None:
+            if path.endswith("/snapshots") and not self.come:
+                self.come = True
+                Path(path, "1").mkdir()
+            super().rmdir(path)
+
+        def unlink(self, path: str) -> None:
+            if path.endswith(".log") and "/snapshots/" in path and not self.gone:
+                self.gone = True
+                super().unlink(path)
+            super().unlink(path)
+
+    disk = Disturbed()
+    destroy_on(disk, str(path))
+    assert disk.come
+    assert disk.gone
+    assert not path.exists()
+
+
 def test_who_begins_to_read_it_too_late_does_not_make_its_directory_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
