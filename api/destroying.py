@@ -22,6 +22,10 @@ _FOLDERS = ("ledger", "journal", SNAPSHOTS, "staging", "inbox", "waste", "damage
 _ROUNDS = 100
 _FILES = (CONSUMERS, RESERVE, IDENTITY + TEMPORARY_SUFFIX, CONSUMERS + TEMPORARY_SUFFIX)
 
+_STAYS = (errno.EBUSY, errno.ENOTDIR, errno.ENOTEMPTY)
+"""Why a directory cannot go: it is a mount point, or a symbolic link; or somebody who came too late
+to read the store makes a folder there just now, and removes it."""
+
 
 def destroy(path: str | os.PathLike[str]) -> None:
     """Remove the store in the directory ``path``, with everything in it.
@@ -55,7 +59,7 @@ def destroy_on(disk: Disk, path: str) -> None:
         try:
             disk.rmdir(path)
         except OSError as error:
-            if error.errno not in (errno.EBUSY, errno.ENOTDIR):  # a mount point, a symbolic link
+            if error.errno not in _STAYS:
                 raise
         else:
             disk.sync_dir(os.path.dirname(path))

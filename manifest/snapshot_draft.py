@@ -13,6 +13,7 @@ from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.published import MAKING, SNAPSHOTS, Counted, Published
 from octavo.manifest.recovery import LOG, SEALED
+from octavo.manifest.store_identity import IDENTITY
 
 SIDE = "side"
 """What the names of side files begin with."""
@@ -35,7 +36,7 @@ class Draft:
             disk.create(f"{self.path}/{MAKING}").close()
             self._lock = disk.hold_file(f"{self.path}/{MAKING}")
         except BaseException:
-            published.remove(disk, self.path)
+            self._remove()
             raise
 
     def link_ledger(self, name: str) -> None:
@@ -98,4 +99,10 @@ class Draft:
         with suppress(FileNotFoundError):
             # First of all: a removal that fails puts back what somebody may count on.
             self._disk.unlink(f"{self.path}/{published.MANIFEST}")
+        self._remove()
+
+    def _remove(self) -> None:
         published.remove(self._disk, self.path)
+        if not self._disk.exists(f"{self._store}/{IDENTITY}"):
+            with suppress(OSError):  # it was destroyed meanwhile, and this may have made it anew
+                self._disk.rmdir(f"{self._store}/{SNAPSHOTS}")
