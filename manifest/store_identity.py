@@ -60,7 +60,7 @@ def without_journal(disk: Disk, path: str) -> OctavoError:
     """What to raise where a directory has no journal, and so is no store."""
     if not disk.exists(f"{path}/{IDENTITY}"):
         return Misuse(f"there is no store at {path}")
-    if not disk.exists(f"{path}/ledger"):
+    if not disk.exists(f"{path}/ledger") or disk.exists(f"{path}/journal"):  # being made just now
         return Misuse(
             f"{path} holds no store yet, but the beginning of one, without journal and ledger: "
             "its making was cut short, or they were removed; open it for writing, which makes it"

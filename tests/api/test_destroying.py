@@ -147,7 +147,7 @@ def test_who_begins_to_read_it_too_late_makes_nothing_anew(
         begin(*arguments)
 
     monkeypatch.setattr(Draft, "__init__", late)
-    with pytest.raises(octavo.Misuse, match="No such file|no store"):
+    with pytest.raises(octavo.Misuse, match=r"No such file|no store"):
         octavo.open(path, read_only=True)
     assert path.exists() == bool(others)
     assert not others or os.listdir(path) == others

@@ -83,3 +83,26 @@ def test_a_load_waits_for_a_store_that_is_just_being_made(
     lock = RealDisk().lock(f"{path}/{LOCK}")
     monkeypatch.setattr(commit.time, "sleep", lambda seconds: lock.release())
     assert commit.made_store(str(path)) == str(path)
+
+
+def test_who_looks_at_a_store_that_is_being_made_is_told_of_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, aside = tmp_path / "s", tmp_path / "aside"
+    octavo.open(path).close()
+    aside.mkdir()
+    for name in ("journal", "ledger"):
+        (path / name).rename(aside / name)
+    exists = RealDisk.exists
+
+    def made_by_now(self: RealDisk, asked: str) -> bool:
+        if asked == str(path / "ledger"):
+            for name in ("journal", "ledger"):
+                (aside / name).rename(path / name)
+            monkeypatch.setattr(RealDisk, "exists", exists)
+        return exists(self, asked)
+
+    monkeypatch.setattr(RealDisk, "exists", made_by_now)
+    with pytest.raises(octavo.Misuse, match="beginning of one"):
+        octavo.open(path, read_only=True)
+    octavo.open(path, read_only=True).close()
