@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -27,6 +27,7 @@ from octavo.arguments import (
     to_sync,
     to_value,
 )
+from octavo.drawn_pairs import plain_pairs
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.journal.record import DELETE, LOW_32, PUT
@@ -222,30 +223,24 @@ class Bucket(Mutable[Out, Told]):
         meter = self._inker.measures.put_many
         last = 0
         source = iter(pairs)
-        while group := list(islice(source, _GROUP)):
-            try:
-                ledger_keys = [
-                    prefix + key
-                    for key, value in group
-                    if type(key) is bytes is type(value)
-                    and 0 < len(key) < limit
-                    and len(value) < grouped
-                ]
-            except (TypeError, ValueError):
-                ledger_keys = []
-            if len(ledger_keys) == len(group):
-                write = partial(self._put_each, group)
-                if len(group) > _FEW:
-                    put_group = self._bookie.put_many
-                    write = partial(put_group, ledger_keys, self._tag, self._name, group)
-                if meter.left <= 0:
-                    meter.left = 1
-                    last = meter.timed(write)
-                else:
-                    last = write()
-                meter.left -= 1
+        while True:
+            drawn = islice(source, _GROUP)
+            group, ledger_keys, checked = plain_pairs(drawn, prefix, limit, grouped)
+            if checked is not None:
+                last = self._put_checked(checked)
+                continue
+            if not group:
+                break
+            write = partial(self._put_each, group)
+            if len(group) > _FEW:
+                put_group = self._bookie.put_many
+                write = partial(put_group, ledger_keys, self._tag, self._name, group)
+            if meter.left <= 0:
+                meter.left = 1
+                last = meter.timed(write)
             else:
-                last = self._put_checked(group)
+                last = write()
+            meter.left -= 1
         if last and (self._always or durable):
             self._inker.make_durable(last)
         return last
@@ -256,7 +251,7 @@ class Bucket(Mutable[Out, Told]):
             last = put_one(key, value)
         return last
 
-    def _put_checked(self, group: list[Any]) -> int:
+    def _put_checked(self, group: Iterator[Any]) -> int:
         """Write pairs that have to be converted, or are large: all before one that is wrong."""
         last = held = 0
         ready: list[tuple[bytes, bytes]] = []

@@ -100,3 +100,15 @@ def test_index_queries_hold_few_entries_of_long_keys(tmp_path: Path) -> None:
         with store.snapshot() as snap:
             held = held_by(lambda: snap.bucket("").index("f").keys())
     assert held < 20 * MIB, f"{held} bytes"
+
+
+def test_of_many_large_values_that_are_put_few_are_in_memory(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            store.put_many((b"%d" % number, bytes(MIB)) for number in range(100))
+            assert tracemalloc.get_traced_memory()[1] - before < 8 * MIB
+        finally:
+            tracemalloc.stop()
+        assert len(store) == 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -98,3 +99,22 @@ def test_a_refused_call_keeps_nothing_of_what_it_was_given(tmp_path: Path) -> No
             assert left() is None
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("given", ["buffers", "a view of one", "a list"])
+def test_what_gives_the_pairs_may_fill_the_same_buffers_anew(tmp_path: Path, given: str) -> None:
+    key, value, pair = bytearray(b"k0"), bytearray(b"v0"), [b"", b""]
+
+    def pairs() -> Iterator[Any]:
+        for number in range(10):
+            key[1:] = value[1:] = b"%d" % number
+            pair[:] = bytes(key), bytes(value)
+            yield {
+                "buffers": (key, value),
+                "a view of one": (bytes(key), memoryview(value)),
+                "a list": pair,
+            }[given]
+
+    with octavo.open(tmp_path / "s") as store:
+        store.put_many(pairs())
+        assert dict(store) == {b"k%d" % number: b"v%d" % number for number in range(10)}

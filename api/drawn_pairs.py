@@ -1,0 +1,33 @@
+"""The pairs of a put_many, as they are drawn from what the caller gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+
+def plain_pairs(
+    drawn: Iterator[Any], prefix: bytes, key_limit: int, value_limit: int
+) -> tuple[list[tuple[bytes, bytes]], list[bytes], Iterator[Any] | None]:
+    """(pairs that can be written as they are, prefix + key of each, None); or, as the third, all
+    pairs, where one has to be converted or is large. Of these the rest is still to be drawn: its
+    values may be in a buffer that is filled anew for each, and large ones fill the memory."""
+    pairs: list[tuple[bytes, bytes]] = []
+    keys: list[bytes] = []
+    for pair in drawn:
+        try:
+            key, value = pair
+        except (TypeError, ValueError):
+            return pairs, keys, chain(pairs, (pair,), drawn)
+        if (
+            type(pair) is tuple
+            and type(key) is bytes is type(value)
+            and 0 < len(key) < key_limit
+            and len(value) < value_limit
+        ):
+            pairs.append(pair)
+            keys.append(prefix + key)
+        else:
+            return pairs, keys, chain(pairs, (pair,), drawn)
+    return pairs, keys, None
