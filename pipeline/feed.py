@@ -37,6 +37,7 @@ from octavo.pipeline.feed_files import JournalLook, JournalPart, opened
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import (
     CHANGE_DDL,
+    count_of,
     ddl_of,
     flag,
     local_path,
@@ -80,7 +81,7 @@ def feed_options(options: Mapping[str, str]) -> FeedOptions:
     """The options, checked. Raises Misuse."""
     refuse_unknown(options, read_options.FEED_OPTIONS)
     given = {name.lower(): value for name, value in options.items()}
-    first, last = size_of(given, "startingSqn", 0), size_of(given, "endingSqn", 0)
+    first, last = count_of(given, "startingSqn", 0), count_of(given, "endingSqn", 0)
     if last and first > last + 1:  # the next one itself: nothing came since
         raise Misuse(
             f"startingSqn={first} is above endingSqn={last}: the first change to read, and the last"
@@ -89,7 +90,7 @@ def feed_options(options: Mapping[str, str]) -> FeedOptions:
         local_path(given.get("path", "")),
         first - 1 if first else None,
         last or None,
-        size_of(given, "maxRecordsPerTrigger", 0),
+        count_of(given, "maxRecordsPerTrigger", 0),
         size_of(given, "maxBytesPerTrigger", 0),
         flag(given, "failOnDataLoss", default=True),
         given.get("consumerid", ""),

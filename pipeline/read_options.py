@@ -282,6 +282,15 @@ def _moment(given: Mapping[str, str]) -> int | None:
     return ms_of(found)
 
 
+def count_of(given: Mapping[str, str], name: str, default: int) -> int:
+    """A number that is no size: a unit behind it might be meant otherwise, as 30m. Raises
+    Misuse."""
+    text = given.get(name.lower())
+    if text is not None and (not _is_number(text) or not int(text)):
+        raise Misuse(f"{name}={text!r:.80}: allowed are whole numbers from 1 up")
+    return default if text is None else int(text)
+
+
 def size_of(given: Mapping[str, str], name: str, default: int) -> int:
     """A number, with k, m or g behind it or not. Raises Misuse."""
     text = given.get(name.lower())
@@ -296,7 +305,7 @@ def size_of(given: Mapping[str, str], name: str, default: int) -> int:
 
 def _lease(given: Mapping[str, str]) -> float:
     """Seconds. Raises Misuse."""
-    found = size_of(given, "leaseSeconds", 3600)
+    found = count_of(given, "leaseSeconds", 3600)
     if found > _MOST_LEASE_SECONDS:
         raise Misuse(f"leaseSeconds={found}: allowed are up to a hundred years")
     return float(found)

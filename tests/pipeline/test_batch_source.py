@@ -315,6 +315,7 @@ def test_pushdown_narrows_what_is_read(spark: Any, store: octavo.Store) -> None:
         ({"path": "/x", "sqnAsOf": "-1"}, "whole numbers"),
         ({"path": "/x", "timestampAsOf": "soon"}, "ISO 8601"),
         ({"path": "/x", "leaseSeconds": "9" * 19}, "up to a hundred years"),
+        ({"path": "/x", "leaseSeconds": "30m"}, "leaseSeconds='30m': allowed are whole numbers"),
         ({"path": "/x", "leaseSeconds": "9" * 5000}, "leaseSeconds='99"),
         ({"path": "/x", "sqnAsOf": "9" * 5000}, "sqnAsOf='99"),
         ({"path": "/x", "timestampAsOf": "9" * 5000}, "timestampAsOf='99"),

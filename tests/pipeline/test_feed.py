@@ -412,6 +412,12 @@ def test_a_range_that_ends_before_it_begins_is_refused() -> None:
         feed_options({"path": "s", "startingSqn": "4", "endingSqn": "2"})
 
 
+@pytest.mark.parametrize("name", ["startingSqn", "endingSqn", "maxRecordsPerTrigger"])
+def test_what_is_counted_has_no_unit(name: str) -> None:
+    with pytest.raises(octavo.Misuse, match=f"{name}='5k': allowed are whole numbers from 1 up"):
+        feed_options({"path": "s", name: "5k"})
+
+
 @pytest.mark.parametrize("name", ["consumerId", "maxRecordsPerTrigger", "MAXBYTESPERTRIGGER"])
 def test_what_only_a_stream_does_is_refused_of_a_batch(tmp_path: Path, name: str) -> None:
     source = DefaultSource({"path": str(tmp_path), "readChangeFeed": "true", name: "7"})
