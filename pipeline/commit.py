@@ -47,8 +47,9 @@ def committed(path: str, job: str, attempts: Sequence[str], stream: str, batch: 
     return octavo.commit(path, job, attempts, stream=stream, batch=batch).repeated
 
 
-def consumer_at(path: str, consumer: str, sqn: int) -> None:
-    """Have a durable consumer of the store's change feed stand at ``sqn``."""
+def consumer_at(path: str, consumer: str, sqn: int) -> int:
+    """Have a durable consumer of the store's change feed stand at ``sqn``, or where it is, if that
+    is farther; its position."""
     import octavo
 
-    octavo.acknowledge(path, consumer, sqn)
+    return octavo.acknowledge(path, consumer, sqn)

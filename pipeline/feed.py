@@ -281,8 +281,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 allowed = self._look.horizon
             try:
                 if self._options.consumer:
-                    begin = max(since or 0, allowed)
-                    commit.consumer_at(self._options.path, self._options.consumer, begin)
+                    self._begin_consumer(max(since or 0, allowed))
                 break
             except HistoryCompacted:
                 if allowed == before:
@@ -290,6 +289,18 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 before = allowed  # compaction may have gone on since the look
         store = store_id(self._options.path)
         return {"sqn": since or 0, "horizon": allowed, "store": store}
+
+    def _begin_consumer(self, begin: int) -> None:
+        """Have compaction wait for this stream. Raises Misuse where it would not."""
+        path, consumer = self._options.path, self._options.consumer
+        found = commit.consumer_at(path, consumer, begin)
+        if found > begin:
+            raise Misuse(
+                f"consumerId={consumer!r} has come to sqn {found} already, for another stream or "
+                f"with another checkpoint, and this stream begins behind sqn {begin}, where "
+                "compaction would not wait for it: name another one, or drop this one before, with "
+                f"octavo.open(path).consumer({consumer!r}).drop()"
+            )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """This query ends at the newest change now."""

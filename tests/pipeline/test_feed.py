@@ -240,17 +240,34 @@ def test_a_first_batch_that_is_replayed_lacks_nothing_that_it_had(tmp_path: Path
         assert careless.partitions(careless.initialOffset(), reached)
 
 
+def test_a_consumer_that_has_come_farther_is_none_of_a_stream_that_begins(tmp_path: Path) -> None:
+    lived(tmp_path, 1, 20)
+    given = {"consumerId": "c", "startingSqn": "3"}
+    with octavo.open(tmp_path) as store:
+        for _ in range(2):  # as where Spark asks for the beginning anew
+            assert stream(tmp_path, **given).initialOffset()["sqn"] == 2
+        assert store.consumers() == {"c": 2}
+        octavo.acknowledge(tmp_path, "c", 9)
+        with pytest.raises(octavo.Misuse, match="has come to sqn 9 already"):
+            stream(tmp_path, **given).initialOffset()
+        store.consumer("c").drop()
+        assert stream(tmp_path, **given).initialOffset()["sqn"] == 2
+        octavo.acknowledge(tmp_path, "c", 4)
+        assert stream(tmp_path, consumerId="c", startingSqn="8").initialOffset()["sqn"] == 7
+        assert store.consumers() == {"c": 7}
+
+
 def test_a_consumer_begins_behind_what_is_compacted_as_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s"
     real, asked = commit.consumer_at, []
 
-    def late(*given: Any) -> None:
+    def late(*given: Any) -> int:
         if not asked:
             store.compact()
         asked.append(given[2])
-        real(*given)
+        return real(*given)
 
     with octavo.open(path) as store:
         for n in range(300):
