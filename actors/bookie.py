@@ -27,6 +27,7 @@ from octavo.actors.scanning.scan_sources import dead_entries
 from octavo.actors.turns import waits
 from octavo.actors.turns.runtime import Ref, TurnActor, in_turn
 from octavo.actors.view import JournalView, View
+from octavo.actors.worker import WorkerDied
 from octavo.actors.writing.operation import Data, Ends, IndexEdit, Operation, resolved
 from octavo.actors.writing.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
 from octavo.actors.writing.plain_batch import plain_batches
@@ -433,8 +434,8 @@ class Bookie(LiveReads, TurnActor):
                 self.clerk.actor.closing = True
                 self.clerk.actor.runner.abandon("merge")
                 self.clerk.call(PencillerClerk.save_all)
-        except StorageFull as full:
-            log.warning("memory is not saved, the next opening replays the journal: %s", full)
+        except (StorageFull, WorkerDied) as why:
+            log.warning("memory is not saved, the next opening replays the journal: %s", why)
         finally:  # it makes all durable
             self.inker.actor_ref.call(Inker.close)
 

@@ -244,3 +244,25 @@ def test_of_a_worker_that_is_killed_as_it_merges_no_file_is_left(
             entry.name for level in levels for entry in level
         }
         assert store.verify().ok
+
+
+def test_a_close_whose_workers_are_killed_says_nothing_for_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a container that is short of memory."""
+
+    def killed(self: JobRunner, job: str, *blobs: bytes, **given: Any) -> dict[str, Any]:
+        if job == "level_zero":
+            raise WorkerDied("killed")
+        return run(self, job, *blobs, **given)
+
+    run = JobRunner.run
+    with monkeypatch.context() as patched:
+        patched.setattr(JobRunner, "run", killed)
+        with octavo.open(tmp_path / "s", push_rows=1 << 20) as store:
+            store.put_many((b"%05d" % key, b"v") for key in range(20_000))
+    assert "memory is not saved" in caplog.text
+    with octavo.open(tmp_path / "s") as store:
+        assert len(store) == 20_000
+        assert store.stats()["notes"] == []
+        assert store.verify().ok
