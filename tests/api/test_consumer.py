@@ -13,6 +13,7 @@ from compacted_store import SMALL_FILES, journal_bytes, overwritten
 from whole_store import SEED, Clock, killed, opened
 
 import octavo
+from octavo.actors.compacting import trimming
 from octavo.actors.keeping import inbox_watch
 from octavo.manifest import consumers
 
@@ -219,6 +220,24 @@ def test_a_consumer_that_comes_during_a_job_keeps_what_it_is_to_see(tmp_path: Pa
         assert len(list(consumers[0].changes())) == store.last_sqn
         there = {path.name for path in (tmp_path / "s" / "journal").glob("*.cdb")}
         assert there <= {file.name for file in store._inker.view.files}
+
+
+def test_a_consumer_that_comes_during_a_trim_keeps_what_it_is_to_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**SMALL_FILES, "push_rows": 1 << 16}  # nothing is trimmed unasked
+    with opened(tmp_path / "s", mode="head_only", **options) as store:
+        bucket = store.head_bucket("b")
+        for number in range(1000):
+            bucket.put(b"%03d" % number, b"v")
+        consumers = []
+
+        def late(*_: object) -> None:
+            consumers.append(store.consumer("late", since=0))
+
+        monkeypatch.setattr(trimming, "_refuse_damaged", late)
+        assert store.trim() == 0
+        assert len(list(consumers[0].changes())) == store.last_sqn
 
 
 def test_what_a_consumer_may_be(tmp_path: Path) -> None:
