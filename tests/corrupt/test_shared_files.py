@@ -6,10 +6,15 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from whole_store import opened, settle
+from look import clock_ms
+from one_thread import forget, one_thread
+from one_thread import opened as opened_on
+from simdisk import MODES, SimCrash, SimDisk
+from whole_store import SEED, opened, settle
 
 from octavo.actors.opening import startup
 from octavo.files.door.disk import Disk
@@ -105,3 +110,45 @@ def test_a_copy_made_of_links_may_be_open_beside_the_store(tmp_path: Path) -> No
         copy.put(b"other", b"v")
         assert dict(store.items()) == {b"both": b"v", b"one": b"v"}
         assert dict(copy.items()) == {b"both": b"v", b"other": b"v"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_cut_as_a_shared_journal_file_is_set_apart_loses_nothing(mode: str) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    whole = SimDisk()
+    with one_thread("setup"):
+        store = opened_on(whole, clock_ms=clock_ms)
+        for number in range(20):
+            store.put(b"%02d" % number, b"v", sync=True)
+        store.close()
+    (name,) = (name for name in whole.listdir("/store/journal") if name.endswith(".log"))
+    whole.mkdir("/copy")
+    whole.link(f"/store/journal/{name}", "/copy/log")
+    whole.sync_dir("/copy")
+    shared = whole.files()["/copy/log"]
+    for point in range(1, 1000):
+        disk = whole.after_crash("all")
+        told, begun = 20, []
+        with one_thread("cut"):
+            disk.crash_at(disk.ops + point)
+            with suppress(SimCrash):
+                begun.append(opened_on(disk, clock_ms=clock_ms))
+                while told < 24:
+                    begun[0].put(b"%02d" % told, b"v", sync=True)
+                    told += 1
+                begun[0].close()
+            for store in begun:
+                forget(store)
+        disk, cut = disk.after_crash(mode, SEED + point), disk.crashed
+        with one_thread("look"):
+            store = opened_on(disk, clock_ms=clock_ms)
+            found = list(store.keys())
+            assert found == [b"%02d" % number for number in range(len(found))], point
+            assert told <= len(found) <= told + 1, point
+            assert store.verify().ok, point
+            store.close()
+        assert disk.files()["/copy/log"] == shared, point
+        if not cut:
+            assert told == 24
+            return
+    raise AssertionError("more operations than there can be")
