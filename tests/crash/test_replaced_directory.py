@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import gone_meanwhile
@@ -18,6 +19,8 @@ from whole_store import SMALL, flush
 
 import octavo
 from octavo import destroying
+from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.penciller import Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.files.door.disk import Disk
 
@@ -94,6 +97,32 @@ def test_what_an_owner_wrote_whose_store_was_moved_is_there(
     with octavo.open(tmp_path / "image", worker=False) as found:
         assert len(list(found.keys())) == len(KEYS) + 10
         assert found.verify().ok
+
+
+@pytest.mark.parametrize("retention", [0, 3600], ids=["removed", "kept as waste"])
+def test_files_that_a_snapshot_held_until_then_stay_in_the_other_store(
+    tmp_path: Path, retention: int
+) -> None:
+    options = {**SMALL, "waste_retention_seconds": retention}
+    store = octavo.open(tmp_path / "s", **options)  # type: ignore[arg-type]
+    for turn in range(3):
+        store.put_many((key, b"%d" % turn) for key in KEYS)
+        flush(store)
+    snap = store.snapshot()
+    store.backup(tmp_path / "backup")
+    store.compact()
+    os.rename(tmp_path / "s", tmp_path / "moved")
+    octavo.restore(tmp_path / "backup", tmp_path / "s")
+    octavo.open(tmp_path / "s", **options).close()  # type: ignore[arg-type]
+    before = everything(tmp_path / "s")
+    waiting = {Path(file.path) for _, file in store._running.inker_clerk.actor.delete_pending}
+    assert waiting & set((tmp_path / "s" / "journal").iterdir())
+    snap.close()
+    assert store._running.inker_clerk.call(InkerClerk.sweep) == 0
+    store._running.penciller.call(Penciller.sweep)
+    with suppress(octavo.StorageFailed):
+        store.close()
+    assert everything(tmp_path / "s") == before
 
 
 def test_a_merge_that_finds_no_file_in_a_store_that_was_moved_says_so(
