@@ -55,3 +55,13 @@ def test_at_the_bottom_they_go(store: octavo.Store) -> None:
     store.delete_many([b"a", b"b", b"c", b"d", b"e"])
     flush(store)
     assert sum(rows(store)) == 0
+
+
+def test_files_that_meet_in_one_key_are_merged_not_moved(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        for low in (0, 9, 18, 27):
+            store.put_many((b"%02d" % number, b"%d" % low) for number in range(low, low + 10))
+            flush(store)
+        assert [len(level) for level in store._bookie.view.ledger.levels] == [0, 1]
+        assert [store.get(b"%02d" % number) for number in (8, 9, 10)] == [b"0", b"9", b"9"]
+        assert store.verify().ok

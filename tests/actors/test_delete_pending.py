@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from whole_store import flush, opened
+
 import octavo
 from octavo.actors.bookie import Bookie
-from octavo.actors.penciller import Penciller
+from octavo.actors.penciller import Merge, Penciller
+from octavo.actors.penciller_clerk import PencillerClerk
 
 
 def test_a_sweep_between_a_merge_and_the_bookies_new_view_takes_no_file(tmp_path: Path) -> None:
@@ -37,3 +41,25 @@ def test_a_sweep_between_a_merge_and_the_bookies_new_view_takes_no_file(tmp_path
         assert store.stats()["ledger"]["rows_merged"] > 0
         assert counted
         assert all(counted)
+
+
+def test_files_that_a_merge_replaces_stay_for_a_snapshot_of_just_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snaps: list[octavo.Snapshot] = []
+    merge = PencillerClerk._merge
+
+    def merged(clerk: PencillerClerk, task: Merge) -> None:
+        snaps.append(store.snapshot())
+        merge(clerk, task)
+
+    monkeypatch.setattr(PencillerClerk, "_merge", merged)
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        for version in range(4):
+            store.put_many((b"%03d" % number, b"%d" % version) for number in range(100))
+            flush(store)
+        assert len(snaps) == 1
+        store._running.penciller.call(Penciller.sweep)
+        store._running.open_files._shrink(0)  # no map keeps what has no name any more
+        with snaps[0] as snap:
+            assert dict(snap.items()) == {b"%03d" % number: b"3" for number in range(100)}

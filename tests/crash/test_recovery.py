@@ -499,3 +499,18 @@ def test_a_damaged_store_stays_the_same_when_it_is_opened_again(tmp_path: Path) 
     shutil.rmtree(image / "ledger")
     with opened(image) as again:
         assert {b: dict(again.bucket(b).items()) for b in (b"", b"docs")} == states[0]
+
+
+def test_what_a_rebuild_has_saved_is_not_saved_again(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        store.put_many((b"%04d" % number, b"v") for number in range(700))
+        settle(store)
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        store.put_many((b"%04d" % number, b"w") for number in range(100))
+        flush(store)
+        levels = store._bookie.view.ledger.levels
+        assert sum(entry.rows for level in levels for entry in level) == 800
+    with opened(tmp_path / "s") as store:
+        assert store.stats()["notes"] == []
+        assert store.verify().ok
