@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from functools import cache
 from typing import Any
 
 from octavo.files.errors import Misuse
@@ -28,27 +29,43 @@ def to_text(raw: bytes) -> str:
     text = raw.decode("utf-8", _HIDDEN)
     if text.isprintable() and "\\" not in text:
         return text
-    return "".join(
-        _NAMED.get(char) or (char if char.isprintable() else _hex_of(char)) for char in text
-    )
+    return text.translate(_MARKS)
 
 
-def _hex_of(char: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", _HIDDEN))
+class _Marks(dict[int, str]):
+    """What stands for a character. Those of two bytes at most, and bytes that are none, are kept:
+    of what is no text these are nearly all."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        mark = _NAMED.get(char) or char
+        if not mark.isprintable():
+            mark = "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", _HIDDEN))
+        if code < 0x800 or 0xDC80 <= code < 0xDD00:
+            self[code] = mark
+        return mark
+
+
+_MARKS = _Marks()
 
 
 def from_text(line: bytes) -> bytes:
     """The bytes that ``to_text`` wrote as ``line``. Raises Misuse."""
 
     def plain(found: re.Match[bytes]) -> bytes:
-        name = found[1]
-        if name is None:
+        if (raw := _plain(found[1])) is None:
             raise Misuse(
                 f"{to_text(line)!r}: allowed after a backslash are \\\\, \\t, \\n, \\r and \\xHH"
             )
-        return _PLAIN.get(name.decode()) or bytes((int(name[1:], 16),))
+        return raw
 
     return _ESCAPE.sub(plain, line)
+
+
+@cache
+def _plain(name: bytes | None) -> bytes | None:
+    """What is meant by what stands after a backslash: one of some 500."""
+    return name and (_PLAIN.get(name.decode()) or bytes((int(name[1:], 16),)))
 
 
 def from_hex(name: str, text: str | bytes) -> bytes:
