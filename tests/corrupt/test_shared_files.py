@@ -21,8 +21,9 @@ from octavo.files.door.disk import Disk
 from octavo.files.errors import StoreLocked
 
 
+@pytest.mark.parametrize("ledger", [True, False], ids=["", "its ledger lost"])
 def test_a_damaged_file_that_the_manifest_lacks_is_sealed_anew_apart_from_its_links(
-    tmp_path: Path,
+    tmp_path: Path, ledger: bool
 ) -> None:
     manifest, earlier = tmp_path / "s" / "journal" / "manifest", tmp_path / "earlier"
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
@@ -40,8 +41,11 @@ def test_a_damaged_file_that_the_manifest_lacks_is_sealed_anew_apart_from_its_li
     content[-1] ^= 1
     with own.open("r+b") as file:
         file.write(content)
+    if not ledger:
+        shutil.rmtree(tmp_path / "s" / "ledger")
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
         assert any("read record by record" in note for note in store.stats()["notes"])
+        assert len(store) == 700
         settle(store)
         assert len(store) == 700
         assert store.verify().ok
