@@ -27,7 +27,8 @@ from whole_store import (
 import octavo
 from octavo.actors.inker import CEILING_STEP
 from octavo.files.door.disk import RealDisk
-from octavo.files.journal import cdb
+from octavo.files.journal import cdb, record
+from octavo.files.ledger import ledger_key
 
 
 class CountingDisk(RealDisk):
@@ -513,4 +514,27 @@ def test_what_a_rebuild_has_saved_is_not_saved_again(tmp_path: Path) -> None:
         assert sum(entry.rows for level in levels for entry in level) == 800
     with opened(tmp_path / "s") as store:
         assert store.stats()["notes"] == []
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_whole_record_whose_number_was_there_already_is_none(tmp_path: Path, behind: int) -> None:
+    """As of a write that failed, and could not be cut off before the next ones."""
+    with opened(tmp_path / "s") as store:
+        for number in range(3):
+            store.put(b"%d" % number, b"value")
+        end, image = taken(store), killed(store, tmp_path / "image")
+    (log,) = (image / "journal").glob("*.log")
+    seed = int(log.stem.partition("-")[2], 16)
+    whole = log.read_bytes()[:end]
+    for number in (1, *range(3, 3 + behind)):
+        key, value = b"%d" % number, b"another" if number == 1 else b"value"
+        check = seed ^ len(whole)
+        whole += record.encode(number, check, record.PUT, ledger_key.STANDARD, b"", key, value, 1)
+    log.write_bytes(whole)
+    with opened(image) as store:
+        assert any("record 1 is out of order" in note for note in store.stats()["notes"])
+        assert dict(store.items()) == {b"%d" % number: b"value" for number in range(3 + behind)}
+        store.put(b"more", b"value")
+        assert store.get(b"1") == b"value"
         assert store.verify().ok
