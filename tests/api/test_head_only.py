@@ -645,3 +645,16 @@ def test_a_closed_store_refuses(tmp_path: Path) -> None:
     ):
         with pytest.raises(octavo.Closed):
             ask()
+
+
+def test_of_a_head_only_store_only_the_last_state_is_restored(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", mode="head_only", worker=False) as store:
+        for number in range(9):
+            store.head_bucket("b").put(b"%d" % number, b"v")
+    for earlier in ({"sqn": 5}, {"time": 1_000_000_000_000}):
+        with pytest.raises(octavo.Misuse, match="only its last state"):
+            octavo.restore(tmp_path / "s", tmp_path / "r", **earlier)  # type: ignore[arg-type]
+    assert not (tmp_path / "r").exists()
+    assert octavo.restore(tmp_path / "s", tmp_path / "r", sqn=9).sqn == 9
+    with octavo.open(tmp_path / "r", worker=False) as restored:
+        assert restored.head_bucket("b").get(b"8") == b"v"
