@@ -25,6 +25,7 @@ from octavo.actors.keeping.restoring import restore_on
 from octavo.actors.opening import shutdown, startup
 from octavo.actors.opening.options import Options
 from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import cdb
 from octavo.store import Store
 
@@ -534,3 +535,34 @@ def test_an_io_error_is_one_of_ours(
     monkeypatch.setattr(RealDisk, "link", fails)
     with pytest.raises(octavo.StorageFailed, match=f"{tmp_path}/r"):
         octavo.restore(backup, tmp_path / "r")
+
+
+def test_of_a_restored_store_the_feed_begins_where_that_of_its_source_does(
+    backup: Path, tmp_path: Path
+) -> None:
+    with octavo.open(backup) as store:
+        assert store.compact().records_dropped
+        horizon = store._inker.manifest.horizon
+        store.put(b"more", b"v")
+    octavo.restore(backup, tmp_path / "r")
+    with octavo.open(tmp_path / "r") as restored:
+        for since in (0, horizon - 1):
+            with pytest.raises(octavo.HistoryCompacted):
+                restored.changes(since)
+        assert [change.key for change in restored.changes(horizon)][-1] == b"more"
+
+
+def test_a_commit_behind_the_restored_state_is_made_again(tmp_path: Path) -> None:
+    def brought(store: octavo.Store, job: str) -> bool:
+        writer = StagedWriter(RealDisk(), store.path, job, "0-0", now_ms=1000)
+        writer.put_many(b"", [job.encode()], [b"v"])
+        writer.finish()
+        return store.ingest(job, ["0-0"]).repeated
+
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        assert [brought(store, job) for job in ("one", "two")] == [False, False]
+    octavo.restore(tmp_path / "s", tmp_path / "r", sqn=1)
+    with octavo.open(tmp_path / "r", worker=False) as restored:
+        assert dict(restored.items()) == {b"one": b"v"}
+        assert [brought(restored, job) for job in ("one", "two")] == [True, False]
+        assert dict(restored.items()) == {b"one": b"v", b"two": b"v"}
