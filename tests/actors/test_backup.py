@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import threading
 from pathlib import Path
@@ -310,3 +311,26 @@ def test_a_first_backup_that_finds_no_room_leaves_nothing(nth: int) -> None:
     store.backup("/b")
     assert disk.listdir("/") == ["b", "s"]
     store.close()
+
+
+def test_what_a_repair_wrote_anew_comes_into_a_backup_that_has_the_damaged_file(
+    tmp_path: Path,
+) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        for number in range(3000):
+            store.put(b"%04d" % number, b"value")
+        store.backup(tmp_path / "b")
+    (file,) = (tmp_path / "s" / "journal").glob("*.cdb")
+    with file.open("r+b") as damaged:  # which the backup has, too
+        damaged.seek(file.stat().st_size - 20_000)
+        byte = damaged.read(1)[0]
+        damaged.seek(-1, os.SEEK_CUR)
+        damaged.write(bytes([byte ^ 1]))
+    assert octavo.repair(tmp_path / "s").files.rewritten == [file.name]
+    with octavo.open(tmp_path / "b", read_only=True) as backup:
+        assert not backup.verify().ok
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        store.backup(tmp_path / "b")
+    with octavo.open(tmp_path / "b", read_only=True) as backup:
+        assert backup.verify().ok
+        assert len(backup) == 3000
