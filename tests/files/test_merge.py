@@ -158,6 +158,22 @@ def test_a_row_expires_at_its_moment_and_not_before(disk: SimDisk) -> None:
     assert rows_of(disk, merged(disk, [(file.name, 0)], basement=True)) == [rows[1]]
 
 
+@pytest.mark.parametrize("basement", [False, True])
+def test_the_latest_expiry_of_all_that_is_dropped_is_told(disk: SimDisk, basement: bool) -> None:
+    next_name = names()
+    for latest in (3, 297):  # near the beginning, and near the end
+        rows = [
+            Row(key(b"%03d" % n), n, expiry=NOW if n == latest else NOW + 1 if n % 2 else NOW - 1)
+            for n in range(1, 300)
+        ]
+        (file,) = write(disk, rows, next_name)
+        done = merge.merge(
+            disk, DIRECTORY, [(file.name, 0)], next_name,
+            basement=basement, now_ms=NOW, max_rows=BIG, max_bytes=BIG,
+        )  # fmt: skip
+        assert done.expired_ms == NOW
+
+
 def test_an_expired_row_above_the_basement_hides_what_lies_below(disk: SimDisk) -> None:
     (file,) = write(disk, [Row(key(b"k"), 7, expiry=NOW, meta=b"m")], names())
     found = merged(disk, [(file.name, 0)])
