@@ -14,6 +14,7 @@ from compacted_store import SMALL_FILES
 from whole_store import NEVER_MS, WallClock, flush, opened
 
 import octavo
+from octavo.actors.compacting import journal_install
 from octavo.actors.published_reader import PublishedReader
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import StorageFailed
@@ -248,3 +249,14 @@ def test_what_was_dropped_while_the_store_was_closed(
     with opened(tmp_path / "s", clock_ms=clock, **SMALL_FILES) as store:
         check(store)
         assert store._running.penciller.actor.manifest.expired_ms == ENDS_MS
+
+
+def test_a_merge_that_ends_as_a_compaction_notes_it_does_not_take_it_back(
+    tmp_path: Path, clock: WallClock
+) -> None:
+    with with_expired(tmp_path / "s", clock) as store:
+        before = store._bookie.view.ledger  # as a merge gives it, and is held up then
+        journal_install.stays_expired(store._running.bookie, ENDS_MS)
+        store._bookie.ledger_installed(before, None)
+        assert store._bookie.view.ledger.expired_ms == ENDS_MS
+        assert store.get(key(GONE[0])) is None

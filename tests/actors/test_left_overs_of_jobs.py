@@ -46,6 +46,19 @@ def test_the_files_of_a_task_that_writes_for_more_than_a_day_stay(tmp_path: Path
         assert len(store) == 3
 
 
+def test_what_an_attempt_has_staged_stays_beside_what_an_earlier_one_left(tmp_path: Path) -> None:
+    now = wall_clock_ms()
+    with octavo.open(tmp_path) as store:
+        for attempt, began in (("early", now - staging.KEPT_MS - 60_000), ("late", now)):
+            writer = StagedWriter(RealDisk(), str(tmp_path), "slow", attempt, now_ms=began)
+            writer.put_many(b"", [attempt.encode()], [b"v"])
+            writer.finish()
+        staged(tmp_path, "job", now)
+        store.ingest("job", ["a"])
+        store.ingest("slow", ["late"])
+        assert list(store) == [b"job", b"late"]
+
+
 def test_the_folder_goes_in_which_a_killed_task_had_made_nothing_yet(tmp_path: Path) -> None:
     octavo.open(tmp_path).close()
     RealDisk().mkdir_within(str(tmp_path), "staging/killed")
