@@ -23,6 +23,11 @@ _MOST_ENTRIES = 4096
 """Of an index, in memory, in a range that is noted at a time."""
 
 
+def _most(low: bytes, high: bytes) -> int:
+    """How many there may be beside one of these ends."""
+    return _MOST if len(low) + len(high) <= _SHORT_BYTES else _MOST_LONG
+
+
 class EmptyRanges:
     """Ranges of ledger keys, each from which sqn and which moment on no key in it has lived. The
     moment, in ms UTC, is 0 where nothing expired: no clock that is set back makes that live again.
@@ -71,7 +76,7 @@ class EmptyRanges:
         ranges[low] = high, sqn, moment
         insort(lows, low)
         self._used.add(low)
-        most = _MOST if len(low) + len(high) <= _SHORT_BYTES else _MOST_LONG
+        most = _most(low, high)
         while len(ranges) > most:
             self._forget(next(iter(ranges)))
 
@@ -85,12 +90,15 @@ class EmptyRanges:
         known = ranges.get(low)
         if known is None or known[0] <= key:
             return
-        self._forget(low)
         high, sqn, moment = known
-        for start, end in ((low, key), (key + b"\x00", high)):
-            if start < end:
-                ranges[start] = end, sqn, moment
-                insort(lows, start)
+        if low < key:
+            ranges[low] = key, sqn, moment
+        else:
+            self._forget(low)
+        behind = key + b"\x00"
+        if behind < high and len(ranges) < _most(behind, high):  # each of many puts would make one
+            ranges[behind] = high, sqn, moment
+            insort(lows, behind)
 
     def forget_unused(self) -> None:
         """In the turn: let go of those that were neither noted nor used since the last call, for

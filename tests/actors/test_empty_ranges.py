@@ -14,7 +14,7 @@ from staged_rows import StagedRow, operations
 import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.memory_table import MemoryTable
-from octavo.actors.scanning import short_scans
+from octavo.actors.scanning import empty_ranges, short_scans
 from octavo.actors.scanning.empty_ranges import EmptyRanges
 from octavo.files.door.disk import RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
@@ -23,8 +23,11 @@ NAMES = [b"%03d" % at for at in range(600)]
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_only_what_is_empty_for_a_reader_is_left_out(number: int) -> None:
+def test_only_what_is_empty_for_a_reader_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     rng = seeded(f"emptied {number}")
+    monkeypatch.setattr(empty_ranges, "_MOST", rng.choice([1, 3, 4096]))
     empty = EmptyRanges()
     since: dict[bytes, tuple[int, int]] = {}  # sqn and moment, of a key
     for sqn in range(1, 400):
@@ -66,6 +69,18 @@ def test_there_are_at_most_so_many_ranges(length: int, most: int) -> None:
         empty.note(name, name + b"5", 1, 0)
     assert len(empty.lows) == most
     assert empty.left(name, name + b"6", 1, 0, reverse=False) == (name + b"5", name + b"6")
+
+
+@pytest.mark.parametrize(("length", "most"), [(5, 4096), (300, 256)])
+def test_of_a_range_that_much_is_put_into_no_more_parts_are_kept(length: int, most: int) -> None:
+    empty = EmptyRanges()
+    names = [b"%0*d" % (length, number) for number in range(1, 9000)]
+    empty.note(names[0], names[-1], 1, 0)
+    for name in names[::2]:
+        empty.take_back(name)
+    assert len(empty.lows) == most
+    for name in names[::2]:  # each of them lives
+        assert empty.left(name, name + b"\x00", 1, 0, reverse=False) == (name, name + b"\x00")
 
 
 def test_a_range_that_no_scan_uses_is_forgotten() -> None:
