@@ -7,6 +7,7 @@ manifest names yet bound what may be told: nothing at or above them, until that 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ class JournalLook:
         self._settled = False
         self.manifest = JournalManifest.empty()
         self._files: list[tuple[int, int, str]] = []  # (base, seed, name), ascending
+        self._unlisted: list[tuple[int, int, str]] = []  # those that the manifest does not name
         self._bound = 0  # nothing at or above this sqn may be told; 0: no bound
         self._bounds: list[int] = []  # where files of commits begin that no manifest names yet
         self._places: dict[str, tuple[int, Places]] = {}  # of files that grow, or grew
@@ -109,7 +111,8 @@ class JournalLook:
         self._names, self.manifest = names, manifest
         self._settled = True
         self._bounds = []
-        files = [(entry.base_sqn, entry.seed, entry.name) for entry in manifest.entries]
+        listed = [(entry.base_sqn, entry.seed, entry.name) for entry in manifest.entries]
+        files = []
         for name in unlisted:
             who = recovery.identity(name)
             if who is None or manifest.find(who[0]) is not None:
@@ -124,7 +127,8 @@ class JournalLook:
                     self._bounds.append(who[0])
                     continue
             files.append((who[0], who[1], name))
-        self._files = sorted(files)
+        self._unlisted = sorted(files)
+        self._files = sorted(listed + files)
         self._bound = min(self._bounds, default=0)
         kept = {name for _, _, name in self._files}
         self._tables = {name: found for name, found in self._tables.items() if name in kept}
@@ -168,14 +172,14 @@ class JournalLook:
         raise Corruption(gone, 0, "a journal file is missing")
 
     def _newest(self, *, bounded: bool = True) -> int:
-        newest = 0
-        for base, seed, name in self._files:
-            if bounded and self._bound and base >= self._bound:
+        bound = self._bound if bounded else 0
+        manifest = self.manifest
+        last = bisect_left(manifest.bases, bound) if bound else len(manifest.entries)
+        entries = manifest.entries[max(last - 2, 0) : last]  # the last one may be active
+        newest = max((entry.last_sqn for entry in entries), default=0)
+        for base, seed, name in self._unlisted:
+            if bound and base >= bound:
                 break
-            entry = self.manifest.find(base)
-            if entry is not None:
-                newest = max(newest, entry.last_sqn)
-                continue
             places = self._grown(seed, name)
             if places:  # what compaction is about to put in may end below what is there
                 newest = max(newest, base + places.numbers[-1])
