@@ -21,7 +21,7 @@ from octavo.files.journal.journal_windows import WindowSums
 from octavo.files.journal.record import MAX_METADATA_BYTES
 from octavo.files.journal.record_batch import Operations, Place, encoded
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import lengths_of, of_one_length, offsets_of
+from octavo.files.kernels.byte_strings import Mask, lengths_of, of_one_length, offsets_of
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.constant_columns import Number, repeated
 from octavo.files.ledger import ledger_key, merge, sorted_files
@@ -40,6 +40,8 @@ LEDGER_BYTES = 64 << 20
 MAX_VALUE_BYTES = 1 << 30
 _MOST_TRIES = 8
 """To make something in a folder that others may remove while it is empty."""
+_SHOWN_BYTES = 40
+"""Of a key that is told."""
 _FLUSH_BYTES = 1 << 20
 """So much is written at once, while the processor's caches have it."""
 _PIECE_BYTES = 2 << 20
@@ -228,16 +230,25 @@ def _column(strings: Sequence[bytes]) -> ByteColumn:
 
 
 def _check_lengths(operations: Operations) -> None:
-    """Raises Misuse."""
-    key_bytes = lengths_of(operations.keys.offsets)
-    whole = key_bytes + operations.bucket_bytes()
-    if key_bytes.min() < 1 or whole.max() > MAX_KEY_BYTES:
-        raise Misuse("key: 1 byte to 64 KiB together with the bucket's name")
-    if lengths_of(operations.values.offsets).max() > MAX_VALUE_BYTES:
-        raise Misuse(f"value: at most {MAX_VALUE_BYTES} bytes")
+    """Raises Misuse that names the first row of which something is too long."""
+    keys, values = lengths_of(operations.keys.offsets), lengths_of(operations.values.offsets)
+    whole = keys + operations.bucket_bytes()
+    _refuse(operations, keys < 1, "64 KiB, and at least a byte")
+    _refuse(operations, whole > MAX_KEY_BYTES, "64 KiB of key and bucket's name together")
+    _refuse(operations, values > MAX_VALUE_BYTES, f"a value of {MAX_VALUE_BYTES} bytes")
     metas = operations.metas
-    if metas is not None and lengths_of(metas.offsets).max() > MAX_METADATA_BYTES:
-        raise Misuse(f"metadata: at most {MAX_METADATA_BYTES} bytes")
+    if metas is not None:
+        longer = lengths_of(metas.offsets) > MAX_METADATA_BYTES
+        _refuse(operations, longer, f"metadata of {MAX_METADATA_BYTES} bytes")
+
+
+def _refuse(operations: Operations, wrong: Mask, allowed: str) -> None:
+    if not wrong.any():
+        return
+    row = int(wrong.argmax())
+    low, high = operations.keys.offsets[row : row + 2].tolist()
+    key = operations.keys.blob[low:high][:_SHOWN_BYTES].tobytes()
+    raise Misuse(f"row {row}, key {key!r} of {high - low} bytes: allowed is at most {allowed}")
 
 
 def _ledger_rows(place: Place, operations: Operations) -> Columns:

@@ -12,6 +12,8 @@ import pytest
 from staged_rows import StagedRow, rows_of
 
 import octavo
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal.record_batch import Operations
 from octavo.files.wall_clock import YEAR_10000_MS
 from octavo.pipeline import staged_columns, writing
@@ -205,3 +207,19 @@ def test_rows_that_are_ordered_by_task_come_in_batches_that_a_writer_can_take(
 def test_a_bucket_that_spark_calls_a_string_may_be_any_bytes(names: list[bytes]) -> None:
     found = staged({"bucket": pa.array(names, pa.binary()).view(pa.string())})
     assert [row.bucket for row in rows_of(found)] == names
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"key": [b"a", b"k" * 70_000, b"c"]}, r"row 1, key b'k{40}' of 70000 bytes: .* 64 KiB of"),
+        ({"key": [b"a", b"b", b"k" * 65_536]}, "row 2, .* of key and bucket's name together"),
+        ({"metadata": [b"", b"", b"m" * ((1 << 20) + 1)]}, "row 2, key b'ccc' .* metadata of"),
+    ],
+)
+def test_the_row_that_is_too_long_is_named(
+    columns: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    writer = StagedWriter(RealDisk(), str(tmp_path), "j", "a", now_ms=1)
+    with pytest.raises(octavo.Misuse, match=told):
+        writer.add(staged(columns))
