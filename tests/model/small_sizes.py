@@ -39,7 +39,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "actors.scanning.empty_ranges _MOST_LONG": (1, 2, 256),
     "actors.scanning.empty_ranges _SHORT_BYTES": (0, 512),
     "actors.scanning.short_scans _BEHIND_A_RANGE": (1, 2, 16),
-    "actors.bookie _MOST_ENTRIES": (2, 4096),
+    "actors.scanning.empty_ranges _MOST_ENTRIES": (2, 4096),
     "actors.bookie _FOR_SCANS": (0, 3),
     "actors.reading.bucket_names _FEW": (1, 3, 512),
     "actors.reading.bucket_names _ROWS_A_LOOK": (1, 10, 1000),
