@@ -84,11 +84,7 @@ def staged(
 ) -> Staged:
     """In a task: stage its rows; nothing is left of them if that fails."""
     settle()
-    if not RealDisk().exists(f"{options.path}/{IDENTITY}"):
-        raise Misuse(
-            f"there is no store at {options.path}: it was removed or moved since this began, or "
-            "this executor does not see that directory"
-        )
+    _refuse_none(options.path)
     context = TaskContext.get()
     part, task = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     attempt = f"{part:06d}-{task}-{secrets.token_hex(4)}"
@@ -101,10 +97,21 @@ def staged(
         for batch in (batch for batch in batches if batch.num_rows):
             writer.add(staged_columns.operations(batch, options.bucket))
         made = writer.finish()
-    except BaseException:
+    except BaseException as error:
         writer.abandon()
+        if isinstance(error, FileNotFoundError):
+            _refuse_none(options.path)
         raise
     return Staged(job, attempt, made.count, query)
+
+
+def _refuse_none(path: str) -> None:
+    """In a task: raise Misuse where there is no store."""
+    if not RealDisk().exists(f"{path}/{IDENTITY}"):
+        raise Misuse(
+            f"there is no store at {path}: it was removed or moved since this began, or this "
+            "executor does not see that directory"
+        )
 
 
 def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterator[pa.RecordBatch]:

@@ -137,6 +137,7 @@ def test_staged_files_are_cut_where_they_are_row_by_row(
     made: dict[str, list[tuple[int, list[bytes]]]] = {}
     for how in ("many", "rows"):
         home = tmp_path / how
+        home.mkdir()
         writer = StagedWriter(RealDisk(), str(home), "j", "0", now_ms=5, **limits)
         if how == "many":
             for low, high in ((0, 1), (1, 60), (60, 60), (60, 100)):

@@ -15,10 +15,10 @@ def refuse_links(monkeypatch: pytest.MonkeyPatch, number: int = errno.EROFS) -> 
     """From now on, whoever pins a store by links is told so; its owner's other work goes on."""
     plain = RealDisk.mkdir
 
-    def refused(disk: RealDisk, path: str) -> None:
+    def refused(disk: RealDisk, path: str, within: str = "") -> None:
         if "/snapshots/" in path:
             refuse(path)
-        plain(disk, path)
+        plain(disk, path, within)
 
     def refuse(path: str) -> NoReturn:
         raise OSError(number, os.strerror(number), path)
