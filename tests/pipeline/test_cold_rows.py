@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import mmap
-import random
 from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from whole_store import SEED, rolled, settle
+from scattered_values import scattered
 
-import octavo
 from octavo.files.door.disk import RealDisk
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger.bounds import OBJECTS
@@ -53,19 +51,7 @@ class NotingDisk(RealDisk):
 
 @pytest.fixture
 def published(tmp_path: Path) -> str:
-    """A snapshot of several journal files, each with values from all over the range of keys."""
-    print(f"OCTAVO_SEED={SEED}")
-    rng = random.Random(SEED)
-    keys = [b"%05d" % number for number in range(FILES * RECORDS)]
-    rng.shuffle(keys)
-    with octavo.open(tmp_path / "s") as store:
-        for number, key in enumerate(keys, 1):
-            store.put(key, key + rng.randbytes(BYTES))
-            if number % RECORDS == 0:
-                rolled(store)
-        settle(store)
-        path: str = store.snapshot().publish().path
-    return path
+    return scattered(tmp_path / "s", FILES, RECORDS, BYTES)
 
 
 def read(path: str, disk: NotingDisk, *, checksums: bool) -> dict[bytes, bytes]:
