@@ -19,9 +19,9 @@ from octavo.manifest.published import MANIFEST, SNAPSHOTS, directories
 from octavo.manifest.store_identity import IDENTITY
 
 _FOLDERS = ("ledger", "journal", SNAPSHOTS, "staging", "inbox", "waste", "damaged")
-_ROUNDS = 100
 _FILES = (CONSUMERS, RESERVE, IDENTITY + TEMPORARY_SUFFIX, CONSUMERS + TEMPORARY_SUFFIX)
-
+_ROUNDS = 100
+"""So often a folder is gone through again in which readers make and remove names meanwhile."""
 _STAYS = (errno.EBUSY, errno.ENOTDIR, errno.ENOTEMPTY)
 """Why a directory cannot go: it is a mount point, or a symbolic link; or somebody who came too late
 to read the store makes a folder there just now, and removes it."""
