@@ -1,6 +1,6 @@
 """How many files may be mapped at once.
 
-In CPython every mmap holds a descriptor, so 5,000 ledger files would pass the usual limit. A
+Before Python 3.13 every map holds a descriptor, so 5,000 files would pass the usual limit. A
 file that was let go is mapped again when it is read; a map lives as long as a buffer from it
 does, so nothing is ever unmapped under a reader.
 """
@@ -13,6 +13,7 @@ from mmap import mmap
 from typing import Protocol
 
 from octavo.files.door.disk import Disk
+from octavo.files.door.maps import share_of_descriptors, share_of_maps
 from octavo.files.errors import OUT_OF_MEANS, Closed, room_for, storage_error
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.locks import new_lock
@@ -42,15 +43,23 @@ class Called(Protocol):
 
 
 _MOST_BYTES = 1 << 30  # a system call reads no more than 2 GiB
+_SHARE = 2
+"""One in so many of a process's maps, or descriptors, if nobody said how many."""
+_MOST, _LEAST = 1 << 14, 8
+"""Bounds of what that makes."""
 _CALLED_OF = 8
-"""Of the files that may be mapped one in so many may have a descriptor more, for reads by calls."""
+"""Of the files that may be mapped one in so many may have a descriptor, for reads by calls."""
 
 
 class OpenFiles:
     """At most ``limit`` files are mapped; one more lets go of the one opened longest ago."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int | None = None) -> None:
+        """None: as many as suit this process."""
+        if limit is None:
+            limit = max(min(share_of_maps(_SHARE), _MOST), _LEAST)
         self.limit = limit
+        self._most_called = min(limit, share_of_descriptors(_SHARE)) // _CALLED_OF
         self._lock = new_lock()
         self._called: list[Called] = []
         self._open: OrderedDict[Mappable, None] = OrderedDict()
@@ -93,7 +102,7 @@ class OpenFiles:
         return data
 
     def _opened_to_read(self, file: Called) -> Pread:
-        if len(self._called) >= self.limit // _CALLED_OF:
+        if len(self._called) >= self._most_called:
             self._close_called()
         pread = file.pread = file.by_name(file.disk.opened_to_read)
         self._called.append(file)

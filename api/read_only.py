@@ -106,7 +106,7 @@ class ReadOnlyStore(_Unpublished):
         self,
         disk: Disk,
         path: str,
-        max_open_files: int = 512,
+        max_open_files: int | None = None,
         before: Published | None = None,
     ) -> None:
         self._path, self._max_open_files = path, max_open_files
@@ -267,10 +267,9 @@ def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStor
     for name in options:
         if name not in ("max_open_files", "create"):
             raise Misuse(f"{name}= is for a store that is written; this one is read_only=True")
-    limit = to_whole(
-        "max_open_files", options.get("max_open_files", 512), "are numbers from 8 to 100000",
-        8, 100_000,
-    )  # fmt: skip
+    limit = options.get("max_open_files")
+    if limit is not None:
+        limit = to_whole("max_open_files", limit, "are numbers from 8 to 100000", 8, 100_000)
     to_flag("create", options.get("create", False))
     return ReadOnlyStore(disk, path, limit)
 

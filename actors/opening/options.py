@@ -36,7 +36,9 @@ _NUMBERS: dict[str, tuple[float, float]] = {
     "compact_every_seconds": (0.001, 1e9),
 }
 _MODES = ("standard", "head_only")
-_MAY_BE_NONE = frozenset({"consumer_hold_bytes", "consumer_hold_seconds", "compact_every_seconds"})
+_MAY_BE_NONE = frozenset(
+    {"max_open_files", "consumer_hold_bytes", "consumer_hold_seconds", "compact_every_seconds"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,9 @@ class Options:
     ``push_rows``: Recent changes go from memory to the ledger at this many keys (64 .. 16 M).
     ``push_bytes``: ... or after this much journal and keys of index entries (64 KiB .. 3 GiB).
     ``read_cache_bytes``: Memory for recently read values; 0: no cache.
-    ``max_open_files``: Files that are mapped at once (8 .. 100,000); each map holds a
-        descriptor.
+    ``max_open_files``: Files that are mapped at once (8 .. 100,000); before Python 3.13 each
+        map holds a descriptor. None: 16,384, or half of the process's descriptors (``ulimit -n``)
+        where maps hold them.
     ``compression``: What is done to values where it makes them smaller by an eighth: those from
         2 KiB up as they are put, those from 256 bytes up as the journal is compacted. Any
         setting reads all values.
@@ -96,7 +99,7 @@ class Options:
     push_rows: int = 1 << 17
     push_bytes: int = 64 * MiB
     read_cache_bytes: int = 64 * MiB
-    max_open_files: int = 512
+    max_open_files: int | None = None
     compression: Literal["lz4", "none"] = "lz4"
     compact_every_seconds: float | None = 600.0
     compact_single_percent: float = 30.0
@@ -143,7 +146,7 @@ class OpenOptions(TypedDict, total=False):
     push_rows: int
     push_bytes: int
     read_cache_bytes: int
-    max_open_files: int
+    max_open_files: int | None
     compression: Literal["lz4", "none"]
     compact_every_seconds: float | None
     compact_single_percent: float

@@ -31,6 +31,7 @@ from octavo.files.door import file_system
 from octavo.files.door.belonging import hand_over, hand_over_directory
 from octavo.files.door.file_lock import FileLock, hold_file, is_held, lock_file, lock_to_read
 from octavo.files.door.file_system import PROBE_PREFIX
+from octavo.files.door.maps import map_whole
 from octavo.files.door.names import directory_of, refuse_links
 from octavo.files.door.open_file import (
     OPEN_FLAGS,
@@ -106,7 +107,7 @@ class Disk(ABC):
         """The whole file, read-only, as long as it is now; ``b""`` where it is empty.
 
         No copy. It lives as long as any view of it, also when the file is unlinked meanwhile,
-        and holds one descriptor for that time (CPython's mmap keeps its own). Map only files
+        and before Python 3.13 holds one descriptor for that time. Map only files
         that are not cut any more: reading where a file no longer reaches kills the process.
         """
 
@@ -343,8 +344,7 @@ class RealDisk(Disk):
 
     def map(self, path: str) -> mmap.mmap | bytes:
         with self._opened(path) as fd:
-            length = os.fstat(fd).st_size
-            return mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
+            return map_whole(fd)
 
     def opened_to_read(self, path: str) -> Callable[[int, int], bytes]:
         return pread_of(path)

@@ -1,41 +1,36 @@
 """How many maps of files a piece of work keeps at once.
 
-In CPython every map holds a descriptor, of which a process has some 1,024, and there may be more
-files than that; and a process may be limited in what it maps (Spark limits its Python workers so:
-spark.executor.pyspark.memory). What comes behind so many is mapped when it is read, and copied.
+Before Python 3.13 every map holds a descriptor, of which a process has some 1,024, and there may be
+more files than that; and a process may be limited in what it maps (Spark limits its Python workers
+so: spark.executor.pyspark.memory). What comes behind so many is mapped when it is read, and copied.
 """
 
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import overload
 
 from octavo.files.door.disk import Disk
+from octavo.files.door.maps import share_of, share_of_maps
 from octavo.files.ledger.find_many import Level
 from octavo.files.ledger.sst import Sst
 
 _SHARE = 4
-"""One in so many of a process's descriptors, or bytes: others have some, too."""
+"""One in so many of a process's maps, or bytes: others have some, too."""
 
 
 def most_maps() -> int:
     """So many may be kept."""
-    return _share_of(resource.RLIMIT_NOFILE)
+    return share_of_maps(_SHARE)
 
 
 def most_mapped_bytes() -> int | None:
     """So many bytes of files may be kept mapped; None: any number."""
     if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
         return None
-    return _share_of(resource.RLIMIT_AS)
-
-
-def _share_of(limit: int) -> int:
-    soft = resource.getrlimit(limit)[0]
-    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft // _SHARE, 1)
+    return share_of(resource.RLIMIT_AS, _SHARE)
 
 
 class FewMaps(Sequence[tuple[Sst, int]]):

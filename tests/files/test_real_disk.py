@@ -119,14 +119,6 @@ def test_every_descriptor_is_given_back(tmp_path: Path) -> None:
     assert descriptors(tmp_path) == before
 
 
-def test_a_map_holds_one_descriptor(tmp_path: Path) -> None:
-    path = put(tmp_path / "a", b"x")
-    before = descriptors(tmp_path)
-    mapped = DISK.map(path)
-    assert len(descriptors(tmp_path) - before) == 1
-    del mapped
-
-
 def test_close_gives_the_descriptor_back(tmp_path: Path) -> None:
     before = descriptors(tmp_path)
     file = DISK.create(str(tmp_path / "a"))

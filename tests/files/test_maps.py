@@ -1,0 +1,63 @@
+"""How many maps, and descriptors, a process may have."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+from descriptors import descriptors
+
+from octavo.actors.open_files import OpenFiles
+from octavo.files.door import maps
+from octavo.files.door.disk import RealDisk
+
+FILES = 20
+
+
+def test_a_map_holds_a_descriptor_only_before_3_13(tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(FILES)]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    mapped = [RealDisk().map(str(path)) for path in paths]
+    held = len(descriptors(str(tmp_path)))
+    assert [found[:] for found in mapped] == [path.name.encode() for path in paths]
+    assert held == (FILES if maps.HOLDS_DESCRIPTOR else 0)
+
+
+@pytest.mark.parametrize(
+    ("descriptors_allowed", "by_descriptors"),
+    [(1024, 512), (256, 128), (4, 8), (1 << 20, 1 << 14), (resource.RLIM_INFINITY, 1 << 14)],
+)
+@pytest.mark.parametrize("holds", [True, False])
+def test_as_many_files_are_mapped_as_the_process_may_have(
+    monkeypatch: pytest.MonkeyPatch, descriptors_allowed: int, by_descriptors: int, *, holds: bool
+) -> None:
+    monkeypatch.setattr(maps, "HOLDS_DESCRIPTOR", holds)
+    monkeypatch.setattr(
+        maps.resource, "getrlimit", lambda which: (descriptors_allowed, descriptors_allowed)
+    )
+    assert OpenFiles().limit == (by_descriptors if holds else 1 << 14)
+    assert OpenFiles(100).limit == 100
+
+
+def test_reads_by_calls_keep_an_eighth_of_half_the_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the number of maps: each of these holds a descriptor in any Python."""
+    monkeypatch.setattr(maps, "HOLDS_DESCRIPTOR", False)
+    monkeypatch.setattr(maps.resource, "getrlimit", lambda which: (64, 64))
+
+    class Called:
+        path = "here"
+        pread = None
+        disk = RealDisk()
+
+        def by_name(self, found: object) -> object:
+            return lambda length, at: b"x" * length
+
+    files = OpenFiles()
+    many = [Called() for _ in range(5)]
+    for file in many:
+        assert files.read(file, 0, 3) == b"xxx"  # type: ignore[arg-type]
+    assert sum(file.pread is not None for file in many) == 1  # 64 / 2 / 8 are kept, then others
