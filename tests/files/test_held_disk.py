@@ -98,6 +98,7 @@ def test_descriptors_go_with_the_names_and_with_the_disk(source: str, tmp_path: 
     assert not descriptors(source)
 
 
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has files in memory")
 def test_what_is_written_is_in_memory_where_no_file_can_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
