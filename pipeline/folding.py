@@ -17,7 +17,7 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
 from octavo.files.ledger import index_terms, ledger_key
 from octavo.files.ledger.bounds import Bounds
-from octavo.files.ledger.find_many import Level
+from octavo.files.ledger.few_maps import few_maps
 from octavo.files.ledger.live_batches import Batch, buckets_of, heads_of, keys_of
 from octavo.files.ledger.stale_entries import without_stale
 from octavo.manifest import published
@@ -169,12 +169,16 @@ def _entries(
     files: SnapshotFiles, bound: Bounds, tag: int
 ) -> Iterator[tuple[bytes, bytes, index_terms.Term, bytes]]:
     """Index entries that are valid: the newest version of their object has their sqn."""
-    levels: list[Level] = [
-        [(files.open_ledger(entry), entry.sqn_base) for entry in level]
-        for level in files.found.ledger.levels
-    ]
+    with files.reading():
+        levels = few_maps(
+            [
+                [(partial(files.open_ledger, entry), entry.sqn_base) for entry in level]
+                for level in files.found.ledger.levels
+            ]
+        )
     for batch in files.batches(bound):
-        valid = batch._replace(rows=without_stale(batch.columns, batch.rows, levels))
+        with files.reading():
+            valid = batch._replace(rows=without_stale(batch.columns, batch.rows, levels))
         for name, row in zip(_named(valid), keys_of(valid), strict=True):
             entry = index_terms.entry_of(row)
             if entry.tag == tag:

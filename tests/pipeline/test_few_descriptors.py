@@ -131,3 +131,17 @@ with octavo.open({str(path)!r}, max_open_files=16, worker=False) as store:
     print(store.snapshot().publish(lease_seconds=60).keys)
 """
     assert runs(code) == str(FILES)
+
+
+def test_a_fold_of_index_entries(many: Path, tmp_path: Path) -> None:
+    path = copied(many, tmp_path / "s")
+    code = f"""
+from octavo.files.ledger import ledger_key
+from octavo.pipeline import folding, partitions
+from octavo.pipeline.snapshot_files import SnapshotFiles
+files = SnapshotFiles(pinning.pin(RealDisk(), {str(path)!r}, 60_000, wall_clock_ms()).path)
+options = read_options.ReadOptions({str(path)!r})
+(bound,) = partitions.ranges_of(files, ledger_key.INDEX, options)
+print([row[2:] for row in folding._entries(files, bound, ledger_key.STANDARD)])
+"""
+    assert runs(code) == str([(n, b"k%d" % n) for n in range(FILES)])
