@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from octavo.files.door.disk import Disk
 from octavo.files.handover import staging
+from octavo.files.ledger import few_maps
 from octavo.files.ledger.ledger_key import INDEX, split
-from octavo.files.ledger.sst import Sst
 
 
 def first_duplicate(
@@ -17,40 +18,31 @@ def first_duplicate(
 ) -> tuple[bytes, bytes] | None:
     """(bucket, key) of a key that two attempts of a job wrote, or with ``within`` that one wrote
     twice, as far as that can be told; None if there is none. O(rows), by their hashes."""
-    columns, files = [], []
-    for owner, sst, repeats in _files(disk, store, job, attempts):
-        if within and repeats:
-            return b"", b""
-        files.append((owner, sst))
-        columns.append(sst.hashes())
-    if not columns:
+    owned: list[tuple[str, int]] = []  # ledger files, each with the number of its attempt
+    for number, name in enumerate(attempts):
+        for journal in staging.read_attempt(disk, store, job, name).journals:
+            if within and sum(ledger.rows for ledger in journal.ledgers) < journal.count:
+                return b"", b""
+            owned += [(ledger.name, number) for ledger in journal.ledgers]
+    if not owned:
         return None
+    (files,) = few_maps.opened(disk, staging.folder(store, job), [owned])
+    columns = [sst.hashes().copy() for sst, _ in files]  # a view would keep the file mapped
     hashes = np.concatenate(columns)
     order = np.argsort(hashes, kind="stable")
     same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     rows = np.unique(np.concatenate([order[same], order[same + 1]]))
-    ends = np.cumsum([len(column) for column in columns])
+    begins = np.cumsum([0, *map(len, columns)])
     seen: dict[bytes, int] = {}
-    for row in rows.tolist():
-        at = int(np.searchsorted(ends, row, side="right"))
-        owner, sst = files[at]
-        key = sst.ledger_key(row - int(ends[at]) + len(columns[at]))
-        if key[0] == INDEX:
+    for at, (low, high) in enumerate(pairwise(np.searchsorted(rows, begins).tolist())):
+        if low == high:
             continue
-        if key in seen and (within or seen[key] != owner):
-            _, bucket, name = split(key)
-            return bucket, name
-        seen[key] = owner
+        sst, owner = files[at]
+        for row in (rows[low:high] - begins[at]).tolist():
+            key = sst.ledger_key(row)
+            if key[0] == INDEX:
+                continue
+            if key in seen and (within or seen[key] != owner):
+                return split(key)[1:]
+            seen[key] = owner
     return None
-
-
-def _files(
-    disk: Disk, store: str, job: str, attempts: Sequence[str]
-) -> Iterator[tuple[int, Sst, bool]]:
-    """(number of the attempt, ledger file, whether its journal file has a key twice)."""
-    where = staging.folder(store, job)
-    for number, name in enumerate(attempts):
-        for journal in staging.read_attempt(disk, store, job, name).journals:
-            repeats = sum(ledger.rows for ledger in journal.ledgers) < journal.count
-            for ledger in journal.ledgers:
-                yield number, Sst(disk.map(f"{where}/{ledger.name}"), ledger.name), repeats

@@ -145,3 +145,20 @@ options = read_options.ReadOptions({str(path)!r})
 print([row[2:] for row in folding._entries(files, bound, ledger_key.STANDARD)])
 """
     assert runs(code) == str([(n, b"k%d" % n) for n in range(FILES)])
+
+
+def test_a_job_of_many_tasks_is_searched_for_duplicates(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    octavo.open(path).close()
+    code = f"""
+from octavo.files.handover.staged_writer import StagedWriter
+from octavo.pipeline.duplicate_keys import first_duplicate
+names = [str(n) for n in range({FILES})]
+for n, name in enumerate(names):
+    writer = StagedWriter(RealDisk(), {path!r}, "job", name, now_ms=wall_clock_ms())
+    writer.put_many(b"b", [b"k%d" % (n % {FILES - 1})], [b""])
+    writer.finish()
+for some in (names[:-1], names):
+    print(first_duplicate(RealDisk(), {path!r}, "job", some, within=False))
+"""
+    assert runs(code) == "None\n(b'b', b'k0')"
