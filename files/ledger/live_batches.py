@@ -19,7 +19,7 @@ from octavo.files.kernels.key_order import key_order
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix, split
-from octavo.files.ledger.merge import copied, newest, stacked
+from octavo.files.ledger.merge import copied, cut, newest, stacked
 from octavo.files.ledger.row_ranges import within
 from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
 from octavo.files.ledger.sst import Sst
@@ -194,27 +194,19 @@ class FileRows:
 def rows_between(columns: Columns, low: int, high: int) -> Columns:
     """Rows [low, high), low < high, of the columns of a file: views of them."""
     keys, metas = columns.keys, columns.metas
-    prefixes, groups = _own(columns, slice(low, high))
+    rows = slice(low, high)
+    prefixes, groups = _own(columns, rows)
     return Columns(
-        keys=_between(keys, low, high),
+        keys=cut(keys.picked(rows)),
         prefixes=prefixes,
         groups=groups,
-        hashes=columns.hashes[low:high],
-        sqns=columns.sqns[low:high],
-        flags=columns.flags[low:high],
-        sizes=columns.sizes[low:high],
-        times=columns.times[low:high],
-        expiries=None if columns.expiries is None else columns.expiries[low:high],
-        metas=None if metas is None else _between(metas, low, high),
-    )
-
-
-def _between(strings: Strings, low: int, high: int) -> Strings:
-    """Strings [low, high) of those of a file, which stand end to end."""
-    first = int(strings.starts[low])
-    end = int(strings.starts[high - 1] + strings.lengths[high - 1])
-    return Strings(
-        strings.blob[first:end], strings.starts[low:high] - first, strings.lengths[low:high]
+        hashes=columns.hashes[rows],
+        sqns=columns.sqns[rows],
+        flags=columns.flags[rows],
+        sizes=columns.sizes[rows],
+        times=columns.times[rows],
+        expiries=None if columns.expiries is None else columns.expiries[rows],
+        metas=None if metas is None else cut(metas.picked(rows)),
     )
 
 

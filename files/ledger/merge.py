@@ -139,7 +139,7 @@ def _apart(columns: Columns, whole: bool) -> Columns:
     if whole:
         return columns
     metas = columns.metas
-    return replace(columns, keys=_cut(columns.keys), metas=None if metas is None else _cut(metas))
+    return replace(columns, keys=cut(columns.keys), metas=None if metas is None else cut(metas))
 
 
 def copied(columns: Columns) -> Columns:
@@ -158,11 +158,11 @@ def copied(columns: Columns) -> Columns:
 
 
 def _own(strings: Strings) -> Strings:
-    found = _cut(strings)
+    found = cut(strings)
     return replace(found, blob=found.blob.copy())
 
 
-def _cut(strings: Strings) -> Strings:
+def cut(strings: Strings) -> Strings:
     """Some neighbouring strings of a file, where they follow one another, and their bytes."""
     starts, lengths = strings.starts, strings.lengths
     first, end = int(starts[0]), int(starts[-1] + lengths[-1])
