@@ -21,7 +21,7 @@ from octavo.files.journal.journal_windows import WindowSums
 from octavo.files.journal.record import MAX_METADATA_BYTES
 from octavo.files.journal.record_batch import Operations, Place, encoded
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Mask, lengths_of, of_one_length, offsets_of
+from octavo.files.kernels.byte_strings import Mask, column_of, lengths_of, of_one_length
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.constant_columns import Number, repeated
 from octavo.files.ledger import ledger_key, merge, sorted_files
@@ -86,7 +86,7 @@ class StagedWriter:
 
     def put_many(self, bucket: bytes, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Plain puts of one bucket. Raises Misuse (a key that is empty or too long), OSError."""
-        self.add(Operations(_column(keys), _column(values), (bucket,)))
+        self.add(Operations(column_of(keys), column_of(values), (bucket,)))
 
     def add(self, operations: Operations) -> None:
         """The next ones; of plain puts some 0.25 us each. Raises Misuse (a key that is empty or too
@@ -222,11 +222,6 @@ class StagedWriter:
         self._made.clear()
         with suppress(OSError):  # other attempts have files there, or there is none
             self._disk.rmdir(self._folder)
-
-
-def _column(strings: Sequence[bytes]) -> ByteColumn:
-    lengths = np.fromiter(map(len, strings), np.int64, len(strings))
-    return ByteColumn(np.frombuffer(b"".join(strings), dtype=np.uint8), offsets_of(lengths))
 
 
 def _check_lengths(operations: Operations) -> None:
