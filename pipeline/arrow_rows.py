@@ -19,7 +19,7 @@ from octavo.files.journal.journal_values import places_at, spans
 from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
 from octavo.files.kernels.byte_strings import gather
 from octavo.files.kernels.cold_pages import COLD, scattered
-from octavo.files.kernels.columns import ByteColumn, Strings
+from octavo.files.kernels.columns import ByteColumn
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_mapped_bytes, most_maps
 from octavo.files.ledger.head_key import apart
@@ -145,7 +145,7 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
     kept = most_maps() if most_mapped_bytes() is None else 0
     sqns, sizes = columns.sqns[rows].astype(np.int64), columns.sizes[rows]
     keys = strings_of(columns.keys, rows)
-    lengths = keys.offsets[1:] - keys.offsets[:-1]
+    strings = keys.strings()
     for prefix, low, high in buckets_of(batch):
         tag, bucket, _ = ledger_key.split(prefix)
         largest = low + int(sizes[low:high].argmax())
@@ -161,11 +161,10 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
             entry = files.found.journal.entries[number]
             opened.add(entry.name)
             mapped, offsets = files.open_journal(entry)
-            wanted = Strings(keys.blob, keys.offsets[:-1][which], lengths[which])
             begins, ends = spans(offsets, sqns[which] - entry.base_sqn)
             COLD.ahead(scattered(mapped), begins, ends)
             right = files.right(entry) if checksums else None
-            found = places_at(mapped, begins, ends, right, tag, bucket, wanted)
+            found = places_at(mapped, begins, ends, right, tag, bucket, strings.picked(which))
             plain = np.flatnonzero(found.good & (found.raw_bytes < 0))
             add = made.add_copied if len(opened) > kept else made.add
             add(mapped, which[plain], found.at[plain], found.lengths[plain])

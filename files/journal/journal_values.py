@@ -250,9 +250,8 @@ def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes, keys: Strings) -> 
         return _equal(Strings(raw, keys_at, keys.lengths), keys)
     rows = np.flatnonzero(same)
     if len(rows):
-        lengths = keys.lengths[rows]
-        given = Strings(keys.blob, keys.starts[rows], lengths)
-        same[rows] = _equal(Strings(raw, keys_at[rows], lengths), given)
+        given = keys.picked(rows)
+        same[rows] = _equal(Strings(raw, keys_at[rows], given.lengths), given)
     return same
 
 
@@ -291,12 +290,8 @@ def _equal_at_the_end(strings: Strings, others: Strings, wide: int) -> Mask:
     for these, compare in ((room, _equal), (~room, _equal_one_by_one)):
         rows = np.flatnonzero(these)
         if len(rows):
-            equal[rows] = compare(_those(strings, rows), _those(others, rows))
+            equal[rows] = compare(strings.picked(rows), others.picked(rows))
     return equal
-
-
-def _those(strings: Strings, rows: Ints) -> Strings:
-    return Strings(strings.blob, strings.starts[rows], strings.lengths[rows])
 
 
 def _equal_one_by_one(strings: Strings, others: Strings) -> Mask:
@@ -359,8 +354,7 @@ def places_at(
     inside = _inside(raw, starts, limits)
     at: Ints | slice = inside if len(inside) < count else slice(None)
     good, frames = _framed(raw, starts[at], limits[at], tag)
-    wanted = Strings(keys.blob, keys.starts[at], keys.lengths[at])
-    out.good[at] = good & _of_these_keys(raw, frames, bucket, wanted)
+    out.good[at] = good & _of_these_keys(raw, frames, bucket, keys.picked(at))
     values_at = frames.head_ends + SUMS_BYTES
     out.at[at] = values_at
     out.lengths[at] = frames.ends - values_at

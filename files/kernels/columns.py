@@ -30,6 +30,6 @@ class Strings:
     starts: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
-    def picked(self, rows: npt.NDArray[np.int64]) -> Strings:
+    def picked(self, rows: npt.NDArray[np.int64] | slice) -> Strings:
         """These strings, where they are."""
         return Strings(self.blob, self.starts[rows], self.lengths[rows])

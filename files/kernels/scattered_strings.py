@@ -34,7 +34,7 @@ class Scattered(Strings):
         lengths = np.concatenate([part.lengths for part in parts])
         super().__init__(np.empty(0, np.uint8), np.concatenate(starts), lengths)
 
-    def picked(self, rows: Ints) -> Strings:
+    def picked(self, rows: Ints | slice) -> Strings:
         """These strings, copied to one blob: a part at a time, and from front to back in it."""
         starts, lengths = self.starts[rows], self.lengths[rows]
         parts = len(self._blobs)
