@@ -21,7 +21,7 @@ from octavo.files.kernels.byte_strings import Ints, as_list, lengths_of
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger import sst_ahead, sst_layout, sst_lookup, sst_verify
 from octavo.files.ledger.hashing import hash_of
-from octavo.files.ledger.sst_layout import Section
+from octavo.files.ledger.sst_layout import ROW_COLUMNS, Section
 from octavo.files.ledger.sst_lookup import Careful, Find, Probe, Swift, SwiftHead, Views, Windows
 from octavo.files.ledger.sst_writer import Columns
 
@@ -34,15 +34,6 @@ _FENCE = 64
 """Rows from a key of the fence to the next."""
 _UNFENCED = 8
 """Searches in a whole file before its fence is made."""
-_ROW_COLUMNS = (
-    Section.KEY_ENDS,
-    Section.SQNS,
-    Section.FLAGS,
-    Section.SIZES,
-    Section.TIMES,
-    Section.EXPIRIES,
-    Section.META_ENDS,
-)
 
 
 class Sst:
@@ -296,7 +287,7 @@ class Sst:
             if fence is None:
                 self._searches += 1
                 if self._searches > _UNFENCED:
-                    sst_ahead.ask_for_keys(self, low, high)
+                    sst_ahead.ask_for_rows(self, low, high, (Section.KEY_ENDS,))
                     fence = [buffer[at + ends[row] : at + ends[row + 1]]
                              for row in range(low, high, _FENCE)]  # fmt: skip
                     self._fences[group] = fence
@@ -424,7 +415,7 @@ def _need_rows(
     windows: Windows, layout: sst_layout.Layout, ends: memoryview, low: int, high: int
 ) -> None:
     """Verify what belongs to rows [low, high), low < high, except metadata."""
-    for kind in _ROW_COLUMNS:
+    for kind in ROW_COLUMNS:
         if kind in layout.sections:
             _need_column(windows, layout, kind, low, high)
     offset, length = layout.sections[Section.KEYS]

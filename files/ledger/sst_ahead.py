@@ -6,19 +6,13 @@ from typing import TYPE_CHECKING
 
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.cold_pages import COLD, ask_to_read
-from octavo.files.ledger.sst_layout import Section
+from octavo.files.ledger.sst_layout import ROW_COLUMNS, Section
 
 if TYPE_CHECKING:
     from octavo.files.ledger.sst import Sst
 
-_KEYED = (Section.KEY_ENDS,)
-_COLUMNS = (
-    *_KEYED, Section.SQNS, Section.FLAGS, Section.SIZES, Section.TIMES, Section.EXPIRIES,
-    Section.META_ENDS,
-)  # fmt: skip
 
-
-def ask_for_rows(sst: Sst, low: int, high: int, columns: tuple[Section, ...] = _COLUMNS) -> None:
+def ask_for_rows(sst: Sst, low: int, high: int, columns: tuple[Section, ...] = ROW_COLUMNS) -> None:
     """Rows [low, high) are about to be read, some columns and the keys. 10 us."""
     edges = []
     for kind in columns:
@@ -30,11 +24,6 @@ def ask_for_rows(sst: Sst, low: int, high: int, columns: tuple[Section, ...] = _
     edges.append((keys_at + ends[low], keys_at + ends[high]))
     starts, stops = np.array(edges, dtype=np.int64).T
     COLD.ahead(sst.buffer, starts, stops)
-
-
-def ask_for_keys(sst: Sst, low: int, high: int) -> None:
-    """The same of nothing but the keys."""
-    ask_for_rows(sst, low, high, _KEYED)
 
 
 def ask_for_slot(sst: Sst, h32: int) -> None:

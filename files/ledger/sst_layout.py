@@ -102,6 +102,11 @@ class Section(IntEnum):
     META_ENDS = 14
 
 
+ROW_COLUMNS = (
+    Section.KEY_ENDS, Section.SQNS, Section.FLAGS, Section.SIZES, Section.TIMES, Section.EXPIRIES,
+    Section.META_ENDS,
+)  # fmt: skip
+"""What is read of a row, beside the bytes of its key and metadata."""
 _KINDS = frozenset(int(kind) for kind in Section)
 _OPTIONAL = {Section.EXPIRIES, Section.METAS, Section.META_ENDS}
 
