@@ -20,12 +20,9 @@ from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, as_list, lengths_of
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger import sst_ahead, sst_layout, sst_lookup, sst_verify
-from octavo.files.ledger.hashing import hash_of
 from octavo.files.ledger.sst_layout import ROW_COLUMNS, Section
 from octavo.files.ledger.sst_lookup import Careful, Find, Probe, Swift, SwiftHead, Views, Windows
 from octavo.files.ledger.sst_writer import Columns
-
-__all__ = ["Sst", "hash_of"]
 
 _BLOCK = 1 << 14
 _SHORT = 160

@@ -13,9 +13,9 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.kernels.byte_strings import column_of
 from octavo.files.ledger import ledger_key, merge
 from octavo.files.ledger.find_many import Level, find_many, newest
-from octavo.files.ledger.hashing import hash_column
+from octavo.files.ledger.hashing import hash_column, hash_of
 from octavo.files.ledger.rows import Rows
-from octavo.files.ledger.sst import Sst, hash_of
+from octavo.files.ledger.sst import Sst
 
 SEED = 20261121
 
