@@ -12,6 +12,7 @@ from mmap import mmap
 
 from octavo.files.errors import Corruption
 from octavo.files.journal import record
+from octavo.files.journal.journal_values import fixed_fields
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import (
     Ints,
@@ -35,19 +36,6 @@ from octavo.files.ledger.rows import EXPIRES, PART_BYTES, ROW_BYTES, TOMBSTONE, 
 def _gather(buffer: Bytes, at: Ints, dtype: str) -> npt.NDArray[np.generic]:
     """One unaligned number at each position."""
     return windows(buffer, np.dtype(dtype).itemsize)[at].view(dtype)
-
-
-def _fixed(raw: Bytes, start: Ints) -> npt.NDArray[np.void]:
-    """The fields that every record has, by name."""
-    layout = np.dtype(
-        {
-            "names": ["data", "kind", "tag", "flags", "bucket", "key", "time"],
-            "formats": ["<u4", "u1", "u1", "u1", "<u2", "<u2", "<u8"],
-            "offsets": [4, 19, 20, 21, 22, 24, 26],
-            "itemsize": record.FIXED_BYTES,
-        }
-    )
-    return windows(raw, record.FIXED_BYTES)[start].view(layout)
 
 
 def _optional(
@@ -193,10 +181,10 @@ def headers_at(
         or int(limit.max()) > len(raw)
     ):
         raise Corruption(file, int(start[0]), "record offsets do not fit the file")
-    fixed = _fixed(raw, start)
+    fixed = fixed_fields(raw, start)
     kinds, tags, flags = (fixed[name].copy() for name in ("kind", "tag", "flags"))
-    bucket_len, key_len = fixed["bucket"].astype(np.int64), fixed["key"].astype(np.int64) + 1
-    times, data_len = fixed["time"].astype(np.uint64), fixed["data"].astype(np.int64)
+    bucket_len, key_len = fixed["bucket"].astype(np.int64), fixed["key_1"].astype(np.int64) + 1
+    times, data_len = fixed["time"].astype(np.uint64), fixed["content"].astype(np.int64)
     at = start + record.FIXED_BYTES
     if len(start) and int((at + record.OPTIONAL_BYTES).max()) > len(raw):
         raw = np.concatenate([raw, np.zeros(32, np.uint8)])

@@ -25,7 +25,7 @@ FIXED_FIELDS = [
     ("kind", "u1"), ("tag", "u1"), ("flags", "u1"), ("bucket", "<u2"), ("key_1", "<u2"),
     ("time", "<u8"),
 ]  # fmt: skip
-"""The fixed part of a record, as record.py has it."""
+"""The fixed part of a record, as record.py has it; see fixed_fields."""
 _SMALL_BYTES = 4096
 _MANY = 2048
 """From so many records on checksums by array kernels are cheaper."""
@@ -55,6 +55,11 @@ def optional_bytes() -> Ints:
     """Bytes of the optional fields, by flags."""
     fields = record.OPTIONAL_FIELDS
     return np.array([sum(n for flag, n in fields if flags & flag) for flags in range(64)])
+
+
+def fixed_fields(raw: Bytes, starts: Ints) -> npt.NDArray[np.void]:
+    """The fields that every record has, by name, of those that begin there; copied."""
+    return windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
 
 
 Right: TypeAlias = "Callable[[Ints, Ints, Ints], Mask]"

@@ -13,6 +13,7 @@ from octavo.files.journal.journal_values import (
     Check,
     Offsets,
     checksums_right,
+    fixed_fields,
     optional_bytes,
     right_of,
     spans,
@@ -93,7 +94,7 @@ def columns_of(
         rows = np.arange(len(relative), dtype=np.int64)
     if not len(rows):
         return _none(), np.flatnonzero(~inside)
-    head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
+    head = fixed_fields(raw, starts)
     good = (head["kind"] == record.PUT) & (head["flags"] < 64)
     good &= head["number"] == relative[rows]
     ends = starts + 16 + head["content"]
@@ -171,7 +172,7 @@ def all_whole(mapped: mmap | bytes, table: npt.NDArray[np.uint32], seed: int) ->
         starts, limits = edges[:-1][there], edges[1:][there]
         if bool((limits - starts < LEAST_BYTES).any()):
             return False
-        head = windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
+        head = fixed_fields(raw, starts)
         ends = starts + 16 + head["content"]
         found, fits = _parts(raw, starts, ends, head, (ends <= limits) & (head["flags"] < 64))
         if not fits.all():
