@@ -22,6 +22,7 @@ from octavo.files.journal.journal_rows import Headers
 from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.journal.sealed_records import STRETCH, headers_of, records_of, table_of
 from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.byte_strings import numbers_at
 from octavo.files.ledger import few_maps
 from octavo.files.ledger.find_many import Level
 from octavo.files.ledger.rows import Rows
@@ -281,8 +282,9 @@ class _Batched(NamedTuple):
         at = head.start[of] + record.FIXED_BYTES
         for flag, width in ((record.EXPIRY, 8), (record.METADATA, 4), (record.INDEX, 4)):
             at += width * ((flags & flag) > 0)
-        fields = np.ascontiguousarray(head.raw[at[:, None] + np.arange(8)]).view("<u4")
-        position, length = fields[:, 0].astype(np.int64), fields[:, 1].astype(np.int64)
+        position, length = (
+            numbers_at(head.raw, at + more, "<u4").astype(np.int64) for more in (0, 4)
+        )
         return cls(first + of, head.relative[of] - position, position, length)
 
 

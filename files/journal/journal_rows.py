@@ -20,9 +20,9 @@ from octavo.files.kernels.byte_strings import (
     copy,
     fill,
     gather,
+    numbers_at,
     offsets_of,
     prefixed,
-    windows,
 )
 from octavo.files.kernels.columns import ByteColumn, Bytes, Strings
 from octavo.files.kernels.scattered_strings import Scattered, no_strings
@@ -33,20 +33,16 @@ from octavo.files.ledger.index_terms import LEAST_BYTES
 from octavo.files.ledger.rows import EXPIRES, PART_BYTES, ROW_BYTES, TOMBSTONE, Rows
 
 
-def _gather(buffer: Bytes, at: Ints, dtype: str) -> npt.NDArray[np.generic]:
-    """One unaligned number at each position."""
-    return windows(buffer, np.dtype(dtype).itemsize)[at].view(dtype)
-
-
 def _optional(
-    buffer: Bytes, at: Ints, flags: Bytes, flag: int, dtype: str, width: int
+    buffer: Bytes, at: Ints, flags: Bytes, flag: int, size: int
 ) -> npt.NDArray[np.uint64]:
-    """The optional field of ``flag`` in each record, 0 where absent; moves ``at`` behind it."""
+    """The optional number of ``flag``, of so many bytes, in each record, 0 where absent; moves
+    ``at`` behind it."""
     out = np.zeros(len(at), dtype=np.uint64)
     has = np.flatnonzero(flags & flag)
     if len(has):
-        out[has] = _gather(buffer, at[has], dtype).astype(np.uint64)
-        at[has] += width
+        out[has] = numbers_at(buffer, at[has], f"<u{size}")
+        at[has] += size
     return out
 
 
@@ -54,7 +50,7 @@ def _check_headers(raw: Bytes, starts: Ints, ends: Ints, seed: int, file: str) -
     """Compare every header checksum. Raises Corruption at the first that differs."""
     seeds = starts.astype(np.uint64) ^ np.uint64(seed)
     found = xxh3_of(raw, starts, ends - starts, seeds) & np.uint64(record.LOW_32)
-    wrong = np.flatnonzero(_gather(raw, ends, "<u4") != found)
+    wrong = np.flatnonzero(numbers_at(raw, ends, "<u4") != found)
     if len(wrong):
         raise Corruption(file, int(starts[wrong[0]]), "journal record: header checksum")
 
@@ -188,12 +184,12 @@ def headers_at(
     at = start + record.FIXED_BYTES
     if len(start) and int((at + record.OPTIONAL_BYTES).max()) > len(raw):
         raw = np.concatenate([raw, np.zeros(32, np.uint8)])
-    expiries = _optional(raw, at, flags, record.EXPIRY, "<u8", 8)
-    meta_len = _optional(raw, at, flags, record.METADATA, "<u4", 4).astype(np.int64)
-    index_len = _optional(raw, at, flags, record.INDEX, "<u4", 4).astype(np.int64)
+    expiries = _optional(raw, at, flags, record.EXPIRY, 8)
+    meta_len = _optional(raw, at, flags, record.METADATA, 4).astype(np.int64)
+    index_len = _optional(raw, at, flags, record.INDEX, 4).astype(np.int64)
     at[np.flatnonzero(flags & record.BATCH)] += 8
-    raw_len = _optional(raw, at, flags, record.LZ4, "<u4", 4)
-    sub_len = _optional(raw, at, flags, record.SUB_KEY, "<u2", 2).astype(np.int64)
+    raw_len = _optional(raw, at, flags, record.LZ4, 4)
+    sub_len = _optional(raw, at, flags, record.SUB_KEY, 2).astype(np.int64)
     key_at = at + bucket_len
     meta_at = key_at + key_len + sub_len
     index_at = meta_at + meta_len

@@ -13,7 +13,7 @@ from octavo.files.journal import record
 from octavo.files.journal.record import FIXED_BYTES, LEAST_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.journal.sparse_offsets import SparseOffsets
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Ints, Mask, Words, gather, windows
+from octavo.files.kernels.byte_strings import Ints, Mask, Words, gather, numbers_at, windows
 from octavo.files.kernels.columns import Bytes, Strings
 from octavo.files.kernels.xxh3_columns import xxh3_of
 
@@ -156,8 +156,8 @@ def puts_of(
         (keys_at + frames.key_bytes[rows]).tolist(),
         head_ends.tolist(),
         frames.ends[rows].tolist(),
-        _u32(raw, head_ends).tolist(),
-        _u32(raw, head_ends + 4).tolist(),
+        numbers_at(raw, head_ends, "<u4").tolist(),
+        numbers_at(raw, head_ends + 4, "<u4").tolist(),
         frames.raw_bytes[rows].tolist(),
         strict=True,
     )
@@ -177,14 +177,6 @@ def _decompressed(stored: bytes | memoryview, raw_bytes: int) -> bytes | None:
         return record.decompress(stored, raw_bytes)
     except ValueError:
         return None
-
-
-def _u16(raw: Bytes, at: Ints) -> Ints:
-    return windows(raw, 2)[at].view("<u2").astype(np.int64)
-
-
-def _u32(raw: Bytes, at: Ints) -> Ints:
-    return windows(raw, 4)[at].view("<u4").astype(np.int64)
 
 
 def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Mask, Frames]:
@@ -230,12 +222,10 @@ def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_by
         has = np.flatnonzero(good & ((flags & flag) != 0))
         if not len(has):
             continue
-        if flag in (record.METADATA, record.INDEX):
-            more[has] += _u32(raw, at[has])
-        elif flag == record.SUB_KEY:
-            more[has] += _u16(raw, at[has])
+        if flag in (record.METADATA, record.INDEX, record.SUB_KEY):
+            more[has] += numbers_at(raw, at[has], f"<u{size}")
         elif flag == record.LZ4:
-            raw_bytes[has] = _u32(raw, at[has])
+            raw_bytes[has] = numbers_at(raw, at[has], f"<u{size}")
         at[has] += size
     return more
 
@@ -391,8 +381,8 @@ def places_unseen(
         ends = found.at[rows] - SUMS_BYTES
         heads = zip(starts[rows].tolist(), ends.tolist(), strict=True)
         seeds[rows] = np.array([xxh3(cut[at:end], seed ^ at) for at, end in heads], np.uint64)
-        sums[rows] = _u32(raw, ends + 4)
-        found.good[rows] = (seeds[rows] & np.uint64(LOW_32)) == _u32(raw, ends).astype(np.uint64)
+        sums[rows] = numbers_at(raw, ends + 4, "<u4")
+        found.good[rows] = (seeds[rows] & np.uint64(LOW_32)) == numbers_at(raw, ends, "<u4")
     return found, (seeds, sums)
 
 
@@ -417,8 +407,8 @@ def checksums_right(
     else:
         sums = _sums_one_by_one(mapped, starts, head_ends, ends, seed)
     sums &= np.uint64(LOW_32)
-    right: Mask = sums[:, 0] == _u32(raw, head_ends)
-    right &= sums[:, 1] == _u32(raw, head_ends + 4)
+    right: Mask = sums[:, 0] == numbers_at(raw, head_ends, "<u4")
+    right &= sums[:, 1] == numbers_at(raw, head_ends + 4, "<u4")
     return right
 
 

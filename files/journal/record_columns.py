@@ -20,7 +20,7 @@ from octavo.files.journal.journal_values import (
 )
 from octavo.files.journal.record import FIXED_BYTES, LEAST_BYTES, SUMS_BYTES
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Ints, Mask, gather, windows
+from octavo.files.kernels.byte_strings import Ints, Mask, gather, numbers_at
 from octavo.files.kernels.columns import ByteColumn, Bytes
 
 _STRETCH = 1 << 14
@@ -215,8 +215,7 @@ def _parts(
             if not len(has):
                 continue
             if flag != record.BATCH:
-                kind = f"<u{size}"
-                field = windows(raw, size)[at[has]].view(kind)
+                field = numbers_at(raw, at[has], f"<u{size}")
                 if flag == record.EXPIRY:
                     expiries[has] = field
                 elif flag == record.LZ4:

@@ -15,7 +15,7 @@ from octavo.files.journal import record
 from octavo.files.journal.journal_rows import Headers
 from octavo.files.journal.record import LOW_32, SUMS_BYTES
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Mask, gather
+from octavo.files.kernels.byte_strings import Mask, gather, numbers_at
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger.hashing import digest_column
 from octavo.files.ledger.live_batches import Batch, rows_at
@@ -120,7 +120,7 @@ def check_values(view: memoryview, head: Headers, seed: int, file: str) -> None:
         at = int(head.start[np.flatnonzero(~known)[0]])
         raise Corruption(file, at, "journal record: of an unknown version, kind or flags")
     ends = head.head_end + SUMS_BYTES
-    sums = gather(raw, head.head_end + 4, np.full(len(head), 4)).blob.view("<u4")
+    sums = numbers_at(raw, head.head_end + 4, "<u4")
     for low in range(0, len(head), _STRETCH):
         part = slice(low, low + _STRETCH)
         starts, head_ends = head.start[part].tolist(), head.head_end[part].tolist()

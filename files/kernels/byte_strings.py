@@ -38,6 +38,11 @@ def windows(blob: Bytes, length: int) -> npt.NDArray[np.void]:
     )
 
 
+def numbers_at(blob: Bytes, at: Ints, dtype: str) -> npt.NDArray[Any]:
+    """The number of this kind that stands at each place, aligned or not; copied."""
+    return windows(blob, np.dtype(dtype).itemsize)[at].view(dtype)
+
+
 def by_length(lengths: Ints) -> Iterator[tuple[int, Ints | slice]]:
     """(length, the rows that have it, ascending), for each length, or other number from 0 up, that
     occurs."""
