@@ -101,7 +101,8 @@ class Mover:
         except record.NotARecord as wrong:
             raise Corruption(self._file, start, f"journal record: {wrong}") from None
         value = bytes(buffer[head_end + 8 : end])
-        self._verify(bytes(buffer[start:head_end]), value, start, head_end)
+        if xxh3(value, head.hash64) & record.LOW_32 != head.value_sum:
+            raise Corruption(self._file, head_end + 8, "value checksum")
         same = kind == head.kind
         raw_bytes = head.raw_bytes if same else None
         if not same:
@@ -127,14 +128,6 @@ class Mover:
             raw_bytes=raw_bytes,
             sub_key=head.sub_key,
         )
-
-    def _verify(self, head: bytes, value: bytes | memoryview, start: int, head_end: int) -> None:
-        h = xxh3(head, self._seed ^ start)
-        head_sum, value_sum = _sums(self._buffer, head_end)
-        if h & record.LOW_32 != head_sum:
-            raise Corruption(self._file, start, "journal record: header checksum")
-        if xxh3(value, h) & record.LOW_32 != value_sum:
-            raise Corruption(self._file, head_end + 8, "value checksum")
 
 
 def squeezed(buffer: memoryview, records: Iterable[tuple[int, int, int]]) -> list[int]:
