@@ -6,6 +6,7 @@ file in. All is done by array kernels: no bytecode runs for each record.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from array import array
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Mask, column_of, lengths_of, of_one_length
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.constant_columns import Number, repeated
-from octavo.files.ledger import ledger_key, merge, sorted_files
+from octavo.files.ledger import ledger_key, merge
 from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES, STANDARD
 from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
@@ -120,9 +121,9 @@ class StagedWriter:
             return
         self._seed = secrets.randbits(64)
         number = len(self._journals)
-        name = f"{self._attempt}-{number:04x}-{self._clock_ms():012x}-{self._seed:016x}.cdb"
-        self._made.append(name)
-        self._name = name
+        self._name = name = self._noted(
+            f"{self._attempt}-{number:04x}-{self._clock_ms():012x}-{self._seed:016x}.cdb"
+        )
         self._file = self._in_folder(lambda: self._disk.create(f"{self._folder}/{name}"))
         self._offsets = array("I", (cdb.RECORDS_AT,))
         header = cdb.FileHeader(0, 0, self._seed, self._now_ms)
@@ -162,11 +163,11 @@ class StagedWriter:
         synced = file.begin_sync()
         file.close()
         self._file = None
-        stem = self._name.removesuffix(".cdb")
+        stem, numbers = self._name.removesuffix(".cdb"), itertools.count()
         found = merge.write_rows(
             self._disk,
             self._folder,
-            self._ledger_name(stem),
+            lambda: self._noted(f"{stem}-{next(numbers):04x}.sst"),
             merge.stacked(self._rows, in_place=True),
             max_rows=LEDGER_ROWS,
             max_bytes=LEDGER_BYTES,
@@ -179,12 +180,14 @@ class StagedWriter:
                 bytes=int(table[-1]) + len(back),
                 seed=self._seed,
                 digest=int.from_bytes(back[-8:], "little"),
-                ledgers=tuple(map(_told, found)),
+                ledgers=tuple(StagedLedger(**each.told()) for each in found),
             )
         )
 
-    def _ledger_name(self, stem: str) -> _Names:
-        return _Names(stem, self._made)
+    def _noted(self, name: str) -> str:
+        """The name of a file that is about to be made."""
+        self._made.append(name)
+        return name
 
     # ------------------------------------------------------------ the end
 
@@ -286,32 +289,3 @@ def _lengths(strings: ByteColumn, kind: type[Number]) -> npt.NDArray[Number]:
     if length >= 0:
         return repeated(kind(length), len(strings.offsets) - 1)
     return lengths_of(strings.offsets).astype(kind)
-
-
-class _Names:
-    """Names of the ledger files of one journal file, each noted as it is given."""
-
-    def __init__(self, stem: str, made: list[str]) -> None:
-        self._stem = stem
-        self._made = made
-        self._given = 0
-
-    def __call__(self) -> str:
-        name = f"{self._stem}-{self._given:04x}.sst"
-        self._given += 1
-        self._made.append(name)
-        return name
-
-
-def _told(found: sorted_files.Summary) -> StagedLedger:
-    return StagedLedger(
-        found.name,
-        found.rows,
-        found.bytes,
-        found.tombstones,
-        found.expiring,
-        found.first_key.decode("latin-1"),
-        found.last_key.decode("latin-1"),
-        found.min_sqn,
-        found.max_sqn,
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from mmap import mmap
 from typing import Any
 
@@ -21,16 +21,6 @@ from octavo.files.ledger.sst import Sst
 def _names(stem: str) -> Callable[[], str]:
     numbers = itertools.count()
     return lambda: f"{stem}-{next(numbers):04x}.sst"
-
-
-def _summaries(found: Sequence[sorted_files.Summary]) -> dict[str, Any]:
-    out = []
-    for summary in found:
-        row = asdict(summary)
-        row["first_key"] = summary.first_key.decode("latin-1")
-        row["last_key"] = summary.last_key.decode("latin-1")
-        out.append(row)
-    return {"files": out}
 
 
 def _journal_file(disk: Disk, path: str) -> mmap | bytes:
@@ -119,7 +109,7 @@ def write_sorted(
         for rows in journal_rows.together(parts):
             merge.add_rows(files, rows)
             del rows  # before the next ones are made
-    return _summaries(made.made)
+    return {"files": [summary.told() for summary in made.made]}
 
 
 def _rows_of(
@@ -182,7 +172,7 @@ def merge_files(
     found = merge.merge(
         disk,
         ledger,
-        [(name, base) for name, base in inputs],
+        inputs,
         _names(stem),
         basement=basement,
         now_ms=now_ms,
@@ -192,7 +182,8 @@ def merge_files(
         low=low,
         high=high,
     )
-    return {**_summaries(found.files), "expired_ms": found.expired_ms}
+    files = [summary.told() for summary in found.files]
+    return {"files": files, "expired_ms": found.expired_ms}
 
 
 def check_ledger(disk: Disk, *, ledger: str, files: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os.path
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Misuse
@@ -40,6 +40,11 @@ class Summary:
     last_key: _Key
     min_sqn: int
     max_sqn: int
+
+    def told(self) -> dict[str, Any]:
+        """The same as JSON has it: keys as text of their bytes (latin-1)."""
+        first, last = (key.decode("latin-1") for key in (self.first_key, self.last_key))
+        return {**vars(self), "first_key": first, "last_key": last}
 
 
 class SortedFiles:
