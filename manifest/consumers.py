@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from octavo.files.argument_checks import shown
+from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import (
     Corruption,
@@ -27,7 +28,6 @@ from octavo.files.errors import (
 )
 from octavo.files.locks import new_rlock
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
-from octavo.manifest.store_identity import checksum
 
 log = logging.getLogger("octavo.consumers")
 
@@ -227,8 +227,7 @@ def go_back(disk: Disk, path: str, sqn: int) -> None:
 
 def _write(disk: Disk, file: str, known: dict[str, Progress]) -> None:
     told = {"format": _FORMAT, "consumers": known}
-    whole = told | {"checksum": checksum(told)}
-    disk.write_atomically(file, json.dumps(whole).encode() + b"\n")
+    disk.write_atomically(file, encoded(told) + b"\n")
 
 
 def _decoded(text: bytes, file: str) -> dict[str, Progress]:

@@ -16,8 +16,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from xxhash import xxh3_64_intdigest as xxh3
-
+from octavo.files.checked_json import checksum
 from octavo.files.door.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
 
@@ -70,8 +69,3 @@ def without_journal(disk: Disk, path: str) -> OctavoError:
         "the directory is missing: restore a backup, or open the store for writing, which recovers "
         "what can be",
     )  # fmt: skip
-
-
-def checksum(identity: dict[str, object]) -> str:
-    """Of the fields but itself."""
-    return f"{xxh3(json.dumps(identity, sort_keys=True).encode()):016x}"

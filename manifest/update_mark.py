@@ -22,13 +22,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.manifest import recovery
 from octavo.manifest.change_log import Recovered
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.store_identity import checksum
 
 UPDATING = "UPDATING"
 _FORMAT = 1
@@ -46,8 +46,7 @@ def write(
     told["names"] = sorted({*names, *(_names(disk, directory) or ())})
     if ledger:
         told |= {"epoch": epoch, "ledger": b64encode(ledger).decode()}
-    text = json.dumps({**told, "checksum": checksum(told)})
-    disk.write_atomically(f"{directory}/{UPDATING}", text.encode() + b"\n")
+    disk.write_atomically(f"{directory}/{UPDATING}", encoded(told) + b"\n")
 
 
 def strangers(disk: Disk, directory: str, unlisted: Collection[str], ceiling: int) -> set[str]:

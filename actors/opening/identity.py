@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from dataclasses import dataclass, field, replace
@@ -10,12 +9,13 @@ from typing import Any, NamedTuple
 
 from octavo.actors.opening.options import Options
 from octavo.actors.opening.tags import FIRST_TAG, LAST_TAG, NAME, STRATEGIES, Tags, tags_of
+from octavo.files.checked_json import encoded
 from octavo.files.door.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk
 from octavo.files.door.file_lock import LOCK
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.ledger import ledger_key
 from octavo.manifest.journal_manifest import MAX_SQN
-from octavo.manifest.store_identity import FORMAT_VERSION, HEAD_ONLY, IDENTITY, checksum, fields_of
+from octavo.manifest.store_identity import FORMAT_VERSION, HEAD_ONLY, IDENTITY, fields_of
 
 _ID = re.compile("[0-9a-f]{32}")
 
@@ -148,8 +148,7 @@ def write(disk: Disk, path: str, identity: Identity) -> None:
     }
     if identity.backup is not None:
         told["backup"] = identity.backup._asdict()
-    told["checksum"] = checksum(told)
-    disk.write_atomically(f"{path}/{IDENTITY}", json.dumps(told).encode() + b"\n")
+    disk.write_atomically(f"{path}/{IDENTITY}", encoded(told) + b"\n")
 
 
 def read(disk: Disk, path: str) -> Identity:

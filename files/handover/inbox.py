@@ -19,8 +19,7 @@ import secrets
 from contextlib import suppress
 from typing import Any
 
-from xxhash import xxh3_64_intdigest as xxh3
-
+from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock, refuse_links
 from octavo.files.errors import Corruption, OctavoError
 from octavo.files.handover.staging import INBOX
@@ -58,7 +57,7 @@ class Request:
         self._begun = True
         file = disk.create(path + TEMPORARY_SUFFIX)
         try:
-            file.write_all(_encoded(self._told))
+            file.write_all(encoded(self._told))
         finally:
             file.close()
         lock = disk.hold_file(path + TEMPORARY_SUFFIX)  # before anybody looks whether it is
@@ -122,7 +121,7 @@ def write(disk: Disk, store: str, name: str, told: dict[str, Any]) -> None:
     """Put a request or an answer there, durably."""
     refuse_links(disk, f"{store}/{INBOX}")
     disk.mkdir_within(store, INBOX)
-    disk.write_atomically(f"{store}/{INBOX}/{name}", _encoded(told))
+    disk.write_atomically(f"{store}/{INBOX}/{name}", encoded(told))
 
 
 def read(disk: Disk, store: str, name: str) -> dict[str, Any] | None:
@@ -135,8 +134,8 @@ def read(disk: Disk, store: str, name: str) -> dict[str, Any] | None:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Corruption(path, 0, "is no request and no answer") from None
-    if claimed != _checksum(found):
-        raise Corruption(path, 0, "checksum", expected=_checksum(found), found=claimed)
+    if claimed != checksum(found):
+        raise Corruption(path, 0, "checksum", expected=checksum(found), found=claimed)
     return dict(found)
 
 
@@ -185,11 +184,3 @@ def _removed(disk: Disk, store: str, name: str, stuck: set[str]) -> None:
     except OSError as error:
         stuck.add(name)
         log.warning("%s/%s/%s stays: %s", store, INBOX, name, error)
-
-
-def _encoded(told: dict[str, Any]) -> bytes:
-    return json.dumps({**told, "checksum": _checksum(told)}).encode()
-
-
-def _checksum(told: dict[str, Any]) -> str:
-    return f"{xxh3(json.dumps(told, sort_keys=True).encode()):016x}"

@@ -20,9 +20,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from xxhash import xxh3_64_intdigest as xxh3
-
 from octavo.files.argument_checks import shown
+from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
 
@@ -100,9 +99,8 @@ def folder(store: str, job: str) -> str:
 def write_attempt(disk: Disk, store: str, attempt: Attempt) -> None:
     """Say durably what the attempt made; all it names is durable before."""
     told: dict[str, Any] = {"format": _FORMAT, **asdict(attempt)}
-    told["checksum"] = _checksum(told)
     path = f"{folder(store, attempt.job)}/{attempt.name}{ATTEMPT_SUFFIX}"
-    disk.write_atomically(path, json.dumps(told).encode())
+    disk.write_atomically(path, encoded(told))
 
 
 def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
@@ -124,8 +122,8 @@ def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
             f"{path}: an attempt of format {version}; this release knows {_FORMAT}"
         )
     claimed = told.pop("checksum", None)
-    if claimed != _checksum(told):
-        raise Corruption(path, 0, "checksum", expected=_checksum(told), found=claimed)
+    if claimed != checksum(told):
+        raise Corruption(path, 0, "checksum", expected=checksum(told), found=claimed)
     try:
         journals = tuple(
             StagedJournal(
@@ -158,10 +156,6 @@ def _check(journal: StagedJournal) -> None:
             raise ValueError(f"{ledger.name}: sqns")
     if set(map(type, numbers)) != {int} or min(numbers) < 0 or not journal.count:
         raise ValueError(f"{journal.name}: numbers")
-
-
-def _checksum(told: dict[str, Any]) -> str:
-    return f"{xxh3(json.dumps(told, sort_keys=True).encode()):016x}"
 
 
 def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:

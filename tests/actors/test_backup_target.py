@@ -13,7 +13,7 @@ from whole_store import opened
 import octavo
 from octavo.actors.keeping import backup as backups
 from octavo.actors.keeping.repair import IDENTITY
-from octavo.manifest.store_identity import checksum
+from octavo.files.checked_json import checksum
 
 
 def contents(path: Path) -> dict[bytes, bytes]:

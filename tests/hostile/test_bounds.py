@@ -15,6 +15,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 import octavo
 from octavo.actors.bookie import Bookie
+from octavo.files.checked_json import checksum
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.handover import inbox, staging
@@ -339,7 +340,7 @@ def attempt(store: Path, **changed: object) -> None:
     told: dict[str, object] = {
         "format": 1, "job": "j", "name": "0", "journals": [journal], "created_ms": created_ms,
     }  # fmt: skip
-    told["checksum"] = staging._checksum(told)
+    told["checksum"] = checksum(told)
     folder = store / "staging" / "j"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "0.json").write_text(json.dumps(told))
