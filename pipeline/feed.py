@@ -123,13 +123,15 @@ def tag_number(options: FeedOptions) -> int:
 # ---------------------------------------------------------------- rows
 
 
+@dataclass
 class Stretch(InputPartition):
     """What one task reads: parts of neighbouring files, in order; none, where nothing came."""
 
-    def __init__(self, parts: Sequence[JournalPart], horizon: int, store: str) -> None:
-        self.parts = parts
-        self.horizon = horizon
-        self.store = store
+    parts: Sequence[JournalPart]
+    horizon: int
+    """The journal's, as this was planned."""
+    store: str
+    """Its id."""
 
 
 def batches(

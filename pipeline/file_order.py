@@ -27,9 +27,6 @@ class RowsOfFiles(InputPartition):
     parts: list[tuple[int, int, int, int]]
     """(level of the file, its number there, first row, end)."""
 
-    def __init__(self, parts: list[tuple[int, int, int, int]]) -> None:
-        self.parts = parts
-
 
 def rows_of_files(files: SnapshotFiles, bound: Bounds, split_bytes: int) -> list[RowsOfFiles]:
     """The rows of a range of keys, those that are not live among them, in parts of about so many

@@ -38,9 +38,6 @@ class Stretch(InputPartition):
     parts: list[tuple[int, int, int]]
     """(number of the file in the snapshot, first and last sqn, both inclusive)."""
 
-    def __init__(self, parts: list[tuple[int, int, int]]) -> None:
-        self.parts = parts
-
 
 # ---------------------------------------------------------------- planning
 

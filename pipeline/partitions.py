@@ -35,9 +35,6 @@ class KeyRange(InputPartition):
 
     parts: list[Bounds]
 
-    def __init__(self, parts: list[Bounds]) -> None:
-        self.parts = parts
-
 
 def ranges_of(
     files: SnapshotFiles, tag: int, options: ReadOptions, before: SnapshotFiles | None = None
