@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -172,7 +173,7 @@ def read_stretch(disk_of: DiskOf, path: str, stem: str, pieces: Sequence[Piece])
     )
     return {
         "files": made["files"],
-        "damaged": [*notes, *made.get("damaged", ())],
+        "damaged": [*notes, *made["damaged"]],
         "records": sum(part["count"] for part in parts),
     }
 
@@ -309,20 +310,16 @@ def stretches(store: ClosedStore) -> list[list[Piece]]:
     return out
 
 
-class _cleaned:  # noqa: N801 - used as a statement
+@contextmanager
+def _cleaned(store: ClosedStore) -> Iterator[None]:
     """Removes what the block made in the ledger, if it fails. Not around an install: one that fails
     may have been durable before, and the manifest name these files."""
-
-    def __init__(self, store: ClosedStore) -> None:
-        self._store = store
-        self._there = set(store.disk.listdir(f"{store.path}/ledger"))
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, Exception):
-            self._store.remove_ledger_files(self._there)
+    there = set(store.disk.listdir(f"{store.path}/ledger"))
+    try:
+        yield
+    except Exception:
+        store.remove_ledger_files(there)
+        raise
 
 
 def _merged(
