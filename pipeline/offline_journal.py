@@ -24,6 +24,7 @@ from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
+from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.manifest.small_files import MANY_SMALL
 from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path
@@ -77,10 +78,8 @@ def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
         if store.ledger is None:
             raise Corruption(f"{path}/ledger", 0, "the ledger is damaged or out of date; rebuild")
         before = store.journal.sealed()
-        runs = runs_of(_eligible(store))
-        found: list[dict[str, Any]] = []
-        if runs:
-            found = _replaced(disk_of, store, run, runs)
+        runs = runs_of(_eligible(store, store.ledger.persisted_sqn))
+        found = _replaced(disk_of, store, store.ledger, run, runs) if runs else []
         after = store.journal.sealed()
         return CompactReport(
             len(before),
@@ -95,13 +94,11 @@ def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
         )
 
 
-def _eligible(store: ClosedStore) -> list[JournalEntry]:
+def _eligible(store: ClosedStore, persisted_sqn: int) -> list[JournalEntry]:
     """Sealed files that the ledger has all of and no consumer needs, oldest first."""
-    if store.ledger is None:
-        return []
     now = partial(int, wall_clock_ms())
     consumers = Consumers(store.disk, store.path, now, store.notes)
-    upto = min(store.ledger.persisted_sqn, consumers.lowest(store.ledger.persisted_sqn))
+    upto = min(persisted_sqn, consumers.lowest(persisted_sqn))
     return [entry for entry in store.journal.sealed() if entry.last_sqn <= upto]
 
 
@@ -132,21 +129,24 @@ def _strategies(identity: dict[str, Any]) -> dict[str, str]:
 
 
 def _replaced(
-    disk_of: DiskOf, store: ClosedStore, run: Run, runs: Sequence[Sequence[JournalEntry]]
+    disk_of: DiskOf,
+    store: ClosedStore,
+    ledger: LedgerManifest,
+    run: Run,
+    runs: Sequence[Sequence[JournalEntry]],
 ) -> list[dict[str, Any]]:
     """What each run's task says, all that was made being installed."""
     epoch = store.epoch
     log = store.begin_journal()
     try:
-        ledger, now_ms = store.ledger, wall_clock_ms()
         common: dict[str, Any] = {
             "journal": f"{store.path}/journal",
             "ledger": f"{store.path}/ledger",
-            "levels": [] if ledger is None else ledger.for_jobs(),
-            "now_ms": now_ms if ledger is None else ledger.now_ms(now_ms),
+            "levels": ledger.for_jobs(),
+            "now_ms": ledger.now_ms(wall_clock_ms()),
             "strategies": _strategies(store.identity),
         }
-        persisted = 0 if ledger is None else ledger.persisted_sqn
+        persisted = ledger.persisted_sqn
         unsealed = min((tail.base_sqn for tail in store.tails), default=MAX_SQN)
         below = store.journal.clean_below(unsealed)
         there = set(store.disk.listdir(f"{store.path}/journal"))
@@ -195,7 +195,7 @@ def _surveyed(
 ) -> str | None:
     """The name of a scratch file on the key deltas of these files, where a type retains any; made
     by one task."""
-    if "retain" not in common["strategies"].values():
+    if not key_deltas.retained(common["strategies"]):
         return None
     return run(partial(_survey, disk_of, common), [[entry.for_job() for entry in entries]])[0]
 
@@ -224,7 +224,8 @@ def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -
         return {"damaged": wrong[0]["name"], "wrong": wrong[0]["wrong"]}
     total = sum(row["total"] for row in scored)
     dropped = total - sum(row["kept"] for row in scored)
-    dropped += sum(row["hiding"] for row in scored) if _drops_deletes(task) else 0
+    if task["run"][0]["base_sqn"] <= task["clean_below"]:  # deletes there have nothing to hide
+        dropped += sum(row["hiding"] for row in scored)
     squeezed = sum(row["squeezed"] for row in scored)
     dropped += squeezed
     if 100.0 * dropped <= REWRITE_PERCENT * total:
@@ -232,7 +233,3 @@ def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -
     return compaction.compact(
         disk, seed=secrets.randbits(64), always=squeezed > 0, compresses=True, **common, **task
     )
-
-
-def _drops_deletes(task: dict[str, Any]) -> bool:
-    return bool(task["run"][0]["base_sqn"] <= task["clean_below"])
