@@ -23,11 +23,11 @@ from octavo.files.journal import record
 from octavo.files.journal.journal_values import Offsets, spans
 from octavo.files.journal.record_columns import RecordColumns, columns_of
 from octavo.files.kernels.arrow import refuse_large_value
-from octavo.files.kernels.byte_strings import Ints
+from octavo.files.kernels.byte_strings import Ints, cuts
 from octavo.files.ledger.bounds import OBJECTS
-from octavo.pipeline.arrow_rows import fitted, moments
+from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
 from octavo.pipeline.partitions import even_parts, split_of
-from octavo.pipeline.put_arrays import PutArrays, cut_sizes
+from octavo.pipeline.put_arrays import PutArrays
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 
@@ -129,7 +129,7 @@ def stretch_batches(
 def _fitting(offsets: Offsets, relative: Ints) -> Iterator[Ints]:
     """The records in parts of not too many rows and bytes."""
     starts, limits = spans(offsets, relative)
-    for low, high in cut_sizes(limits - starts):
+    for low, high in cuts(limits - starts, BATCH_ROWS, BATCH_BYTES):
         yield relative[low:high]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from mmap import mmap
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from octavo.files.journal.record import Record
 from octavo.files.journal.record_columns import RecordColumns
 from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
-from octavo.files.kernels.byte_strings import Ints, gather
+from octavo.files.kernels.byte_strings import Ints, cuts, gather
 from octavo.files.kernels.columns import Bytes
 from octavo.pipeline.arrow_rows import (
     BATCH_BYTES,
@@ -24,18 +24,6 @@ from octavo.pipeline.arrow_rows import (
 from octavo.pipeline.value_views import Views, together
 
 _FEW_LENGTHS = 64
-
-
-def cut_sizes(sizes: Ints) -> Iterator[tuple[int, int]]:
-    """Rows of these sizes in parts of not too many rows and bytes."""
-    filled = np.cumsum(sizes)
-    low, before = 0, 0
-    while low < len(sizes):
-        full = int(np.searchsorted(filled, before + BATCH_BYTES, side="right"))
-        high = min(max(full, low + 1), low + BATCH_ROWS, len(sizes))
-        yield low, high
-        before = int(filled[high - 1])
-        low = high
 
 
 def _room(count: int) -> Bytes:
@@ -63,7 +51,7 @@ class PutArrays:
         if len(sizes) and "value" in schema.names:
             self._refuse_large(columns, sizes)
         # What is compressed may be far larger than it was stored.
-        for low, high in cut_sizes(sizes):
+        for low, high in cuts(sizes, BATCH_ROWS, BATCH_BYTES):
             part = columns.between(low, high)
             arrays = [fitted(self._column(part, field.name), field) for field in schema]
             out.append(pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import starmap
 from mmap import mmap
 
 from octavo.files.errors import Corruption
@@ -18,6 +19,7 @@ from octavo.files.kernels.byte_strings import (
     Ints,
     column_of,
     copy,
+    cuts,
     fill,
     gather,
     numbers_at,
@@ -130,17 +132,12 @@ class Headers:
         sizes = ROW_BYTES + self.bucket_bytes + self.key_bytes
         if entries and self.index_bytes.any():
             sizes = sizes * (1 + self.index_bytes // LEAST_BYTES)
-        filled = np.cumsum(sizes)
-        if not len(filled) or filled[-1] <= most_bytes:
-            yield slice(0, len(filled)), self
+        if int(sizes.sum()) <= most_bytes:
+            yield slice(0, len(sizes)), self
             return
-        low = before = 0
-        while low < len(filled):
-            high = int(np.searchsorted(filled, before + most_bytes, side="right"))
-            some = slice(low, max(high, low + 1))
+        for some in starmap(slice, cuts(sizes, len(sizes), most_bytes)):
             arrays = {each.name: getattr(self, each.name)[some] for each in fields(self)[1:]}
             yield some, replace(self, **arrays)
-            low, before = some.stop, int(filled[some.stop - 1])
 
 
 def headers_of(

@@ -60,6 +60,17 @@ def by_length(lengths: Ints) -> Iterator[tuple[int, Ints | slice]]:
         yield int(ordered[low]), order[low:high]
 
 
+def cuts(sizes: Ints, most_rows: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Rows of these sizes in parts [low, high) of at most so many rows and bytes, or of one row."""
+    filled = np.cumsum(sizes)
+    low = before = 0
+    while low < len(filled):
+        full = int(np.searchsorted(filled, before + most_bytes, side="right"))
+        high = min(max(full, low + 1), low + most_rows, len(filled))
+        yield low, high
+        low, before = high, int(filled[high - 1])
+
+
 def copy(source: Bytes, starts: Ints, lengths: Ints, target: Bytes, at: Ints) -> None:
     """String i goes from ``source[starts[i]:][:lengths[i]]`` to ``target[at[i]:]``.
 

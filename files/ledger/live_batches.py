@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Ints, Mask, as_list, gather
+from octavo.files.kernels.byte_strings import Ints, Mask, as_list, cuts, gather
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.freed_memory import keep_freed
 from octavo.files.kernels.key_order import key_order
@@ -337,14 +337,8 @@ def parts_of(
     if len(batch.rows) <= most_rows and int(lengths.sum()) <= most_bytes:
         yield batch
         return
-    filled = np.cumsum(lengths)
-    low, before = 0, 0
-    while low < len(batch.rows):
-        full = int(np.searchsorted(filled, before + most_bytes, side="right"))
-        high = min(max(full, low + 1), low + most_rows, len(batch.rows))
+    for low, high in cuts(lengths, most_rows, most_bytes):
         yield batch._replace(rows=batch.rows[low:high])
-        before = int(filled[high - 1])
-        low = high
 
 
 def keys_of(batch: Batch) -> list[bytes]:
