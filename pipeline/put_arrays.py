@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from octavo.files.journal.record import Record
 from octavo.files.journal.record_columns import RecordColumns
-from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
+from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value, room
 from octavo.files.kernels.byte_strings import Ints, cuts, gather
-from octavo.files.kernels.columns import Bytes
 from octavo.pipeline.arrow_rows import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -24,11 +23,6 @@ from octavo.pipeline.arrow_rows import (
 from octavo.pipeline.value_views import Views, together
 
 _FEW_LENGTHS = 64
-
-
-def _room(count: int) -> Bytes:
-    """Bytes from Arrow's pool: those of the batch before, where malloc would ask for new ones."""
-    return np.frombuffer(pa.allocate_buffer(count), dtype=np.uint8)
 
 
 class PutArrays:
@@ -96,7 +90,7 @@ class PutArrays:
         return self._values(columns)
 
     def _strings(self, columns: RecordColumns, at: Ints, lengths: Ints) -> pa.Array:
-        return binary_array(columns.strings(self._raw, at, lengths, _room))
+        return binary_array(columns.strings(self._raw, at, lengths, room))
 
     def _values(self, columns: RecordColumns) -> pa.Array:
         lengths = columns.value_bytes

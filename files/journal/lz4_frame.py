@@ -71,8 +71,8 @@ class Frame:
         there = np.flatnonzero(lengths > 0)  # a block of no bytes would be the end mark
         ends = _HEADER_BYTES + np.cumsum(lengths[there] + _SIZE_BYTES)
         starts = ends - lengths[there]
-        self._bytes = int(ends[-1]) + _SIZE_BYTES if len(ends) else _HEADER_BYTES + _SIZE_BYTES
-        self._frame = frame = _room(self._bytes)
+        size = (int(ends[-1]) if len(ends) else _HEADER_BYTES) + _SIZE_BYTES
+        self._frame = frame = arrow.room(size)
         frame[:_HEADER_BYTES] = np.frombuffer(
             _header(int(np.maximum(raw_bytes, lengths).max()), int(self.offsets[-1])), np.uint8
         )
@@ -130,11 +130,6 @@ def _header(largest: int, total: int) -> bytes:
     number = 4 + next(n for n, most in enumerate(_LARGEST) if largest <= most)
     told = _DESCRIPTOR.pack(_INDEPENDENT_AND_SIZE, number << 4, total)
     return _MAGIC + told + bytes([xxh32(told) >> 8 & 0xFF])
-
-
-def _room(count: int) -> Bytes:
-    """Bytes from Arrow's pool: those of the frame before, where malloc would ask for new ones."""
-    return np.frombuffer(arrow.pyarrow().allocate_buffer(count), dtype=np.uint8)
 
 
 def _copy(

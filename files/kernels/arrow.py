@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.columns import ByteColumn
+from octavo.files.kernels.columns import ByteColumn, Bytes
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ def parquet() -> Any:
 
         pa.array(())  # for which Arrow loads pandas
     return found
+
+
+def room(count: int) -> Bytes:
+    """Bytes from Arrow's pool: those of the batch before, where malloc would ask for new ones."""
+    return np.frombuffer(pyarrow().allocate_buffer(count), dtype=np.uint8)
 
 
 def numbers(kind: pa.DataType, column: Any) -> pa.Array:
