@@ -61,7 +61,7 @@ class Index(Handle, Generic[Out]):
     def __init__(self, reading: Reading[Out, Any], field: object) -> None:
         self._reading = reading
         self._name = field_bytes(field)
-        self._field = index_terms.field_part(self._name)
+        self._field = index_terms.escaped(self._name)
 
     def range(
         self,

@@ -51,7 +51,7 @@ def entries(
 ) -> Iterator[Entries]:
     """The valid entries of a range of one field, in its direction, a window at a time.
 
-    ``field`` as index_terms.field_part has it; ``first`` rows make the first window. One look at
+    ``field`` as index_terms.escaped has it; ``first`` rows make the first window. One look at
     the ledger an entry.
     """
     objects = _Objects(reader, ledger_key.prefix(tag, bucket))

@@ -70,7 +70,7 @@ def index_parts(index: object, name: str = "index") -> set[bytes]:
 
 
 def _front(field: object) -> bytes:
-    return index_terms.field_part(field_bytes(field))
+    return index_terms.escaped(field_bytes(field))
 
 
 _front_of = lru_cache(maxsize=1024)(_front)

@@ -74,18 +74,14 @@ def term_of(found: bytes) -> Term:
     return -int.from_bytes(bytes(255 - byte for byte in rest[1:]), "big") - 1
 
 
-def _escaped(part: bytes) -> bytes:
-    return part.replace(b"\x00", b"\x00\xff") + _END
-
-
-def field_part(field: bytes) -> bytes:
-    """What the entries of a field begin with, behind the bucket's prefix."""
-    return _escaped(field)
+def escaped(field: bytes) -> bytes:
+    """``field 00 00``: what the entries of a field begin with, behind the bucket's prefix."""
+    return field.replace(_NUL, _ESCAPED) + _END
 
 
 def escaped_term(term: Term) -> bytes:
     """``term 00 00``. Raises ValueError."""
-    return _escaped(term_bytes(term))
+    return escaped(term_bytes(term))
 
 
 def stored_terms(found: Sequence[bytes]) -> list[Term]:
@@ -114,10 +110,10 @@ def _stored_terms(found: Sequence[bytes]) -> list[Term]:
 def _until_end(found: bytes, at: int) -> tuple[bytes, int]:
     start = at
     while True:
-        at = found.index(b"\x00", at)
+        at = found.index(_NUL, at)
         mark = found[at + 1 : at + 2]
-        if mark == b"\x00":
-            return found[start:at].replace(b"\x00\xff", b"\x00"), at + 2
+        if mark == _NUL:
+            return found[start:at].replace(_ESCAPED, _NUL), at + 2
         if mark != b"\xff":
             raise ValueError(f"malformed index entry {found[:40]!r}")
         at += 2

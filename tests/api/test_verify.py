@@ -130,7 +130,7 @@ def test_a_key_that_the_ledger_does_not_know_is_told(store: octavo.Store) -> Non
 
 
 def test_an_index_entry_that_is_not_there_is_told(store: octavo.Store) -> None:
-    part = index_terms.field_part(b"f") + index_terms.escaped_term("c")
+    part = index_terms.escaped(b"f") + index_terms.escaped_term("c")
     (entry,) = index_terms.ledger_keys(STANDARD, b"", b"late", index_terms.packed([part]))
     del store._running.bookie.actor.view.recent.rows[entry]
     (problem,) = store.verify().problems
@@ -140,7 +140,7 @@ def test_an_index_entry_that_is_not_there_is_told(store: octavo.Store) -> None:
 def test_index_entries_that_are_cut_short_are_told(store: octavo.Store) -> None:
     file = store._running.bookie.actor.active
     assert file is not None
-    part = index_terms.field_part(b"f") + index_terms.escaped_term("c")
+    part = index_terms.escaped(b"f") + index_terms.escaped_term("c")
     packed = index_terms.packed([part])
     image = bytearray(Path(file.path).read_bytes())
     entries = image.rindex(packed)

@@ -27,7 +27,7 @@ terms = (
 
 
 def entry_part(field: bytes, term: Term) -> bytes:
-    return index_terms.field_part(field) + index_terms.escaped_term(term)
+    return index_terms.escaped(field) + index_terms.escaped_term(term)
 
 
 def rank(term: Term) -> tuple[int, Term]:
