@@ -402,7 +402,7 @@ class JournalFile(TurnActor):
                     return short_value.value_of(mapped, at, end, check, bucket_and_key, plain)
                 value = mapped[value_at:end]
                 h = xxh3(head, self.seed ^ at)
-                if xxh3(value, h) & record.LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
+                if xxh3(value, h) & record.LOW_32 == record.unpack_u32(mapped, value_at - 4)[0]:
                     return value
         data, at = self.raw(relative)
         return short_value.value_of(data, 0, len(data), self.seed ^ at, bucket_and_key, plain)

@@ -87,7 +87,7 @@ class LiveReads(PlainReads, PlainHeads):
                 elif head[34:] == bucket_and_key and value_at <= end <= len(mapped):
                     found = mapped[value_at:end]
                     h = xxh3(head, file.seed ^ at)
-                    if xxh3(found, h) & LOW_32 == record.unpack_sum(mapped, value_at - 4)[0]:
+                    if xxh3(found, h) & LOW_32 == record.unpack_u32(mapped, value_at - 4)[0]:
                         value = found
                 if value is not None:
                     self.cache.fill(view, ledger_key, entry, value)

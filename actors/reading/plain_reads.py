@@ -22,7 +22,7 @@ from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_ahead import ask_for_slot, ask_for_sqn
 
-_sum_at, _moment_at = record.unpack_sum, record.unpack_moment
+_sum_at, _moment_at = record.unpack_u32, record.unpack_u64
 forms_of = short_value.forms
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _FEW = 8

@@ -19,7 +19,7 @@ from octavo.files.journal import record, short_value
 from octavo.files.journal.record import LOW_32
 from octavo.files.ledger import ledger_key
 
-_sum_at = record.unpack_sum
+_sum_at = record.unpack_u32
 _KEY_AT = record.FIXED_BYTES
 _MOST_FILES = 16
 """So many are kept in mind, and so their maps alive, however many are read from."""

@@ -15,8 +15,8 @@ from octavo.files.journal.record import (
     SUMS_BYTES,
     VERSION,
     decompress,
-    unpack_sum,
     unpack_sums,
+    unpack_u32,
 )
 from octavo.files.ledger.ledger_key import HEAD_ONLY
 
@@ -61,7 +61,7 @@ def event_of(buffer: bytes | memoryview, check: int, relative: int) -> PlainEven
         return None
     if flags:
         try:
-            value = decompress(value, unpack_sum(buffer, FIXED_BYTES)[0])
+            value = decompress(value, unpack_u32(buffer, FIXED_BYTES)[0])
         except ValueError:
             return None
     return kind, tag, bytes(buffer[at:key_at]), bytes(buffer[key_at:end]), value, time_ms

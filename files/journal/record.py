@@ -93,8 +93,8 @@ pack_sums = _SUMS.pack
 pack_u32 = _U32.pack
 pack_pair = _U32_PAIR.pack
 unpack_sums = _SUMS.unpack_from
-unpack_sum = _U32.unpack_from
-unpack_moment = _U64.unpack_from
+unpack_u32 = _U32.unpack_from
+unpack_u64 = _U64.unpack_from
 unpack_middle = _MIDDLE.unpack
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.journal import record, short_value
 
-_U32, _U64 = Struct("<I"), Struct("<Q")
 Found = tuple[int, bytes, int, int | None]
 """Bytes of the value as given, metadata, write time, expiry (None: never); ms UTC."""
 
@@ -19,21 +16,21 @@ def head_of(
     """What a head says of the put of this key in ``buffer``, the header's checksum verified, or
     None: as short_value.value_of. The value is not looked at."""
     end, raw_at = short_value.header_end(buffer, 0, len(buffer), bucket_and_key, plain, now_ms)
-    if not end or xxh3(buffer[:end], check) & record.LOW_32 != record.unpack_sum(buffer, end)[0]:
+    if not end or xxh3(buffer[:end], check) & record.LOW_32 != record.unpack_u32(buffer, end)[0]:
         return None
     if raw_at:
-        (size,) = _U32.unpack_from(buffer, raw_at)
+        (size,) = record.unpack_u32(buffer, raw_at)
     else:
-        size = _U32.unpack_from(buffer, 4)[0] + 8 - end
-    (time_ms,) = _U64.unpack_from(buffer, 26)
+        size = record.unpack_u32(buffer, 4)[0] + 8 - end
+    (time_ms,) = record.unpack_u64(buffer, 26)
     flags, at = buffer[21], record.FIXED_BYTES
     metadata, expiry = b"", None
     if flags & record.EXPIRY:
-        (expiry,) = _U64.unpack_from(buffer, at)
+        (expiry,) = record.unpack_u64(buffer, at)
         at += 8
     if flags & record.METADATA:
-        (length,) = _U32.unpack_from(buffer, at)
+        (length,) = record.unpack_u32(buffer, at)
         if flags & record.INDEX:  # stands behind it
-            end -= _U32.unpack_from(buffer, at + 4)[0]
+            end -= record.unpack_u32(buffer, at + 4)[0]
         metadata = bytes(buffer[end - length : end])
     return size, metadata, time_ms, expiry

@@ -20,8 +20,8 @@ from octavo.files.journal.record import (
     PUT,
     SUMS_BYTES,
     decompress,
-    unpack_moment,
-    unpack_sum,
+    unpack_u32,
+    unpack_u64,
 )
 
 ALL_EXPIRED = 1 << 64
@@ -83,14 +83,14 @@ def header_end(
         if form is None or key_end + form[0] > end:
             return 0, 0
         more, lengths, raw_at, expires = form
-        if expires and now_ms >= unpack_moment(buffer, key_at)[0]:
+        if expires and now_ms >= unpack_u64(buffer, key_at)[0]:
             return 0, 0
         key_at += more
         key_end += more
         raw_at += at if raw_at else 0
         header = key_end
         for place in lengths:
-            header += unpack_sum(buffer, at + place)[0]
+            header += unpack_u32(buffer, at + place)[0]
     if header + SUMS_BYTES > end or buffer[key_at:key_end] != bucket_and_key:
         return 0, 0
     return header, raw_at
@@ -118,11 +118,11 @@ def value_of(
         return None
     h = xxh3(buffer[at:header], check)
     stored = buffer[header + SUMS_BYTES : end]
-    if xxh3(stored, h) & LOW_32 != unpack_sum(buffer, header + 4)[0]:
+    if xxh3(stored, h) & LOW_32 != unpack_u32(buffer, header + 4)[0]:
         return None
     if not raw_at:
         return bytes(stored)
     try:
-        return decompress(stored, unpack_sum(buffer, raw_at)[0])
+        return decompress(stored, unpack_u32(buffer, raw_at)[0])
     except ValueError:
         return None
