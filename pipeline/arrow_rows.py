@@ -40,7 +40,7 @@ _OF_HEADS = ("key", "sub_key", "value", "size", "metadata")
 BATCH_ROWS = 1 << 15
 BATCH_BYTES = 4 << 20
 MOMENTS = pa.timestamp("us", tz="UTC")
-LATEST_MS = np.uint64(1 << 53)
+_LATEST_MS = np.uint64(1 << 53)
 """No later moment is told."""
 
 
@@ -125,12 +125,16 @@ def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
         ) from None
 
 
-def moments(moments: npt.NDArray[np.uint64] | None, rows: int) -> pa.Array:
-    """Moments in ms UTC as timestamps of microseconds; 0 is null."""
+def moments(
+    moments: npt.NDArray[np.uint64] | None, rows: int, *, zero_is_null: bool = True
+) -> pa.Array:
+    """Moments in ms UTC as timestamps of microseconds; None: there are none."""
     if moments is None:
         return pa.nulls(rows, MOMENTS)
-    validity = pa.py_buffer(np.packbits(moments > 0, bitorder="little"))
-    micros = np.minimum(moments, LATEST_MS).astype(np.int64) * 1000
+    validity = None
+    if zero_is_null:
+        validity = pa.py_buffer(np.packbits(moments > 0, bitorder="little"))
+    micros = np.minimum(moments, _LATEST_MS).astype(np.int64) * 1000
     return pa.Array.from_buffers(MOMENTS, rows, [validity, pa.py_buffer(micros)])
 
 

@@ -16,7 +16,7 @@ from octavo.files.kernels.arrow import numbers
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.changed_batches import Changed
 from octavo.files.ledger.live_batches import Batch
-from octavo.pipeline.arrow_rows import column, cut, fitted, moments
+from octavo.pipeline.arrow_rows import MOMENTS, column, cut, fitted, moments
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 _OF_A_ROW = {"_commit_sqn": "sqn", "_commit_timestamp": "written_at"}
@@ -68,4 +68,4 @@ def _delete(files: SnapshotFiles, before: SnapshotFiles, name: str, changed: Cha
         return numbers(pa.int64(), np.where(changed.sqns > 0, changed.sqns, files.found.sqn))
     if name == "_commit_timestamp":
         return moments(changed.times.view(np.uint64), count)
-    return pa.nulls(count, pa.timestamp("us", tz="UTC") if name == "expires_at" else pa.binary())
+    return pa.nulls(count, MOMENTS if name == "expires_at" else pa.binary())

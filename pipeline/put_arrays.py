@@ -12,14 +12,7 @@ from octavo.files.journal.record import Record
 from octavo.files.journal.record_columns import RecordColumns
 from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value, room
 from octavo.files.kernels.byte_strings import Ints, cuts, gather
-from octavo.pipeline.arrow_rows import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    LATEST_MS,
-    MOMENTS,
-    fitted,
-    moments,
-)
+from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
 from octavo.pipeline.value_views import Views, together
 
 _FEW_LENGTHS = 64
@@ -81,8 +74,7 @@ class PutArrays:
             found = gather(self._raw, columns.metas_at, columns.meta_bytes)
             return binary_array(found, empty_is_null=True)
         if name == "_commit_timestamp":
-            micros = np.minimum(columns.times, LATEST_MS).astype(np.int64) * 1000
-            return pa.Array.from_buffers(MOMENTS, count, [None, pa.py_buffer(micros)])
+            return moments(columns.times, count, zero_is_null=False)
         if name == "written_at":
             return moments(columns.times, count)
         if name == "expires_at":
