@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from octavo.files.door.disk import TEMPORARY_SUFFIX, RealDisk
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.jobs import compaction, key_deltas, scores
 from octavo.files.ledger import ledger_key
@@ -25,6 +25,7 @@ from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.recovery import scratch_name
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.manifest.small_files import MANY_SMALL
 from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path
@@ -202,7 +203,7 @@ def _surveyed(
 
 def _survey(disk_of: DiskOf, common: dict[str, Any], files: list[dict[str, Any]]) -> str:
     # Each attempt has a file of its own: another may be at work at the same time, or be cut off.
-    scratch = f"{0:016x}-{secrets.randbits(64):016x}.cdb{TEMPORARY_SUFFIX}"
+    scratch = scratch_name()
     key_deltas.survey(disk_of(), files=files, scratch=scratch, **common)
     return scratch
 
