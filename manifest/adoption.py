@@ -351,7 +351,7 @@ def _read(disk: Disk, directory: str, name: str, *, thorough: bool) -> _Sealed |
         header = cdb.read_header(view[: cdb.RECORDS_AT], path)
         if (header.base_sqn, header.seed) != who:
             return None
-        trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), path)
+        trailer = cdb.trailer_of(view, path)
         origin = cdb.read_origin(view, trailer, path)
     except Corruption:
         return _scanned(disk, path, name, who) if thorough else None

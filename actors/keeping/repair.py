@@ -303,7 +303,7 @@ def _read(disk: Disk, file: str, base: int, seed: int) -> _Whole:
     except Corruption as wrong:
         whole.faults.append(str(wrong))
     try:
-        trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), file)
+        trailer = cdb.trailer_of(view, file)
         whole.trailer = trailer
         offsets = cdb.read_offsets(view[trailer.offsets_at :], trailer, file)
         # Of a file that was compacted often the numbers reach far, and few of them have a record.

@@ -211,7 +211,7 @@ class _Judge:
             path=f"{self.journal}/{file['name']}",
             view=view,
             highest_dropped=highest,
-            latest_ms=max(latest, _last_ms(view, file["name"])),
+            latest_ms=max(latest, cdb.trailer_of(view, file["name"]).last_ms),
             expired_ms=expired,
             unsure=unsure,
             becomes=become,
@@ -245,10 +245,6 @@ def _whole(records: Iterator[T], name: str) -> Iterator[T]:
         yield from records
     except Corruption as wrong:
         raise _Damaged(name, str(wrong)) from wrong
-
-
-def _last_ms(view: memoryview, name: str) -> int:
-    return cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), name).last_ms
 
 
 def _becomes(head: Headers, verdict: live_records.Verdicts, strategies: Strategies) -> _Becomes:

@@ -260,6 +260,11 @@ def read_trailer(tail: bytes, file_bytes: int, file: str) -> Trailer:
     return made
 
 
+def trailer_of(whole: memoryview, file: str) -> Trailer:
+    """That of a sealed file, which is the whole buffer. Raises Corruption, UnsupportedFormat."""
+    return read_trailer(bytes(whole[-TRAILER_BYTES:]), len(whole), file)
+
+
 def read_offsets(stored: memoryview, trailer: Trailer, file: str) -> memoryview | SparseOffsets:
     """The offsets of a sealed file as ints, sharing ``stored``'s memory, checksum verified.
 
@@ -284,7 +289,7 @@ def sealed_offsets(
 ) -> tuple[Trailer, memoryview | SparseOffsets]:
     """(trailer, offsets) of a sealed file, which is the whole buffer. Raises Corruption."""
     view = memoryview(buffer)
-    trailer = read_trailer(bytes(view[-TRAILER_BYTES:]), len(view), file)
+    trailer = trailer_of(view, file)
     ask_to_read(buffer, trailer.offsets_at, trailer.offsets_at + trailer.offsets_bytes)
     return trailer, read_offsets(view[trailer.offsets_at :], trailer, file)
 

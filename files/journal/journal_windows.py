@@ -15,13 +15,7 @@ from typing import TypeAlias
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.errors import Corruption, UnsupportedFormat
-from octavo.files.journal.cdb import (
-    RECORDS_AT,
-    TRAILER_BYTES,
-    WINDOW_BYTES,
-    Trailer,
-    read_trailer,
-)
+from octavo.files.journal.cdb import RECORDS_AT, WINDOW_BYTES, Trailer, trailer_of
 from octavo.files.journal.journal_values import checksums_right
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, Mask
@@ -122,7 +116,7 @@ class RecordSums:
         if whole:
             # Not sealed, or damaged where verify tells it: its records have their own.
             with suppress(Corruption, UnsupportedFormat):
-                trailer = read_trailer(bytes(view[-TRAILER_BYTES:]), len(view), file)
+                trailer = trailer_of(view, file)
                 self._sums = read_windows(view, trailer, file)
                 self._end = trailer.tables_at
         count = 0 if self._sums is None else len(self._sums)
