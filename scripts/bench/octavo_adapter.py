@@ -3,7 +3,7 @@
 ``open(path, durable)``, ``put``, ``put_many``, ``delete``, ``get``, ``get_many``, ``head``,
 ``iter_keys(lo, hi)``, ``iter_items(lo, hi)``, ``snapshot()``, ``backup(path)``, ``compact()``,
 ``close()``; keys and values are bytes, ranges are half-open, None is unbounded. A benchmark that
-has ``Adapter`` and ``Unsupported`` in a module named ``adapters`` gets subclasses of those:
+has ``Adapter`` in a module named ``adapters`` gets a subclass of that:
 
     python kvbench.py --stores scripts/bench/octavo_adapter.py:OctavoStore,rocksdb,rawlog
 """
@@ -18,18 +18,12 @@ if TYPE_CHECKING:
 
     class Adapter:
         """What a benchmark expects to inherit from."""
-
-    class Unsupported(Exception):  # noqa: N818 - the benchmark's word
-        """The store does not offer this."""
 else:
     try:
-        from adapters import Adapter, Unsupported
+        from adapters import Adapter
     except ImportError:
 
         class Adapter:
-            pass
-
-        class Unsupported(Exception):  # noqa: N818
             pass
 
 
@@ -88,18 +82,12 @@ class OctavoStore(Adapter):
         return _Snapshot(self._store.snapshot())
 
     def backup(self, path: str) -> None:
-        """A consistent copy, where this release makes one."""
-        self._offered("backup")(path)
+        """A consistent copy."""
+        self._store.backup(path)
 
     def compact(self) -> None:
-        """Reclaim space, where this release does it on demand."""
-        self._offered("compact")()
-
-    def _offered(self, name: str) -> Callable[..., Any]:
-        method: Callable[..., Any] | None = getattr(self._store, name, None)
-        if method is None:
-            raise Unsupported(f"this release of Octavo has no {name}()")
-        return method
+        """Reclaim space."""
+        self._store.compact()
 
     def close(self) -> None:
         """Everything durable; the directory can be opened again."""

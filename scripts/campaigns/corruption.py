@@ -14,5 +14,5 @@ BATCH = 250
 def case(seed: int, number: int) -> dict[str, int]:
     """A batch of bits, then one of splices."""
     kind = ("bits", "splices")[number % 2]
-    visited(kind, seed, number // 2 * BATCH, BATCH, extra_mib=256)
+    visited(kind, seed, number // 2 * BATCH, BATCH)
     return {("bits flipped", "splices")[number % 2]: BATCH}

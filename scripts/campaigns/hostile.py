@@ -13,6 +13,6 @@ FILES = 4_000
 
 def case(seed: int, number: int) -> dict[str, int]:
     """A batch of forged stores, and one of single files."""
-    visited("hostile", seed, number * BATCH, BATCH, extra_mib=256)
-    visited("files", seed, number * FILES, FILES, extra_mib=256)
+    visited("hostile", seed, number * BATCH, BATCH)
+    visited("files", seed, number * FILES, FILES)
     return {"forged stores": BATCH, "hostile files": FILES}

@@ -32,37 +32,32 @@ def _disk(kind: str) -> LoopDisk:
     return _disks[kind]
 
 
-def _sync(number: int) -> str:
-    return "always" if number % 3 else "none"
-
-
 def power(kind: str, seed: int, number: int) -> dict[str, int]:
-    disk = _disk(kind)
-    rounds = Rounds(_nursery(), disk.path / "s", f"{seed} {number}", sync=_sync(number), disk=disk)
+    disk, sync = _disk(kind), "always" if number % 3 else "none"
+    rounds = Rounds(_nursery(), disk.path / "s", f"{seed} {number}", sync=sync, disk=disk)
     try:
-        for _ in range(ROUNDS):
-            rounds.live_and_die()
+        _live(rounds)
     except BaseException:
-        _afresh(kind)
+        atexit.unregister(disk.close)
+        _disks.pop(kind).close()
         raise
     rounds.forget()
     return rounds.counts
 
 
-def _afresh(kind: str) -> None:
-    """After a failure: who knows what the disk and the nursery are in."""
-    atexit.unregister(_nurseries[0].close)
-    _nurseries.pop().close()
-    disk = _disks.pop(kind)
-    atexit.unregister(disk.close)
-    disk.close()
-
-
 def kill(seed: int, number: int) -> dict[str, int]:
     home = Path(tempfile.mkdtemp(prefix="octavo-kill-", dir=place(ROOM_BYTES)))
-    rounds = Rounds(
-        _nursery(), home / "s", f"{seed} {number}", sync="none" if number % 3 else "always"
-    )
+    sync = "none" if number % 3 else "always"
+    try:
+        rounds = Rounds(_nursery(), home / "s", f"{seed} {number}", sync=sync)
+        _live(rounds)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    return rounds.counts
+
+
+def _live(rounds: Rounds) -> None:
+    """After a failure nobody knows what the nursery, and its disk, are in: they are made anew."""
     try:
         for _ in range(ROUNDS):
             rounds.live_and_die()
@@ -70,6 +65,3 @@ def kill(seed: int, number: int) -> dict[str, int]:
         atexit.unregister(_nurseries[0].close)
         _nurseries.pop().close()
         raise
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-    return rounds.counts

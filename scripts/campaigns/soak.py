@@ -38,9 +38,9 @@ OPTIONS = {
 _soaks: dict[int, Soak] = {}
 
 
-def resident_bytes(process: str = "self") -> int:
-    """Memory of a process that is its own, files aside."""
-    pages = Path(f"/proc/{process}/statm").read_text().split()
+def resident_bytes() -> int:
+    """Memory of this process that is its own, files aside."""
+    pages = Path("/proc/self/statm").read_text().split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -55,7 +55,6 @@ class Soak:
         self.store = octavo.open(self.home / "s", **OPTIONS)
         self.model: dict[bytes, bytes] = {}
         self.seed = seed
-        self.ready = 0
         self.memory: list[int] = []
         self.descriptors: list[int] = []
         self.threads: list[int] = []

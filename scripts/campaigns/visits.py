@@ -13,9 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL = ROOT / "tests" / "model"
 ROOM_BYTES = 256 << 20
+EXTRA_MIB = 256
+"""Address space of a visit, above what its modules take."""
 
 
-def visited(kind: str, seed: int, first: int, count: int, *, extra_mib: int) -> dict[str, int]:
+def visited(kind: str, seed: int, first: int, count: int) -> dict[str, int]:
     """Visit so many. Raises AssertionError with what was wrong and how to see it again."""
     sys.path.insert(0, str(MODEL))
     from in_memory import place
@@ -28,7 +30,7 @@ def visited(kind: str, seed: int, first: int, count: int, *, extra_mib: int) -> 
         # Threads of libraries reserve address space, which is what is limited.
         told = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
         told |= {"PYTHONDONTWRITEBYTECODE": "1"}
-        arguments = [str(home), kind, str(seed), str(first), str(count), str(extra_mib)]
+        arguments = [str(home), kind, str(seed), str(first), str(count), str(EXTRA_MIB)]
         program = "single_files.py" if kind == "files" else "visiting.py"
         done = subprocess.run(
             [sys.executable, str(MODEL / program), *arguments],

@@ -26,12 +26,12 @@ SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 
 def test_flipped_bits_give_right_values_or_are_told() -> None:
     print(f"OCTAVO_SEED={SEED}")
-    visited("bits", SEED, 0, 150, extra_mib=256)
+    visited("bits", SEED, 0, 150)
 
 
 def test_splices_give_right_values_or_are_told() -> None:
     print(f"OCTAVO_SEED={SEED}")
-    visited("splices", SEED, 0, 120, extra_mib=256)
+    visited("splices", SEED, 0, 120)
 
 
 def test_every_byte_of_a_store_is_of_a_part_that_damage_reaches(tmp_path: Path) -> None:

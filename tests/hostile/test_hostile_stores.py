@@ -25,12 +25,12 @@ SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 
 def test_forged_stores_are_bounded_and_stay_inside() -> None:
     print(f"OCTAVO_SEED={SEED}")
-    visited("hostile", SEED, 0, 200, extra_mib=256)
+    visited("hostile", SEED, 0, 200)
 
 
 def test_hostile_files_are_told_or_harmless_and_cost_little() -> None:
     print(f"OCTAVO_SEED={SEED}")
-    visited("files", SEED, 0, 20_000, extra_mib=256)
+    visited("files", SEED, 0, 20_000)
 
 
 def test_specimens_are_the_same_each_time(tmp_path: Path) -> None:
