@@ -196,7 +196,7 @@ def _head(disk: Disk, path: str) -> bytes:
     except FileNotFoundError:
         if not path.endswith(recovery.LOG):
             raise
-        return disk.pread(path.removesuffix(recovery.LOG) + recovery.SEALED, cdb.RECORDS_AT, 0)
+        return disk.pread(recovery.when_sealed(path), cdb.RECORDS_AT, 0)
 
 
 def may_belong(

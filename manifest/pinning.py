@@ -25,7 +25,7 @@ from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.published import Counted, Published
-from octavo.manifest.recovery import LOG, SEALED
+from octavo.manifest.recovery import LOG, SEALED, when_sealed
 from octavo.manifest.snapshot_draft import SIDE, Draft
 
 ATTEMPTS = 50
@@ -174,7 +174,7 @@ def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
         who = recovery.identity(name)
         if who is None or who[0] <= last:
             continue
-        if name.endswith(LOG) and name.removesuffix(LOG) + SEALED in there:
+        if name.endswith(LOG) and when_sealed(name) in there:
             continue
         out.append(name)
     return out

@@ -66,6 +66,11 @@ def identity(name: str) -> tuple[int, int] | None:
         return None
 
 
+def when_sealed(name: str) -> str:
+    """What a journal file of this name, or path, is called once it is sealed."""
+    return name.removesuffix(LOG).removesuffix(SEALED) + SEALED
+
+
 def scratch_name() -> str:
     """The name of a file beside the journal's that the next start removes. No two are the same."""
     return f"{0:016x}-{secrets.randbits(64):016x}{SEALED}{TEMPORARY_SUFFIX}"
@@ -96,7 +101,7 @@ def find_tails(
         if who is None:
             continue
         base, seed = who
-        if name.endswith(LOG) and name.removesuffix(LOG) + SEALED in names:
+        if name.endswith(LOG) and when_sealed(name) in names:
             # A rename that a power cut left half done: one file under both names, sealed and
             # durable before the new one was given.
             disk.unlink(f"{directory}/{name}")

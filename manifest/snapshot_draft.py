@@ -12,7 +12,7 @@ from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.published import MAKING, SNAPSHOTS, Counted, Published
-from octavo.manifest.recovery import LOG, SEALED
+from octavo.manifest.recovery import LOG, when_sealed
 from octavo.manifest.store_identity import IDENTITY
 
 SIDE = "side"
@@ -51,7 +51,7 @@ class Draft:
         except FileNotFoundError:
             if not name.endswith(LOG):
                 raise
-            name = name.removesuffix(LOG) + SEALED
+            name = when_sealed(name)
             self._link(f"{self.journal}/{name}", name)
         return name
 

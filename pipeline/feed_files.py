@@ -117,7 +117,7 @@ class JournalLook:
             who = recovery.identity(name)
             if who is None or manifest.find(who[0]) is not None:
                 continue
-            if name.endswith(recovery.LOG) and f"{name[:-4]}{recovery.SEALED}" in names:
+            if name.endswith(recovery.LOG) and recovery.when_sealed(name) in names:
                 continue
             if name.endswith(recovery.SEALED):
                 self._settled = False  # the manifest will tell of it soon
@@ -135,7 +135,7 @@ class JournalLook:
         self._places = {
             name: found
             for name, found in self._places.items()
-            if name in kept or f"{name[:-4]}{recovery.SEALED}" in kept
+            if name in kept or recovery.when_sealed(name) in kept
         }
         self._lengths = {name: size for name, size in self._lengths.items() if name in kept}
         self._named = {path for path in self._named if path.rpartition("/")[2] in kept}
@@ -197,7 +197,7 @@ class JournalLook:
                 return places
             buffer = self._disk.map_growing(path, reached)
         except FileNotFoundError:  # sealed meanwhile, with the same records at the same places
-            return self._sealed(f"{name[:-4]}{recovery.SEALED}")
+            return self._sealed(recovery.when_sealed(name))
         above = places.numbers[-1] if places else -1
         end = min(length, len(buffer))
         more, reached = whole_records(buffer, reached, end, seed, above=above)
@@ -220,7 +220,7 @@ class JournalLook:
             try:
                 self._disk.sync_file(path)
             except FileNotFoundError:
-                self._disk.sync_file(f"{path[:-4]}{recovery.SEALED}")
+                self._disk.sync_file(recovery.when_sealed(path))
             if path not in self._named:  # its owner may never have made its name durable
                 self._disk.sync_dir(self._folder)
                 self._named.add(path)
@@ -336,7 +336,7 @@ def _only_went_on(names: frozenset[str], later: frozenset[str], manifest: Journa
     """Whether a listing is whole, as the next one tells, with the manifest read in between: since
     then files were sealed that it has, and others were begun behind all that there was. A file
     that it missed as that was sealed is sealed in the next one, and it had none of its names."""
-    sealed = {f"{name[:-4]}{recovery.SEALED}" for name in names - later if name in _logs(names)}
+    sealed = {recovery.when_sealed(name) for name in (names - later) & _logs(names)}
     begun = later - names - sealed
     if not (names - later <= _logs(names) and sealed <= later and begun <= _logs(later)):
         return False
@@ -396,7 +396,7 @@ def opened(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[
     Raises HistoryCompacted where compaction took some away since; Corruption.
     """
     there = f"{store}/journal/{part.name}"
-    for path in dict.fromkeys((there, there.removesuffix(recovery.LOG) + recovery.SEALED)):
+    for path in dict.fromkeys((there, recovery.when_sealed(there))):
         try:
             with _reading(path):
                 buffer = disk.map(path)
