@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
@@ -155,7 +155,9 @@ def compact(
             origin = cdb.Origin(
                 rank, run[0]["base_sqn"], last, persisted_sqn if clean else 0, max(horizon, highest)
             )
-            output = _Output(disk, journal, epoch, now_ms, seed, roll_size_bytes, origin)
+            output = _Output(
+                disk, journal, epoch, now_ms, random.Random(seed), roll_size_bytes, origin
+            )
             files = output.write(plans, compresses)
     except _Damaged as damaged:
         return {"damaged": damaged.args[0], "wrong": damaged.args[1]}
@@ -307,48 +309,40 @@ def _together(part: _Part) -> npt.NDArray[np.int64]:
     return together
 
 
+@dataclass(frozen=True, slots=True)
 class _Output:
     """The new files of a run."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        epoch: int,
-        now_ms: int,
-        seed: int,
-        roll_size_bytes: int,
-        origin: cdb.Origin,
-    ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._epoch = epoch
-        self._now_ms = now_ms
-        self._rng = random.Random(seed)
-        self._roll_size = roll_size_bytes
-        self._origin = origin
-        self._made: list[str] = []
+    disk: Disk
+    directory: str
+    epoch: int
+    now_ms: int
+    rng: random.Random
+    roll_size: int
+    origin: cdb.Origin
+    made: list[str] = field(default_factory=list)
+    """Paths of those that were begun."""
 
     def write(self, plans: Sequence[_Plan], compresses: bool) -> list[dict[str, Any]]:
         """All records, then the directory, durably. What was made is removed if that fails."""
         try:
             files = list(self._files(plans, compresses))
-            self._disk.sync_dir(self._directory)
+            self.disk.sync_dir(self.directory)
         except BaseException:
-            for path in self._made:
+            for path in self.made:
                 for name in (path, path + TEMPORARY_SUFFIX):
                     with contextlib.suppress(OSError):
-                        self._disk.unlink(name)
+                        self.disk.unlink(name)
             raise
         return files
 
     def _begin(self, base_sqn: int) -> SealedWriter:
-        seed = self._rng.getrandbits(64)
-        self._made.append(f"{self._directory}/{base_sqn:016x}-{seed:016x}.cdb")
-        return SealedWriter(self._disk, self._directory, base_sqn, seed, self._epoch, self._now_ms)
+        seed = self.rng.getrandbits(64)
+        self.made.append(f"{self.directory}/{base_sqn:016x}-{seed:016x}.cdb")
+        return SealedWriter(self.disk, self.directory, base_sqn, seed, self.epoch, self.now_ms)
 
     def _files(self, plans: Sequence[_Plan], compresses: bool) -> Iterator[dict[str, Any]]:
-        writer = self._begin(self._origin.run_base)
+        writer = self._begin(self.origin.run_base)
         try:
             for plan in plans:
                 mover = Mover(plan.view, plan.file["seed"], plan.path, compresses)
@@ -361,7 +355,7 @@ class _Output:
                         while low < end:
                             sqn = int(part.sqns[low])
                             if part.batched[low] != 1 and self._full(writer, int(together[low])):
-                                yield writer.finish(sqn - 1, self._origin)
+                                yield writer.finish(sqn - 1, self.origin)
                                 writer = self._begin(sqn)
                             try:
                                 if plain[low]:
@@ -372,7 +366,7 @@ class _Output:
                             except Corruption as wrong:
                                 raise _Damaged(plan.file["name"], str(wrong)) from wrong
             latest_ms = max(plan.latest_ms for plan in plans)
-            yield writer.finish(self._origin.run_last, self._origin, latest_ms)
+            yield writer.finish(self.origin.run_last, self.origin, latest_ms)
         finally:
             writer.abandon()
 
@@ -380,14 +374,14 @@ class _Output:
         """Whether what is written next, of so many bytes, is for the next file."""
         room = cdb.MAX_FILE_BYTES - _SEALING_BYTES * (writer.count + _CHUNK) - (1 << 20)
         return bool(writer.count) and (
-            writer.at >= self._roll_size or writer.at + max(together, _LARGE) > room
+            writer.at >= self.roll_size or writer.at + max(together, _LARGE) > room
         )
 
     def _many(self, writer: SealedWriter, mover: Mover, part: _Part, low: int, end: int) -> int:
         """Move records from ``low`` on, as many as the file surely has room for; where next."""
         end = min(end, low + _CHUNK)
         sizes = np.cumsum((part.head_end - part.start + part.stored)[low:end] + record.SUMS_BYTES)
-        room = min(self._roll_size - writer.at, _PIECE)
+        room = min(self.roll_size - writer.at, _PIECE)
         end = min(end, low + int(np.searchsorted(sizes, room)) + 1)
         columns = (part.sqns, part.start, part.head_end, part.stored)
         mover.many(writer, zip(*(column[low:end].tolist() for column in columns), strict=True))
