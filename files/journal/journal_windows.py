@@ -123,11 +123,6 @@ class RecordSums:
         self._state = np.zeros(count, dtype=np.uint8)
         self._bill = 0
 
-    @property
-    def windows_seen(self) -> int:
-        """How many windows were looked at."""
-        return int(np.count_nonzero(self._state))
-
     def right(self, starts: Ints, head_ends: Ints, ends: Ints, times: int = 1) -> Mask:
         """Which of these records, whose framing fits, are as they were written. By windows, 0.1 ms
         a MiB, once, as soon as that is not dearer than what was asked for so far; until then by
