@@ -18,7 +18,7 @@ from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Mask, gather, numbers_at
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger.hashing import digest_column
-from octavo.files.ledger.live_batches import Batch, rows_at
+from octavo.files.ledger.live_batches import Batch, rows_at, strings_of
 from octavo.files.ledger.rows import Rows
 
 U64: TypeAlias = "npt.NDArray[np.uint64]"
@@ -62,10 +62,9 @@ def _rests(sizes: Numbers, times: Numbers, expiries: U64 | None, metas: U64 | No
 
 def of_records(rows: Rows, which: npt.NDArray[np.int64]) -> Digests:
     """Some records, by the ledger rows of their keys. Some 0.1 to 0.3 us a record."""
-    keys = rows.keys.strings().picked(which)
     expiries = None if rows.expiries is None else rows.expiries[which]
     return Digests(
-        keys=digest_column(gather(keys.blob, keys.starts, keys.lengths)),
+        keys=digest_column(strings_of(rows.keys.strings(), which)),
         sqns=rows.sqns[which],
         rests=_rests(
             rows.sizes[which],
