@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import map_to_roll, resumes, retire_empty, started_file
+from octavo.actors.journal_start import map_to_roll, put_off, resumes, retire_empty, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.turns.runtime import TurnActor, in_turn
@@ -123,7 +123,7 @@ class Inker(TurnActor):
         for data, ends in plain_encoded(active, kind, tag, bucket, pairs, time_ms, *packing):
             active.append_encoded(data, ends)
         last = first + len(pairs) - 1
-        if last >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
+        if last >= self.stop_sqn or active.offsets[-1] >= active.full:
             self.look()
         return first, last
 
@@ -166,7 +166,7 @@ class Inker(TurnActor):
             fresh = True
         active.append_encoded(b"".join(parts), ends, atomic)
         last = first + count - 1
-        if last >= self.stop_sqn or ends[-1] >= self.roll_size:
+        if last >= self.stop_sqn or ends[-1] >= active.full:
             self.look()
         return first, last
 
@@ -183,7 +183,7 @@ class Inker(TurnActor):
         if self.last_sqn + CEILING_STEP // 2 > self.manifest.ceiling and not self._raising:
             self._raising = True
             self.actor_ref.send(Inker.raise_ceiling)
-        if self.last_sqn >= self.stop_sqn or active.offsets[-1] >= self.roll_size:
+        if self.last_sqn >= self.stop_sqn or active.offsets[-1] >= active.full:
             self._look()
 
     @in_turn
@@ -202,7 +202,8 @@ class Inker(TurnActor):
             else:
                 self._aim(active)
         except StorageFull as full:
-            log.warning("%s; the active file goes on for now", full)
+            if put_off(self, active, _MOST_BYTES):
+                log.warning("%s; the active file goes on for now", full)
             self.stop_sqn = following + _LOOK_AGAIN
             if following + 2 * _LOOK_AGAIN > self.manifest.ceiling:
                 self.poison(StorageFailed(f"{full}; no sqn can be reserved: make room and reopen"))

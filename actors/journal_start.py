@@ -51,3 +51,16 @@ def retire_empty(inker: Inker, old: JournalFile) -> None:
     ]
     inker.view = JournalView(tuple(b for b, _ in kept), tuple(f for _, f in kept))
     old.actor_ref.stop()  # or each commit into an open store would leave one
+
+
+_LOOK_AGAIN_SHIFT = 3
+"""What share of a full file's bytes it takes until a roll that found no room is tried again."""
+
+
+def put_off(inker: Inker, file: JournalFile, most: int) -> bool:
+    """A full file cannot be rolled: it counts as full a little later, at ``most`` bytes at the
+    latest, or each put would try again. Whether that is the first time."""
+    first = file.full <= inker.roll_size
+    end = max(file.offsets[-1], inker.roll_size)
+    file.full = min(end + (inker.roll_size >> _LOOK_AGAIN_SHIFT), most)
+    return first

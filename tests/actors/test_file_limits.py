@@ -67,6 +67,43 @@ def test_a_file_that_cannot_be_rolled_takes_no_more_than_can_be_sealed(
         store.put("k", "v")
 
 
+@pytest.mark.parametrize("how", ["one by one", "many", "batches"])
+def test_a_file_that_cannot_be_rolled_is_tried_again_now_and_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Not at each put from there on, with a message each time."""
+    with opened(tmp_path / "s", roll_size_bytes=1 << 20, compression="none") as store:
+        tries, make = [], store._inker.new_file
+
+        def no_inode(base_sqn: int) -> NoReturn:
+            tries.append(base_sqn)
+            raise octavo.StorageFull("no inode is left")
+
+        def put(first: int) -> None:
+            pairs = [(b"%06d" % number, bytes(4000)) for number in range(first, first + 5)]
+            if how == "one by one":
+                for key, value in pairs:
+                    store.put(key, value)
+            elif how == "many":
+                store.put_many(pairs)
+            else:
+                with store.batch() as batch:
+                    for key, value in pairs:
+                        batch.put("", key, value)
+
+        monkeypatch.setattr(store._inker, "new_file", no_inode)
+        for number in range(0, 1000, 5):
+            put(number)
+        assert 10 <= len(tries) <= 30
+        told = [record for record in caplog.records if record.name == "octavo.inker"]
+        assert [record.levelname for record in told] == ["WARNING"]
+        monkeypatch.setattr(store._inker, "new_file", make)
+        for number in range(1000, 1050, 5):
+            put(number)
+        assert store.stats()["journal"]["files"] == 2
+        assert len(store) == 1050
+
+
 @pytest.mark.parametrize("asked", [False, True])
 def test_no_file_of_a_run_reaches_farther_than_it_can_count(tmp_path: Path, asked: bool) -> None:
     model = {b"%03d" % number: b"%d" % number for number in range(200)}
