@@ -260,6 +260,8 @@ class Bookie(LiveReads, TurnActor):
         held, taken = recent.held, self.journal_position() - self._table_began + recent.entry_bytes
         if held >= self.limits.push_rows or taken >= self.limits.push_bytes:
             self.push()
+        if self.clerk is not None:
+            self.clerk.actor.look_again()
         self._release_ended()
         self._pace()
 

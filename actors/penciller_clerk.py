@@ -32,6 +32,8 @@ from octavo.manifest.small_files import MANY_SMALL
 log = logging.getLogger("octavo.clerk")
 
 _ATTEMPTS = 3
+_AGAIN_MS = 5000
+"""After so long at the soonest, beside pushes, work that could not be done is tried again."""
 
 
 class PencillerClerk(TurnActor):
@@ -57,6 +59,7 @@ class PencillerClerk(TurnActor):
         self.briefly = briefly
         """The store is soon closed again: nothing is begun but what is asked for."""
         self._woken = False
+        self._waits_ms = 0  # since when work cannot be done that is to be tried again
         self.damaged: list[str] = []  # journal records that could not go into the ledger
         self.recalculated: Mapping[int, NamedTag] = {}  # while a rebuild works these types out anew
 
@@ -67,6 +70,13 @@ class PencillerClerk(TurnActor):
             self._woken = True
             self.actor_ref.send(PencillerClerk.work)
 
+    def look_again(self) -> None:
+        """In the Bookie's turn, every few hundred puts at most: have work for which there was no
+        room, or whose workers were killed, tried again if that is some time ago. O(1)."""
+        if self._waits_ms and abs((now := self.clock_ms()) - self._waits_ms) >= _AGAIN_MS:
+            self._waits_ms = now
+            self.wake()
+
     @interruptible
     def work(self) -> None:
         """Do the most pressing piece of work, then come back for the next. On the pool."""
@@ -75,6 +85,7 @@ class PencillerClerk(TurnActor):
             return
         task = self.penciller.call(Penciller.next_task)
         if task is None:
+            self._waits_ms = 0
             return
         try:
             self.do(task)
@@ -82,9 +93,12 @@ class PencillerClerk(TurnActor):
             return
         except Corruption:
             pass  # level zero is still saved
-        except StorageFull as full:
-            log.warning("merging waits for room: %s", full)
+        except (StorageFull, WorkerDied) as why:
+            if not self._waits_ms:  # once, however often it is tried
+                log.warning("%s: merging waits: %s", self.penciller.actor.directory, why)
+            self._waits_ms = self.clock_ms()
             return
+        self._waits_ms = 0
         self.wake()
 
     def do(self, task: LevelZero | Merge) -> None:

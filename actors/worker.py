@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -195,8 +196,9 @@ class JobRunner:
                 raise _Unable from gone
             if process.returncode == 0:
                 self._refuse_mute(pipe)
+            killed = " (SIGKILL: memory ran out?)" if process.returncode == -signal.SIGKILL else ""
             raise WorkerDied(
-                f"the worker process died during {job!r}; the next one is another: try again"
+                f"the worker process died during {job!r}{killed}; the next is another: try again"
             ) from gone
         except Silent as silent:
             process.kill()

@@ -1,0 +1,68 @@
+"""Work of the Penciller's clerk that cannot be done, for want of room or because its workers are
+killed, as the system does where memory runs out: it is told of once, and tried again."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from one_thread import HeldPool, forget, one_thread, opened
+from simdisk import SimDisk
+from whole_store import WallClock
+
+import octavo
+from octavo.actors.bookie import Bookie
+from octavo.actors.worker import JobRunner, WorkerDied
+
+REASONS = [octavo.StorageFull("journal: no room; free some space"), WorkerDied("it was killed")]
+
+
+def put(store: octavo.Store, pool: HeldPool, count: int) -> None:
+    """Fewer than memory is pushed after."""
+    for number in range(count):
+        store.put(b"%d" % (number % 7), b"x")
+    pool.go_on()
+
+
+@pytest.mark.parametrize("why", REASONS, ids=lambda why: type(why).__name__)
+def test_merging_that_could_not_be_done_is_tried_again_before_the_next_push(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: octavo.OctavoError
+) -> None:
+    clock, tries, real = WallClock(1_800_000_000_000), [], JobRunner.run
+
+    def refused(runner: JobRunner, job: str, *blobs: bytes, **given: object) -> object:
+        if job == "level_zero":
+            tries.append(job)
+            raise why
+        return real(runner, job, *blobs, **given)
+
+    with caplog.at_level(logging.WARNING, "octavo"), one_thread("waits") as pool:
+        store = opened(SimDisk(), clock_ms=clock, push_bytes=64 << 20)
+        monkeypatch.setattr(JobRunner, "run", refused)
+        store.put("k", "v")
+        store._running.bookie.call(Bookie.push)
+        put(store, pool, 0)
+        first = len(tries)
+        assert first
+        for _ in range(10):
+            put(store, pool, 300)  # looks, but little time goes by
+            clock.now += 100
+        assert len(tries) == first
+        for _ in range(3):
+            clock.now += 6000
+            put(store, pool, 300)
+        assert len(tries) == 4 * first
+        told = [(record.name, record.levelname) for record in caplog.records]
+        assert told == [("octavo.clerk", "WARNING")]
+        assert str(why) in caplog.text
+        assert store._running.penciller.actor.directory in caplog.text
+        monkeypatch.undo()
+        assert store._bookie.view.frozen
+        clock.now += 6000
+        put(store, pool, 300)
+        assert not store._bookie.view.frozen
+        clock.now += 6000
+        put(store, pool, 300)
+        assert store.get("k") == b"v"
+        assert store.verify().ok
+        forget(store)
