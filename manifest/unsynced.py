@@ -39,6 +39,12 @@ _unmarked: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
 _ADVICE = (
     "its newest records may not be durable; open the store for writing, which writes them anew"
 )
+_NOT_THERE = (
+    "its newest records may not be durable, and nothing can be written there any more; mend the "
+    "file system and mount it again, or make a store elsewhere of what can be read: octavo.restore "
+    "with copy=True, octavo restore --copy"
+)
+"""Where a file system has failed, and takes nothing since: no store is opened for writing there."""
 
 
 def mark(disk: Disk, directory: str) -> bool:
@@ -71,7 +77,8 @@ def marking(disk: Disk, directory: str) -> Iterator[None]:
             raise
         if not mark(disk, directory):
             _known_here(disk).add(directory)
-        raise StorageFailed(f"{directory}: an fsync failed: {error}; {_ADVICE}") from error
+        advice = _NOT_THERE if error.errno == errno.EROFS else _ADVICE
+        raise StorageFailed(f"{directory}: an fsync failed: {error}; {advice}") from error
     # Behind it: whoever synced there before may have failed.
     if disk.exists(f"{directory}/{UNSYNCED}"):
         raise StorageFailed(f"{directory}: an fsync failed; {_ADVICE}")
