@@ -437,7 +437,8 @@ class Bookie(LiveReads, TurnActor):
                 self.clerk.actor.runner.abandon("merge")
                 self.clerk.call(PencillerClerk.save_all)
         except (StorageFull, WorkerDied) as why:
-            log.warning("memory is not saved, the next opening replays the journal: %s", why)
+            told = "%s: memory is not saved, the next opening replays the journal: %s"
+            log.warning(told, self.inker.directory, why)
         finally:  # it makes all durable
             self.inker.actor_ref.call(Inker.close)
 

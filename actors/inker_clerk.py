@@ -167,7 +167,7 @@ class InkerClerk(TurnActor):
         except Closed:
             return False
         except (OctavoError, OSError) as error:
-            log.warning("compaction stopped: %s", error)
+            log.warning("%s: compaction stopped: %s", self.inker.actor.directory, error)
             return False
         finally:
             self.rest()

@@ -124,7 +124,7 @@ class PencillerClerk(TurnActor):
 
     def _poison(self, failed: StorageFailed) -> None:
         """Without merging, memory would grow with every write: refuse them."""
-        log.error("merging stopped: %s", failed)
+        log.error("%s: merging stopped: %s", self.penciller.actor.directory, failed)
         self.penciller.actor.failed = failed
         self.inker.call(Inker.poison, failed)
 

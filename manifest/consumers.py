@@ -195,7 +195,7 @@ class Consumers:
         self._known = known
 
     def _tell(self, note: str) -> None:
-        log.warning("%s", note)
+        log.warning("%s: %s", self._file, note)
         self._notes.append(note)
 
 

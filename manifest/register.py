@@ -48,9 +48,10 @@ class _Lease:
 class SnapshotRegister:
     """Leases of snapshots on manifest versions."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock``: monotonic seconds."""
+    def __init__(self, clock: Callable[[], float], store: str = "") -> None:
+        """``clock``: monotonic seconds. ``store``: its path, for messages."""
         self._clock = clock
+        self._store = store
         self._lock = new_lock()
         self._leases: dict[int, _Lease] = {}
         self.numbers = count(1)
@@ -129,7 +130,8 @@ class SnapshotRegister:
         with self._lock:
             over = self._over(self._clock())
         if over:
-            log.warning("the leases of %d snapshots ran out; what they held may go", len(over))
+            told = "%s: the leases of %d snapshots ran out; what they held may go"
+            log.warning(told, self._store, len(over))
         return over
 
     def _over(self, moment: float) -> list[int]:

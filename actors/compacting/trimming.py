@@ -103,6 +103,6 @@ def trim_unasked(clerk: InkerClerk) -> None:
     except Closed:
         return
     except (OctavoError, OSError) as error:
-        log.warning("the journal was not trimmed: %s", error)
+        log.warning("%s: the journal was not trimmed: %s", clerk.inker.actor.directory, error)
     finally:
         clerk.rest()

@@ -22,6 +22,7 @@ from octavo.actors.turns.interpreter import begin
 from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import AskTimeout, Closed, Misuse, OctavoError
 from octavo.files.handover import inbox
+from octavo.files.handover.staging import INBOX
 from octavo.files.locks import new_lock
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
@@ -62,11 +63,11 @@ def _serve(running: Running, name: str) -> None:
     except (Closed, MemoryError):
         raise  # there may be memory at the next look
     except Exception as error:  # noqa: BLE001 - no request ends the watch over all stores
-        log.warning("%s/%s: %s", path, name, error)
+        log.warning("%s/%s/%s: %s", path, INBOX, name, error)
         answer = {"error": type(error).__name__, "message": str(error)}
     if held and not inbox.is_held(disk, path, name):
         inbox.forget(disk, path, name)
-        log.warning("%s/%s: nobody waits for it any more", path, name)
+        log.warning("%s/%s/%s: nobody waits for it any more", path, INBOX, name)
     else:
         inbox.write(disk, path, name.removesuffix(inbox.REQUEST) + inbox.ANSWER, answer)
 

@@ -139,7 +139,7 @@ class _Opening:
             JobRunner(disk, lock, in_process=not options.worker, niceness=niceness)
             for niceness in (0, NICENESS)
         )
-        self.register = SnapshotRegister(monotonic)
+        self.register = SnapshotRegister(monotonic, path)
         self.notes: list[str] = []
         self.refs: list[
             Ref[Inker] | Ref[Penciller] | Ref[PencillerClerk] | Ref[Bookie] | Ref[InkerClerk]

@@ -35,10 +35,10 @@ class IntervalSync:
             except MemoryError:  # nothing failed, either; to tell of it takes some, too
                 time.sleep(min(self._seconds, _PAUSE_SECONDS))
             except AskTimeout as slow:  # nothing failed: the next interval's may do it
-                log.warning("the interval's sync takes long: %s", slow)
+                log.warning("%s: the interval's sync takes long: %s", self._inker.directory, slow)
             except OctavoError as error:
                 # The next put or sync meets the same failure and raises it to its caller.
-                log.error("the interval's sync failed: %s", error)
+                log.error("%s: the interval's sync failed: %s", self._inker.directory, error)
                 return
 
     def stop(self) -> None:

@@ -16,6 +16,7 @@ class Syncs:
     """Of an Inker what the interval asks for: raises these, one after the other."""
 
     last_sqn = 1
+    directory = "/store/journal"
 
     def __init__(self, *errors: OctavoError) -> None:
         self.errors = list(errors)
@@ -40,4 +41,4 @@ def test_one_that_failed_is(caplog: pytest.LogCaptureFixture) -> None:
     interval._thread.join(60)
     interval.stop()
     assert not syncs.done.is_set()
-    assert "fsync failed" in caplog.text
+    assert "/store/journal: the interval's sync failed: fsync failed" in caplog.text

@@ -172,7 +172,7 @@ def test_a_consumer_that_holds_back_too_much_is_dropped_loudly(
         behind, near = store.consumer("behind"), store.consumer("near")
         assert store.compact().records_dropped > 0
         told = f"consumer 'behind' was dropped: over {all_of_it} bytes of the journal"
-        assert told in caplog.text
+        assert f"{store.path}/CONSUMERS: {told}" in caplog.text
         assert any(told in note for note in store.stats()["notes"])
         with pytest.raises(octavo.HistoryCompacted):
             behind.acknowledge(5)

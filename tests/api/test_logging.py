@@ -14,6 +14,9 @@ from cli_runs import process
 from whole_store import flush
 
 import octavo
+from octavo.actors.bookie import Bookie
+from octavo.actors.compacting import scheduled, trimming
+from octavo.actors.worker import JobRunner, WorkerDied
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("files", "manifest", "actors", "api", "pipeline")
@@ -79,9 +82,34 @@ def test_a_lease_that_ran_out_is_a_warning(
         snapshot = store.snapshot(lease_seconds=1e-6)
         with caplog.at_level(logging.WARNING, "octavo"):
             store._running.register.expire()
-        assert "ran out" in caplog.text
+        assert f"{store.path}: the leases of 1 snapshots ran out" in caplog.text
         assert caplog.records[0].name == "octavo.snapshots"
         snapshot.close()
+
+
+def test_what_goes_wrong_in_the_background_names_its_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may have many open, and not every error has a file."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise WorkerDied("the worker process died")
+
+    with octavo.open(tmp_path / "standard", worker=False) as store:
+        monkeypatch.setattr(JobRunner, "run", refused)
+        store._running.inker_clerk.call(scheduled.work)
+        store.put("k", "v")
+        store._running.bookie.call(Bookie.push)
+    with octavo.open(tmp_path / "heads", worker=False, mode="head_only") as store:
+        monkeypatch.setattr(trimming, "trim", refused)
+        store._running.inker_clerk.call(trimming.trim_unasked)
+    with caplog.at_level(logging.WARNING, "octavo"):
+        for name, message in (
+            ("standard", "compaction stopped"),
+            ("standard", "memory is not saved"),
+            ("heads", "the journal was not trimmed"),
+        ):
+            assert re.search(f"{re.escape(str(tmp_path))}/{name}/\\w+: {message}", caplog.text)
 
 
 def loggers() -> set[str]:
