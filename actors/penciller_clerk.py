@@ -16,6 +16,7 @@ from octavo.actors.view import JournalView
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.actors.writing import reserve
 from octavo.files.errors import (
+    AskTimeout,
     Closed,
     Corruption,
     StorageFailed,
@@ -71,8 +72,8 @@ class PencillerClerk(TurnActor):
             self.actor_ref.send(PencillerClerk.work)
 
     def look_again(self) -> None:
-        """In the Bookie's turn, every few hundred puts at most: have work for which there was no
-        room, or whose workers were killed, tried again if that is some time ago. O(1)."""
+        """In the Bookie's turn, every few hundred puts: have work that found no room, whose
+        workers were killed, or whose disk hung, tried again if that is some time ago. O(1)."""
         if self._waits_ms and abs((now := self.clock_ms()) - self._waits_ms) >= _AGAIN_MS:
             self._waits_ms = now
             self.wake()
@@ -93,7 +94,7 @@ class PencillerClerk(TurnActor):
             return
         except Corruption:
             pass  # level zero is still saved
-        except (StorageFull, WorkerDied) as why:
+        except (StorageFull, WorkerDied, AskTimeout) as why:
             if not self._waits_ms:  # once, however often it is tried
                 log.warning("%s: merging waits: %s", self.penciller.actor.directory, why)
             self._waits_ms = self.clock_ms()

@@ -1,5 +1,6 @@
-"""Work of the Penciller's clerk that cannot be done, for want of room or because its workers are
-killed, as the system does where memory runs out: it is told of once, and tried again."""
+"""Work of the Penciller's clerk that cannot be done, for want of room, because its workers are
+killed, as the system does where memory runs out, or because a disk hangs: it is told of once, and
+tried again."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.worker import JobRunner, WorkerDied
 
-REASONS = [octavo.StorageFull("journal: no room; free some space"), WorkerDied("it was killed")]
+REASONS = [
+    octavo.StorageFull("journal: no room; free some space"),
+    WorkerDied("it was killed"),
+    octavo.AskTimeout("no fsync ended within 60 s"),
+]
 
 
 def put(store: octavo.Store, pool: HeldPool, count: int) -> None:
