@@ -16,12 +16,13 @@ from typing import Any
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.door.file_lock import LOCK
 from octavo.files.errors import Corruption, Misuse
-from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced
+from octavo.manifest import adoption, change_log, recovery, same_store, store_identity, unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import REBUILD
+from octavo.manifest.same_store import Folders
 from octavo.manifest.update_mark import UPDATING
 
 SST = ".sst"
@@ -38,7 +39,7 @@ class ClosedStore:
     tails: list[recovery.Tail]
     """Journal files that the manifest does not list, oldest first; their offsets are whole."""
     ledger: LedgerManifest | None
-    """None: it is damaged, or older than the journal's last compaction."""
+    """None: it is damaged, older than the journal's last compaction, or another store's."""
     epoch: int
     """Not taken yet; files of it belong to whoever holds the lock."""
     notes: list[str] = field(default_factory=list)
@@ -186,14 +187,19 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
         identity,
         adopted.manifest,
         [tail for tail in tails.tails if len(tail.offsets) > 1],
-        _ledger(disk, ledger, found_ledger, adopted.manifest),
+        _ledger(disk, ledger, found_ledger, journal, adopted.manifest, tails.tails),
         max(found_journal.epoch, found_ledger.epoch) + 1,
         [*adopted.notes, *tails.notes],
     )
 
 
 def _ledger(
-    disk: Disk, directory: str, found: change_log.Recovered, journal: JournalManifest
+    disk: Disk,
+    directory: str,
+    found: change_log.Recovered,
+    journal_directory: str,
+    journal: JournalManifest,
+    tails: Sequence[recovery.Tail],
 ) -> LedgerManifest | None:
     names = set(disk.listdir(directory))
     if found.damaged or REBUILD in names:
@@ -205,4 +211,5 @@ def _ledger(
     there = all(entry.name in names for level in manifest.levels for entry in level)
     if not there or adoption.outdated(manifest.persisted_sqn, journal):
         return None
-    return manifest
+    where = Folders(disk, directory, journal_directory)
+    return None if same_store.difference(where, manifest, journal, tails) else manifest

@@ -20,12 +20,21 @@ from octavo.files.jobs import ledger_files
 from octavo.files.journal import cdb, record
 from octavo.files.journal.sparse_offsets import cut
 from octavo.files.ledger import ledger_key
-from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced, update_mark
+from octavo.manifest import (
+    adoption,
+    change_log,
+    recovery,
+    same_store,
+    store_identity,
+    unsynced,
+    update_mark,
+)  # fmt: skip
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.published import Counted, Published
 from octavo.manifest.recovery import LOG, SEALED, when_sealed
+from octavo.manifest.same_store import Folders
 from octavo.manifest.snapshot_draft import SIDE, Draft
 
 ATTEMPTS = 50
@@ -161,6 +170,15 @@ def _refuse_earlier_ledger(store: str, found: Manifests) -> None:
         )  # fmt: skip
 
 
+def _refuse_another_ledger(
+    disk: Disk, draft: Draft, found: Manifests, tails: list[recovery.Tail]
+) -> None:
+    """Raises Corruption where it is of another journal."""
+    where = Folders(disk, draft.path, draft.path)
+    if told := same_store.difference(where, found.ledger, found.journal, tails):
+        raise Corruption(draft.ledger, 0, f"{told}; open the store for writing")
+
+
 def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
     """Journal files above all that the manifest has, oldest first; of a file under two names the
     sealed one."""
@@ -194,6 +212,7 @@ def _finished(
     entries = list(found.journal.entries)
     parts: list[dict[str, object]] = []
     blobs: list[bytes] = []
+    unsealed: list[recovery.Tail] = []
     for entry in entries:
         if entry.last_sqn > persisted:
             mapped = disk.map(f"{draft.path}/{entry.name}")
@@ -203,15 +222,18 @@ def _finished(
             parts.append(_part(entry, low, count, sparse=sparse))
             blobs.append(blob)
     for name in tails:
-        entry, table = _tail(disk, draft, name, before)
+        entry, tail = _tail(disk, draft, name, before)
         if not entry.count:
             continue
         entries.append(entry)
+        unsealed.append(tail)
         low = max(persisted + 1 - entry.base_sqn, 0)
         if low < entry.count:
-            blob, count, sparse = cut(table.cast("I"), low, entry.count)
+            blob, count, sparse = cut(memoryview(tail.offsets), low, entry.count)
             parts.append(_part(entry, low, count, sparse=sparse))
             blobs.append(blob)
+    if before is None:
+        _refuse_another_ledger(disk, draft, found, unsealed)
     sqn = max([persisted, *(entry.last_sqn for entry in entries)])
     added = _side_files(disk, draft, parts, b"".join(blobs))
     return draft.finish(
@@ -259,9 +281,9 @@ def _known(disk: Disk, before: str, now: str, name: str) -> array[int] | None:
 
 def _tail(
     disk: Disk, draft: Draft, name: str, before: Published | None
-) -> tuple[JournalEntry, memoryview]:
-    """(what a manifest says of a tail, where its records begin, native u32). An unsealed one is
-    made durable, and its offsets are written beside it."""
+) -> tuple[JournalEntry, recovery.Tail]:
+    """(what a manifest says of a tail, its whole records). An unsealed one is made durable, and its
+    offsets are written beside it."""
     path = f"{draft.path}/{name}"
     known = None
     if before is not None and name.endswith(LOG):
@@ -270,8 +292,8 @@ def _tail(
     with unsynced.marking(disk, draft.journal):
         disk.sync_file(path)  # not before it is read: more may have come since
         disk.sync_dir(draft.journal)  # its owner may never have made its name durable
-    table = tail.offsets.tobytes()
     if not tail.sealed and len(tail.offsets) > 1:
+        table = tail.offsets.tobytes()
         disk.write_atomically(path + OFFSETS, table + xxh3(table).to_bytes(8, "little"))
     count = len(tail.offsets) - 1
     entry = JournalEntry(
@@ -283,7 +305,7 @@ def _tail(
         seed=tail.seed,
         state="sealed",
     )
-    return entry, memoryview(table)
+    return entry, tail
 
 
 def _side_files(

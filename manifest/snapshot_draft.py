@@ -28,6 +28,8 @@ class Draft:
         self._store = store
         self.journal = f"{store}/journal"
         """Where journal files are linked from."""
+        self.ledger = f"{store}/ledger"
+        """Where ledger files are."""
         self.id = published.new_id(now_ms)
         self.path = f"{store}/{SNAPSHOTS}/{self.id}"
         self._there: dict[str, str] = {}  # name: what it is a link of
@@ -41,7 +43,7 @@ class Draft:
 
     def link_ledger(self, name: str) -> None:
         """Have a ledger file here, too. Raises FileNotFoundError where it was merged away."""
-        self._link(f"{self._store}/ledger/{name}", name)
+        self._link(f"{self.ledger}/{name}", name)
 
     def link_journal(self, name: str) -> str:
         """Have a journal file here, too; the name that it goes by now: an unsealed one may have

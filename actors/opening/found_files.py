@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.manifest import adoption, change_log, recovery, unsynced, update_mark
+from octavo.manifest import adoption, change_log, recovery, same_store, unsynced, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import REBUILD
+from octavo.manifest.same_store import Folders
 
 
 class FoundFiles(NamedTuple):
@@ -57,6 +58,14 @@ def found_files(disk: Disk, path: str, head_only: bool, notes: list[str]) -> Fou
     notes += files.notes
     ledger_manifest = _of_the_journal(ledger_manifest, ledger, files, head_only, notes)
     tails = recovery.find_tails(disk, journal, files.manifest, above=ledger_manifest.persisted_sqn)
+    folders = Folders(disk, ledger, journal)
+    told = same_store.difference(folders, ledger_manifest, files.manifest, tails.tails)
+    if told:
+        if head_only:
+            raise Corruption(ledger, 0, f"{told}; put the store's own there, or restore a backup")
+        notes.append(f"{ledger}: {told}; rebuilt")
+        ledger_manifest = LedgerManifest.empty()
+        tails = recovery.find_tails(disk, journal, files.manifest, above=0)
     notes += tails.notes
     epoch = max(found_journal.epoch, found_ledger.epoch) + 1
     return FoundFiles(files.manifest, ledger_manifest, tails, epoch, files.doubtful)

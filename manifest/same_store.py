@@ -1,0 +1,128 @@
+"""Whether a ledger is of the journal that stands beside it: no file of either says of which store
+it is, and a folder can be copied, or restored, into the wrong one.
+
+A row of the ledger names a record by its sqn, and no store gives a sqn twice. So a few rows of the
+newest files are held against the records that they name: in a ledger of another store, or of a
+copy of this one that was written to since, keys or write times differ. Where a record is not there
+any more, or either cannot be read, that shows nothing, and is told when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from heapq import nlargest
+from operator import attrgetter
+from struct import error as StructError  # noqa: N812
+from typing import NamedTuple
+
+from octavo.files.door.disk import Disk
+from octavo.files.errors import OctavoError
+from octavo.files.journal import cdb, record
+from octavo.files.ledger.sst import Sst
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.ledger_entry import LedgerEntry, refuse_another
+from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.recovery import Tail
+
+_MOST_FILES = 3
+_MOST_SEARCHED = 1 << 17
+"""Rows of a file in which the newest one is looked for: 30 us."""
+
+
+_MOST_BYTES = 1 << 14
+"""Of a record: one with longer keys and metadata shows nothing."""
+
+
+class Folders(NamedTuple):
+    """Where the two are."""
+
+    disk: Disk
+    ledger: str
+    journal: str
+
+
+def difference(
+    where: Folders, ledger: LedgerManifest, journal: JournalManifest, tails: Sequence[Tail]
+) -> str:
+    """What shows that the ledger is of another journal than this; "" where nothing does. Some 0.2
+    ms: three rows at most of a file, of another one only where those showed nothing."""
+    entries = [entry for level in ledger.levels for entry in level]
+    for entry in nlargest(_MOST_FILES, entries, key=attrgetter("max_sqn")):
+        agreed = False
+        # What is damaged whoever reads it is told.
+        with suppress(OctavoError, OSError, StructError, ValueError, IndexError):
+            for sqn, key, time_ms in _some_rows(where, entry):
+                found = _record(where, journal, tails, sqn)
+                if found is None:
+                    continue
+                if not _is_of(found, key, time_ms):
+                    return (
+                        "is of another store, or of a copy of this one: the journal has another "
+                        f"key, or time, under sqn {sqn}"
+                    )
+                agreed = True
+        if agreed:
+            break
+    return ""
+
+
+def _some_rows(where: Folders, entry: LedgerEntry) -> Iterator[tuple[int, bytes, int]]:
+    """(sqn, key without tag and bucket, write time) of the newest row of a file that is not large,
+    of one in its middle and of the last one, verified. Raises Corruption, OSError."""
+    sst = Sst(where.disk.map(f"{where.ledger}/{entry.name}"), entry.name)
+    refuse_another(entry, sst)
+    rows = [sst.rows // 2, sst.rows - 1]
+    if sst.rows <= _MOST_SEARCHED:
+        rows.insert(0, _row_of(sst.sqns, entry.max_sqn - entry.sqn_base))
+    for row in dict.fromkeys(rows):
+        key = sst.user_key(row)  # which verifies the rest of the row, too
+        yield sst.sqns[row] + entry.sqn_base, key, sst.time(row)
+
+
+def _row_of(sqns: memoryview, wanted: int) -> int:
+    """A row that has this sqn, or any. Without an object a row, or NumPy, which takes longer to
+    load than an opening."""
+    width, column = sqns.itemsize, sqns.tobytes()
+    number = wanted.to_bytes(width, "little")
+    at = column.find(number)
+    while at >= 0 and at % width:
+        at = column.find(number, at + 1)
+    return max(at, 0) // width
+
+
+def _record(
+    where: Folders, journal: JournalManifest, tails: Sequence[Tail], sqn: int
+) -> record.Header | None:
+    """The header of a record; None where the journal does not have it any more. Raises
+    IndexError, ValueError, struct.error or Corruption where it cannot be read, OSError."""
+    held: JournalEntry | Tail | None = journal.find(sqn)
+    offsets: Sequence[int]
+    if isinstance(held, JournalEntry):
+        path = f"{where.journal}/{held.name}"
+        view = memoryview(where.disk.map(path))
+        trailer = cdb.read_trailer(bytes(view[-cdb.TRAILER_BYTES :]), len(view), path)
+        # Not verified, which would take a pass over them: a record tells its own number.
+        offsets = cdb.unverified_offsets(view[trailer.offsets_at :], trailer, path)
+    else:
+        held = next((tail for tail in tails if tail.base_sqn <= sqn <= tail.last_sqn), None)
+        if held is None:
+            return None
+        path, offsets = f"{where.journal}/{held.name}", held.offsets
+    relative = sqn - held.base_sqn
+    at, end = offsets[relative], offsets[relative + 1]
+    if at == end:
+        return None
+    data = where.disk.pread(path, min(end - at, _MOST_BYTES), at)  # a map of it may be cut
+    with suppress(record.NotARecord):
+        found = record.parse_header(data, held.seed ^ at, end - at)
+        return found if found.relative_sqn == relative else None
+    return None
+
+
+def _is_of(found: record.Header, key: bytes, time_ms: int) -> bool:
+    """Whether a row with this key may be of the record: its object's, or an index entry's, whose
+    key ends in the object's."""
+    if key != found.key and not key.endswith(bytes((found.tag,)) + found.key):
+        return False
+    return found.kind != record.PUT or time_ms == found.time_ms

@@ -1,0 +1,145 @@
+"""A ledger's folder that was copied, or restored, into the wrong store is not believed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from whole_store import flush, opened
+
+import octavo
+from octavo.files.door.disk import RealDisk
+from octavo.manifest import same_store
+from octavo.manifest.closed_store import closed_store
+
+
+def filled(path: Path, name: str, keys: int) -> dict[bytes, bytes]:
+    wanted = {f"{name}-{number:03}".encode(): b"of %d" % number for number in range(keys)}
+    with opened(path) as store:
+        for key, value in wanted.items():
+            store.put(key, value)
+        flush(store)
+    return wanted
+
+
+def put_ledger(source: Path, target: Path) -> None:
+    shutil.rmtree(target / "ledger")
+    shutil.copytree(source / "ledger", target / "ledger")
+
+
+@pytest.mark.parametrize("keys", [80, 600])  # within the file that is written, or in sealed ones
+def test_a_ledger_of_another_store_is_made_anew(tmp_path: Path, keys: int) -> None:
+    wanted = filled(tmp_path / "a", "a", keys + 40)
+    filled(tmp_path / "b", "b", keys)
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    with opened(tmp_path / "a") as store:
+        assert [store.get(key) for key in wanted] == list(wanted.values())
+        assert dict(store.items()) == wanted
+        assert any("is of another store" in note for note in store.stats()["notes"])
+        assert store.verify().ok
+    with opened(tmp_path / "a") as store:
+        assert not store.stats()["notes"]
+        assert dict(store.items()) == wanted
+
+
+def test_one_with_the_same_keys_is_told_by_when_they_were_written(tmp_path: Path) -> None:
+    filled(tmp_path / "b", "k", 80)
+    wanted = filled(tmp_path / "a", "k", 120)
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    with opened(tmp_path / "a") as store:
+        assert any("is of another store" in note for note in store.stats()["notes"])
+        assert store.verify().ok
+        assert dict(store.items()) == wanted
+
+
+def test_one_of_a_copy_that_was_written_to_since_is_made_anew(tmp_path: Path) -> None:
+    wanted = filled(tmp_path / "a", "a", 50)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    wanted |= filled(tmp_path / "a", "later", 30)
+    filled(tmp_path / "copy", "copied", 20)
+    put_ledger(tmp_path / "copy", tmp_path / "a")
+    with opened(tmp_path / "a") as store:
+        assert dict(store.items()) == wanted
+        assert any("or of a copy of this one" in note for note in store.stats()["notes"])
+
+
+def test_an_older_one_of_the_same_store_is_its_own(tmp_path: Path) -> None:
+    wanted = filled(tmp_path / "a", "a", 50)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    wanted |= filled(tmp_path / "a", "later", 30)
+    put_ledger(tmp_path / "copy", tmp_path / "a")
+    with opened(tmp_path / "a") as store:
+        assert dict(store.items()) == wanted
+        assert not store.stats()["notes"]
+
+
+def test_what_compaction_left_tells_as_well(tmp_path: Path) -> None:
+    with opened(tmp_path / "a") as store:
+        for number in range(3000):
+            store.put(f"k{number % 300}", b"%d" % number)
+            if not number % 7:
+                store.delete(f"k{number % 90}")
+        flush(store)
+        store.compact()
+        wanted = dict(store.items())
+    filled(tmp_path / "b", "b", 3427)  # below, it would be from before the compaction
+    with opened(tmp_path / "a") as store:
+        assert not store.stats()["notes"]
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    with opened(tmp_path / "a") as store:
+        assert any("is of another store" in note for note in store.stats()["notes"])
+        assert dict(store.items()) == wanted
+
+
+def test_index_entries_are_those_of_their_objects(tmp_path: Path) -> None:
+    with opened(tmp_path / "a", tags={"doc": octavo.Tag()}) as store:
+        for number in range(100):
+            store.bucket(b"b\0c").put(f"k{number}", b"v", index={"f": [number, f"t\0{number}"]})
+        flush(store)
+        store.bucket(b"b\0c").delete("k99")
+        flush(store)
+    with opened(tmp_path / "a") as store:
+        assert not store.stats()["notes"]
+        assert store.verify().ok
+
+
+def test_a_head_only_store_refuses_it_and_goes_on_with_its_own(tmp_path: Path) -> None:
+    for name, keys in (("a", 120), ("b", 80)):
+        with opened(tmp_path / name, mode="head_only") as store:
+            for number in range(keys):
+                store.head_bucket("b").put(f"{name}-{number}", b"v", sub_key="s")
+            flush(store)
+    shutil.copytree(tmp_path / "a" / "ledger", tmp_path / "own")
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    for _ in range(2):
+        with pytest.raises(octavo.Corruption, match=r"is of another store.* put the store's own"):
+            opened(tmp_path / "a", mode="head_only").__enter__()
+    shutil.rmtree(tmp_path / "a/ledger")
+    (tmp_path / "own").rename(tmp_path / "a/ledger")
+    with opened(tmp_path / "a", mode="head_only") as store:
+        assert store.head_bucket("b").get("a-7", "s") == b"v"
+        assert store.verify().ok
+
+
+def test_who_only_reads_or_works_on_a_closed_store_does_not_believe_it(tmp_path: Path) -> None:
+    wanted = filled(tmp_path / "a", "a", 120)
+    filled(tmp_path / "b", "b", 80)
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    with pytest.raises(octavo.Corruption, match=r"a/ledger .*is of another store.* for writing"):
+        octavo.open(tmp_path / "a", read_only=True)
+    assert not list((tmp_path / "a/snapshots").iterdir())
+    with closed_store(RealDisk(), str(tmp_path / "a")) as closed:
+        assert closed.ledger is None
+    with opened(tmp_path / "a") as store:
+        assert dict(store.items()) == wanted
+    with octavo.open(tmp_path / "a", read_only=True) as reader:
+        assert dict(reader.items()) == wanted
+
+
+def test_a_newest_row_is_found_wherever_it_stands() -> None:
+    for width, code in ((4, "I"), (8, "Q")):
+        numbers = [0x0101 << 8, 0x010101, 1 << 24, 7, 0x01000000 + 1]
+        column = memoryview(b"".join(n.to_bytes(width, "little") for n in numbers)).cast(code)
+        assert [same_store._row_of(column, n) for n in numbers] == [0, 1, 2, 3, 4]
+        assert same_store._row_of(column, 99) == 0
