@@ -26,6 +26,9 @@ R = TypeVar("R")
 MOST_JOBS = 512
 """Background jobs that are remembered; older ones are only counted."""
 
+_MOST_WHY = 500
+"""Characters of what a failed job raised."""
+
 MEMORY, CACHE, REST = "memory", "cache", "journal_or_absent"
 """Where a get found what it was asked for."""
 
@@ -46,6 +49,8 @@ class JobRun:
     bytes_written: int
     ok: bool
     """False: it raised, or its worker was ended."""
+    why: str = ""
+    """If it failed: what it raised."""
 
 
 @dataclass(slots=True)
@@ -58,6 +63,12 @@ class JobTotals:
     inputs: int = 0
     outputs: int = 0
     bytes_written: int = 0
+    failed_in_a_row: int = 0
+    """Since the last one that did not."""
+    last_failed_ms: int | None = None
+    """When the newest one that failed began, ms UTC."""
+    last_failure: str | None = None
+    """What it raised."""
 
 
 @dataclass(slots=True)
@@ -84,7 +95,10 @@ class JobHistory:
         self.recent.append(run)
         totals = self.totals.setdefault(run.kind, JobTotals())
         totals.runs += 1
-        totals.failures += not run.ok
+        totals.failed_in_a_row = 0 if run.ok else totals.failed_in_a_row + 1
+        if not run.ok:
+            totals.failures += 1
+            totals.last_failed_ms, totals.last_failure = run.began_ms, run.why
         totals.seconds += run.seconds
         totals.inputs += run.inputs
         totals.outputs += run.outputs
@@ -95,10 +109,12 @@ class JobHistory:
         """Around a job, which leaves its result; one that raises failed."""
         began_ms, began = wall_clock_ms(), time.perf_counter_ns()
         job = JobResult()
-        ok = False
+        why = None
         try:
             yield job
-            ok = True
+        except BaseException as failed:
+            why = str(failed)[:_MOST_WHY] or type(failed).__name__
+            raise
         finally:
             seconds = (time.perf_counter_ns() - began) / 1e9
             given = next((arguments[name] for name in _INPUTS if name in arguments), ("",))
@@ -106,7 +122,8 @@ class JobHistory:
             outputs, bytes_written = len(files), sum(file.get("bytes", 0) for file in files)
             if "bytes" in job.result:  # a file that was finished
                 outputs, bytes_written = 1, job.result["bytes"]
-            self.add(JobRun(kind, began_ms, seconds, len(given), outputs, bytes_written, ok))
+            counted = (len(given), outputs, bytes_written)
+            self.add(JobRun(kind, began_ms, seconds, *counted, why is None, why or ""))
 
 
 _INPUTS = ("inputs", "parts", "run", "files")

@@ -196,9 +196,9 @@ class JobRunner:
                 raise _Unable from gone
             if process.returncode == 0:
                 self._refuse_mute(pipe)
-            killed = " (SIGKILL: memory ran out?)" if process.returncode == -signal.SIGKILL else ""
             raise WorkerDied(
-                f"the worker process died during {job!r}{killed}; the next is another: try again"
+                f"the worker process {_how_it_ended(process)} during {job!r}; the next one is "
+                "another: try again"
             ) from gone
         except Silent as silent:
             process.kill()
@@ -250,6 +250,9 @@ class JobRunner:
 class _Unable(Exception):  # noqa: N818 - internal: the job is done on a thread
     """No worker process can run here."""
 
+    def __init__(self) -> None:
+        super().__init__("no worker process can run here, so it is done on a thread")
+
 
 class WorkerDied(errors.OctavoError):
     """The worker process ended in the middle of a job; the job may be run again."""
@@ -274,6 +277,15 @@ def _import_path() -> str:
     first = [own, os.path.join(own, "lib-dynload")]
     found = [os.path.join(here, each) for each in sys.path]
     return os.pathsep.join([*first, *(each for each in found if each not in first)])
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    if code == -signal.SIGKILL:
+        return "was killed by SIGKILL, as a system does that is short of memory,"
+    if code is not None and code < 0:
+        return f"was killed by signal {-code}"
+    return f"died with {code}"
 
 
 def _close_pipes(process: subprocess.Popen[bytes]) -> None:

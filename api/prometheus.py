@@ -192,6 +192,16 @@ def _work(found: Stats, measures: Measures) -> Iterator[_Family]:
         ],
     )  # fmt: skip
     yield _Family(
+        "octavo_jobs_failed_in_a_row", "gauge",
+        "Background jobs that failed since the last one of their kind that did not.",
+        [({"kind": kind}, total["failed_in_a_row"]) for kind, total in totals.items()],
+    )  # fmt: skip
+    yield _Family(
+        "octavo_job_failed_timestamp_seconds", "gauge", "When a background job failed last.",
+        [({"kind": kind}, None if total["last_failed_ms"] is None
+          else total["last_failed_ms"] / 1000) for kind, total in totals.items()],
+    )  # fmt: skip
+    yield _Family(
         "octavo_job_seconds_total", "counter", "Time that background jobs took.",
         [({"kind": kind}, total["seconds"]) for kind, total in totals.items()],
     )  # fmt: skip

@@ -15,6 +15,7 @@ from octavo.actors.latency import Latency
 from octavo.actors.measures import CACHE, MEMORY, REST, Measures
 from octavo.actors.opening.startup import Running
 from octavo.actors.penciller import Penciller
+from octavo.actors.worker import WorkerDied
 from octavo.files.door.disk import Disk
 from octavo.files.errors import AskTimeout, Busy, Closed, Corruption, StorageFull
 from octavo.files.journal import record
@@ -110,12 +111,14 @@ def stats(running: Running) -> Stats:
 
 def score(running: Running) -> bool:
     """Look for garbage in the journal's files anew: samples of each, in the worker process.
-    False: not now, since a compaction is going on, or the ledger has to be rebuilt first.
+    False: not now, since a compaction is going on, the ledger has to be rebuilt first, or workers
+    are killed, as in a container that is short of memory.
 
     O(files x 192 records).
     """
     clerk = running.inker_clerk
-    with suppress(AskTimeout, Busy, Closed, Corruption, StorageFull), clerk.actor.alone(0.0):
+    not_now = (AskTimeout, Busy, Closed, Corruption, StorageFull, WorkerDied)
+    with suppress(*not_now), clerk.actor.alone(0.0):
         clerk.call(InkerClerk.survey)
         return True
     return False

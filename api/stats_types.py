@@ -203,10 +203,12 @@ class JobStats(TypedDict):
     """Files."""
     bytes_written: int
     ok: bool
+    why: str
+    """What a job that failed says of it; empty for others."""
 
 
 class JobTotalsStats(TypedDict):
-    """All jobs of a kind since opening."""
+    """All jobs of a kind since opening. Of a job that is tried again each try counts."""
 
     runs: int
     failures: int
@@ -214,6 +216,12 @@ class JobTotalsStats(TypedDict):
     inputs: int
     outputs: int
     bytes_written: int
+    failed_in_a_row: int
+    """Since the last one that did not fail; 0: all is well."""
+    last_failed_ms: int | None
+    """When the last one that failed began."""
+    last_failure: str | None
+    """What that one says of it."""
 
 
 class JobsStats(TypedDict):

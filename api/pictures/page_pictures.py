@@ -235,7 +235,7 @@ def timeline(found: Inspection) -> str:
             [
                 [job["kind"], moment(job["began_ms"]), duration(job["seconds"]),
                  count(job["inputs"]), count(job["outputs"]), size(job["bytes_written"]),
-                 "done" if job["ok"] else "failed"]
+                 "done" if job["ok"] else f"failed: {job['why']}"]
                 for job in reversed(jobs)
             ],
             of_text=2,
@@ -258,7 +258,7 @@ def _stroke(job: JobStats, began: int, span: int) -> Iterator[str]:
     title = (
         f"{job['kind']}: {duration(job['seconds'])}, {plural(job['inputs'], 'file')} to "
         f"{plural(job['outputs'], 'file')}, {size(job['bytes_written'])}, "
-        f"{moment(job['began_ms'])}{'' if job['ok'] else ', failed'}"
+        f"{moment(job['began_ms'])}{'' if job['ok'] else ', failed: ' + job['why']}"
     )
     # A line is seen however short the job was.
     yield upright(x, f"job {colour}", title)
