@@ -19,7 +19,7 @@ from octavo.actors.reading.journal_offsets import first_and_last, sealed_offsets
 from octavo.actors.turns.messages import interruptible
 from octavo.actors.turns.runtime import Ref, TurnActor
 from octavo.actors.worker import JobRunner
-from octavo.actors.writing.group_commit import GroupCommit
+from octavo.actors.writing.group_commit import NOT_WRITTEN, GroupCommit
 from octavo.actors.writing.operation import Data, joined, standing
 from octavo.actors.writing.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
 from octavo.files.door.disk import AppendFile, Disk
@@ -67,7 +67,7 @@ class JournalFile(TurnActor):
         self.offsets: array[int] = _NONE  # until it is sealed
         self.reading: Reading = (None, _NONE)
         self.file: AppendFile | None = None
-        self.commit = GroupCommit(self._sync)
+        self.commit, self.latency = NOT_WRITTEN, NOT_WRITTEN.latency  # both for ``_begin``
         self.failed: StorageFailed | None = None
         self.pread: Pread | None = None
         self.open_files = open_files
@@ -132,10 +132,10 @@ class JournalFile(TurnActor):
         return end < self.full and self.base + count - 2 < attention
 
     def _begin(self, offsets: array[int]) -> None:
+        self.commit = GroupCommit(self._sync, self.latency, offsets[-1])
         self.offsets = offsets
         self._ahead.begin(len(offsets), offsets[-1], self.commit.syncs)
         self.reading = (None, offsets)
-        self.commit.appended = offsets[-1]
         self.bound = min(max(offsets[-1] + WIDE_STEP, WIDE_FROM_BYTES), self.full)
 
     def append_encoded(self, data: Data, ends: Sequence[int], atomic: bool = False) -> None:

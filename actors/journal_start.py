@@ -28,7 +28,7 @@ def started_file(inker: Inker, name: str, base_sqn: int, seed: int) -> JournalFi
     """A started journal-file actor, its file not yet touched."""
     ref = JournalFile.start(inker.disk, inker.directory, name, base_sqn, seed, inker.open_files)
     file: JournalFile = ref.actor
-    file.commit.latency = inker.measures.fsync
+    file.latency = inker.measures.fsync
     file.full = inker.roll_size
     return file
 

@@ -207,12 +207,12 @@ class JournalManifest:
         sqns and share none; only the last may be active; the base sqns are those of the
         entries; the ceiling is above every sqn, and not too high.
         """
+        _check_each(self.entries)
+        self._check_together()
+
+    def _check_together(self) -> None:
         if not 1 <= self.ceiling <= MAX_BASE:
             raise _wrong(f"ceiling {self.ceiling}")
-        for entry in self.entries:
-            fault = fault_of(entry)
-            if fault:
-                raise _wrong(fault)
         if len({entry.name for entry in self.entries}) != len(self.entries):
             raise _wrong("names are not unique")
         for left, right in pairwise(self.entries):
@@ -261,6 +261,7 @@ class JournalManifest:
         version, ceiling, horizon = made.version, made.ceiling, made.horizon
         there = {entry.base_sqn: entry for entry in made.entries}
         commits: list[Commit] = []
+        changed = False
         for change in changes:
             version, ceiling, higher, newer, gone, added = _unpack_change(change, len(there))
             horizon = max(horizon, higher)
@@ -268,11 +269,16 @@ class JournalManifest:
             for base in gone:
                 there.pop(base, None)
             there.update((entry.base_sqn, entry) for entry in added)
+            changed = True
+        if not changed:
+            return made
         entries = tuple(sorted(there.values(), key=_base))
+        checked = set(map(id, made.entries))
+        _check_each(entry for entry in entries if id(entry) not in checked)
         bases = tuple(map(_base, entries))
         known = packed_commits.merged(made.commits, commits)
         made = cls(version, entries, bases, ceiling, horizon, known)
-        made.check()
+        made._check_together()
         return made
 
     def change_to(self, newer: JournalManifest) -> bytes:
@@ -300,6 +306,12 @@ class JournalManifest:
 
 def _wrong(what: str, expected: object = None, found: object = None) -> Corruption:
     return Corruption("journal manifest", 0, what, expected=expected, found=found)
+
+
+def _check_each(entries: Iterable[JournalEntry]) -> None:
+    for entry in entries:
+        if fault := fault_of(entry):
+            raise _wrong(fault)
 
 
 def _pack(out: Packer, entries: Iterable[JournalEntry]) -> None:

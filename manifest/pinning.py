@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -54,6 +54,8 @@ class Manifests:
     """What changes with every change of either."""
     journal_epoch: int
     """That wrote the journal's."""
+    journal_log: change_log.Recovered = field(repr=False)
+    """What that one is made of."""
 
 
 def pin(
@@ -85,14 +87,18 @@ def pin(
         raise
 
 
-def read_manifests(disk: Disk, store: str) -> Manifests:
-    """Both manifests of a store, open or not, as of now. Raises Corruption."""
+def read_manifests(disk: Disk, store: str, known: Manifests | None = None) -> Manifests:
+    """Both manifests of a store, open or not, as of now. ``known``: what this gave before, of which
+    that is taken which is the same. Raises Corruption."""
     ledger = change_log.recover_whole(disk, f"{store}/ledger/manifest")
     journal = change_log.recover_whole(disk, f"{store}/journal/manifest")
-    made = JournalManifest.replayed(journal.snapshot, journal.changes)
+    if known is not None and known.journal_log == journal:
+        made = known.journal
+    else:
+        made = JournalManifest.replayed(journal.snapshot, journal.changes)
     kept = update_mark.ledger_of(disk, store, journal, ledger)
     mark = (ledger.epoch, kept.version, journal.epoch, made.version)
-    return Manifests(kept, made, mark, journal.state_epoch)
+    return Manifests(kept, made, mark, journal.state_epoch, journal)
 
 
 def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]:
@@ -113,7 +119,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             again = _tails(disk, f"{store}/journal", before)
             # Behind a commit that is not decided stands a file, which fills once that is.
             begun = {name for name in tails if _is_begun(disk, f"{draft.path}/{name}")}
-            after = read_manifests(disk, store)
+            after = read_manifests(disk, store, before)
         except (FileNotFoundError, Corruption) as moved:
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
             if isinstance(moved, FileNotFoundError):

@@ -312,3 +312,11 @@ def test_changes_that_make_files_share_sqns_are_refused() -> None:
     change = JournalManifest.empty().change_to(other)
     with pytest.raises(Corruption, match="reaches into"):
         JournalManifest.replayed(before.encode(), [change])
+
+
+def test_a_change_that_brings_an_entry_that_cannot_be_is_refused() -> None:
+    before = JournalManifest.empty().edit([sealed(1, 10)], ceiling=100)
+    wrong = replace(sealed(11, 20), count=11)
+    after = JournalManifest(before.version + 1, (*before.entries, wrong), (1, 11), 100)
+    with pytest.raises(Corruption, match="11 records from 11 to 20"):
+        JournalManifest.replayed(before.encode(), [before.change_to(after)])
