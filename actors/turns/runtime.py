@@ -49,7 +49,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sized
 from functools import wraps
-from itertools import repeat
+from itertools import count, repeat
 from time import monotonic
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
@@ -78,6 +78,7 @@ _get_ident = threading.get_ident
 _STOPPED = ("stopped",)
 """The inbox of a stopped actor, as a turn sees it: never empty, so that every turn looks."""
 
+_numbers = count(1)
 _actors: set[weakref.ref[TurnActor]] = set()
 _gone = _actors.discard
 """Not a WeakSet: that runs Python as an actor goes, in which a Ctrl-C is lost."""
@@ -103,6 +104,21 @@ class _Inbox:
         return self.owner is None or not self.owner.waiting_messages
 
 
+class _Flag:
+    """As much of an event as is asked for of an actor's end: nobody waits for that."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def set(self) -> None:
+        self._told = True
+
+    def is_set(self) -> bool:
+        return self._told
+
+
 class TurnActor(pykka.Actor):
     """Base of every actor of Octavo. ``actor_ref`` (a Ref) is how others reach it.
 
@@ -114,7 +130,11 @@ class TurnActor(pykka.Actor):
     """How long an ask that says nothing else waits for its turn."""
 
     def __init__(self) -> None:
-        super().__init__()
+        # In place of pykka's own: a UUID, an event with its locks and a ref that is replaced are
+        # half of what an actor costs, of which a large store has thousands.
+        self.actor_urn = f"urn:octavo:{next(_numbers)}"
+        self.actor_inbox = self._create_actor_inbox()
+        self.actor_stopped = cast(threading.Event, _Flag())
         self.waiting_messages: deque[tuple[Any, TurnFuture | None]] = deque()
         self.inbox: Sized = self.waiting_messages
         """True if a turn has more to do than its own: messages came, or the actor is stopped."""
@@ -385,7 +405,6 @@ class TurnActor(pykka.Actor):
         self._inherited = True
         self.inbox = _STOPPED
         self.holder = 0
-        self.actor_stopped = self._actor_ref.actor_stopped = threading.Event()
         self.actor_stopped.set()
 
 
