@@ -404,7 +404,7 @@ class JournalFile(TurnActor):
                 h = xxh3(head, self.seed ^ at)
                 if xxh3(value, h) & record.LOW_32 == record.unpack_u32(mapped, value_at - 4)[0]:
                     return value
-        data, at = self.raw(relative)
+        data, at = self.open_files.one(self, relative) or self.raw(relative)
         return short_value.value_of(data, 0, len(data), self.seed ^ at, bucket_and_key, plain)
 
     def read(self, sqn: int) -> record.Record:
