@@ -377,7 +377,7 @@ def test_an_open_replays_only_what_the_ledger_does_not_hold(tmp_path: Path) -> N
         assert again.get("00000") == b"x" * 20
 
 
-def test_an_open_touches_no_sealed_file(tmp_path: Path) -> None:
+def test_an_open_touches_few_sealed_files_however_many_there_are(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     for i in range(2000):
         store.put(f"{i:05}", b"x")
@@ -388,8 +388,9 @@ def test_an_open_touches_no_sealed_file(tmp_path: Path) -> None:
     disk = CountingDisk()
     with opened(tmp_path / "s", disk) as again:
         settle(again)
-        touched = [path for path in disk.mapped if path.endswith((".cdb", ".sst"))]
-        assert touched == []
+        # Three rows of one ledger file, and their records: see manifest/same_store.py.
+        assert len([path for path in disk.mapped if path.endswith(".sst")]) == 1
+        assert len([path for path in disk.mapped if path.endswith(".cdb")]) <= 3
         assert again.get("00000") == b"x"
 
 
