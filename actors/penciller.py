@@ -245,7 +245,7 @@ class Penciller(TurnActor):
     def _named_or_gone(self, made: Sequence[LedgerEntry]) -> AbstractContextManager[None]:
         return named_or_gone(
             [entry.file for entry in made],
-            lambda: [entry.name for level in self.manifest.levels for entry in level],
+            lambda: [entry.name for entry in self.manifest.entries],
         )
 
     def _went_out(self, task: Merge) -> None:
@@ -335,11 +335,8 @@ class Penciller(TurnActor):
 
     def close(self) -> None:
         """Let go of every file. What is delete_pending is swept at the next start."""
-        for level in self.manifest.levels:
-            for entry in level:
-                entry.file.actor_ref.call(LedgerFile.close)
-                entry.file.actor_ref.stop()
-        for _, file in self.delete_pending:
+        files = [entry.file for entry in self.manifest.entries]
+        for file in [*files, *(file for _, file in self.delete_pending)]:
             file.actor_ref.call(LedgerFile.close)
             file.actor_ref.stop()
         self.change_log.close()

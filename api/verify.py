@@ -111,9 +111,8 @@ def _journal_steps(what: Verified, reader: Reader, both: Both) -> Iterator[Step]
 
 
 def _ledger_steps(reader: Reader) -> Iterator[Step]:
-    for level in reader.view.ledger.levels:
-        for entry in level:
-            yield f"ledger {entry.name}", _ledger_file(entry)
+    for entry in reader.view.ledger.entries:
+        yield f"ledger {entry.name}", _ledger_file(entry)
 
 
 def _checked(check: Callable[[], None]) -> Iterator[Report]:

@@ -208,7 +208,7 @@ def _ledger(
         manifest = LedgerManifest.replayed(found.snapshot, found.changes)
     except Corruption:
         return None
-    there = all(entry.name in names for level in manifest.levels for entry in level)
+    there = all(entry.name in names for entry in manifest.entries)
     if not there or adoption.outdated(manifest.persisted_sqn, journal):
         return None
     where = Folders(disk, directory, journal_directory)

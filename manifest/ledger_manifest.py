@@ -62,6 +62,11 @@ class LedgerManifest:
 
     # ------------------------------------------------------------ looking
 
+    @property
+    def entries(self) -> list[LedgerEntry]:
+        """All files, level by level and in the order of each. O(files)."""
+        return [entry for level in self.levels for entry in level]
+
     def now_ms(self, clock_ms: int) -> int:
         """The moment to judge expiry by when the clock says ``clock_ms``, ms UTC both."""
         return max(clock_ms, self.expired_ms)
@@ -238,7 +243,7 @@ class LedgerManifest:
         out.number(self.version)
         out.number(self.persisted_sqn)
         out.number(self.expired_ms)
-        pack(out, [entry for level in self.levels for entry in level])
+        pack(out, self.entries)
         return out.payload()
 
     @classmethod

@@ -109,7 +109,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             time.sleep(0.002 * attempt)
         try:
             before = read_manifests(disk, store)
-            names = {entry.name for level in before.ledger.levels for entry in level}
+            names = {entry.name for entry in before.ledger.entries}
             for name in names:
                 draft.link_ledger(name)
             for entry in before.journal.entries:

@@ -45,10 +45,9 @@ def _snapshots(path: str) -> Iterator[Row]:
 
 def _files(path: str) -> Iterator[Row]:
     found = pinning.read_manifests(RealDisk(), path)
-    for level in found.ledger.levels:
-        for file in level:
-            yield ("ledger", file.name, file.level, file.rows, file.bytes, file.min_sqn,
-                   file.max_sqn, file.tombstones, file.first_key, file.last_key)  # fmt: skip
+    for file in found.ledger.entries:
+        yield ("ledger", file.name, file.level, file.rows, file.bytes, file.min_sqn,
+               file.max_sqn, file.tombstones, file.first_key, file.last_key)  # fmt: skip
     for entry in found.journal.entries:
         yield ("journal", entry.name, None, entry.count, entry.bytes, entry.base_sqn,
                entry.last_sqn, None, None, None)  # fmt: skip

@@ -261,7 +261,7 @@ def _merge(disk_of: DiskOf, path: str, run: Run) -> OfflineReport:
                 f"{path}/ledger", 0, "the ledger is damaged or out of date; rebuild it instead"
             )
         persisted = store.ledger.persisted_sqn
-        entries = [entry for level in store.ledger.levels for entry in level]
+        entries = store.ledger.entries
         stem = f"{store.epoch:08x}-{secrets.token_hex(4)}"
         with _cleaned(store):
             made, tasks, expired_ms = _merged(disk_of, store, run, entries, stem)

@@ -64,7 +64,7 @@ def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
     have. One listing."""
     disk, directory = penciller.actor.disk, penciller.actor.directory
     there = set(disk.listdir(directory))
-    for name in (entry.name for level in ledger.levels for entry in level):
+    for name in (entry.name for entry in ledger.entries):
         if name not in there:
             damage = Corruption(f"{directory}/{name}", 0, "the file is missing: nothing is trimmed")
             penciller.send(Penciller.reported, damage)
@@ -74,7 +74,7 @@ def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
 def _refuse_damaged(clerk: InkerClerk, ledger: LedgerManifest, low: int, high: int) -> None:
     """Raise Corruption where a ledger file that may have records of the sqns [low, high] is not
     whole: the worker reads each file once, before the first journal file goes that is in it."""
-    entries = [entry for level in ledger.levels for entry in level]
+    entries = ledger.entries
     clerk.whole_ledger &= {entry.name for entry in entries}
     doubtful = [
         entry.name

@@ -137,8 +137,8 @@ def _filled(
         update_mark.write(disk, f"{target}/journal", names)
         progress("journal", 0, len(names))
         bring(disk, f"{source}/journal", f"{target}/journal", names, done, copy=copy)
-        levels = _up_to(last, state.ledger) if ledger else state.ledger.emptied()
-        tables = [entry.name for level in levels.levels for entry in level]
+        kept = _up_to(last, state.ledger) if ledger else state.ledger.emptied()
+        tables = [entry.name for entry in kept.entries]
         progress("ledger", len(names), len(names) + len(tables))
         bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
     finally:
@@ -149,7 +149,7 @@ def _filled(
     shared = state.manifest.horizon if before is None else before.sqn
     identities.write(disk, target, replace(running.identity, backup=before or after))
     consumers.go_back(disk, target, shared)
-    _begin(disk, target, running.inker.actor.epoch, journal, levels)
+    _begin(disk, target, running.inker.actor.epoch, journal, kept)
     if before is not None:
         identities.write(disk, target, replace(running.identity, backup=after))
     removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))

@@ -97,9 +97,8 @@ def _filled(
     """Link and write all that belongs to the snapshot; what its manifest is to say."""
     view, sqn = reader.view, reader.sqn
     try:
-        for level in view.ledger.levels:
-            for entry in level:
-                draft.link_ledger(entry.name)
+        for entry in view.ledger.entries:
+            draft.link_ledger(entry.name)
         for file in files:
             draft.link_journal(file.name)
     except FileNotFoundError as missing:

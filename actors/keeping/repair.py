@@ -184,7 +184,7 @@ def _ledger(disk: Disk, path: str, identity: Identity, done: Repaired, progress:
         done.ledger.append(str(wrong))
         _take_away(disk, path, "ledger/manifest", done)
         manifest = LedgerManifest.empty()
-    names = [entry.name for level in manifest.levels for entry in level]
+    names = [entry.name for entry in manifest.entries]
     for number, name in enumerate(names):
         progress(f"ledger {name}", number, len(names))
         try:

@@ -185,7 +185,7 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
         if file.base <= upto and file not in whole
     ]
     disk.sync_dir(f"{target}/journal")
-    names = [entry.name for level in ledger.levels for entry in level]
+    names = [entry.name for entry in ledger.entries]
     bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
     manifest = source.journal
     journal = JournalManifest.empty().edit(
@@ -219,7 +219,7 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
     there = change_log.recover(disk, f"{backup}/ledger/manifest")
     ledger = update_mark.ledger_of(disk, backup, found, there)
     names = set(disk.listdir(f"{backup}/ledger")) if disk.exists(f"{backup}/ledger") else set()
-    missing = any(e.name not in names for level in ledger.levels for e in level)
+    missing = any(entry.name not in names for entry in ledger.entries)
     if there.damaged or missing or REBUILD in names:
         ledger = ledger.emptied()
     if identity.head_only:

@@ -86,7 +86,7 @@ def _ledger_manifest(
             f"{directory}: was found damaged, or not whole; it is rebuilt from the journal"
         )
         return manifest.emptied()
-    missing = [e.name for level in manifest.levels for e in level if e.name not in names]
+    missing = [entry.name for entry in manifest.entries if entry.name not in names]
     if missing or found.damaged:
         notes.append(
             f"{directory}: {len(missing)} ledger files are missing ({', '.join(missing[:3])}), "

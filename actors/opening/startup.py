@@ -392,7 +392,7 @@ class _Opening:
 
     def _sweep_orphans(self, penciller: Ref[Penciller]) -> None:
         """Ledger files that no manifest names: replaced, or of what was cut short."""
-        named = {entry.name for level in penciller.actor.manifest.levels for entry in level}
+        named = {entry.name for entry in penciller.actor.manifest.entries}
         for name in self.disk.listdir(self.ledger):
             ours = name.removesuffix(TEMPORARY_SUFFIX).endswith(".sst")
             if (ours and name not in named) or name == REBUILD:

@@ -33,11 +33,10 @@ def fronts(view: View, upper: int, tag: int) -> dict[bytes, bool]:
                     lives[front] = True
                 if table is not recent or lives[front]:
                     known = front
-    for level in view.ledger.levels:
-        for each in level:  # newest first; below level zero none has keys of another
-            for prefix, flags in each.file.reader().fronts().items():
-                if prefix[0] == tag and prefix not in lives:
-                    lives[prefix] = not flags
+    for each in view.ledger.entries:  # newest first; below level zero none has keys of another
+        for prefix, flags in each.file.reader().fronts().items():
+            if prefix[0] == tag and prefix not in lives:
+                lives[prefix] = not flags
     return lives
 
 
@@ -46,7 +45,7 @@ def in_one_pass(view: View, doubtful: int) -> bool:
     if doubtful <= _FEW:
         return False
     in_memory = sum([len(table.rows) for table in (view.recent, *view.frozen)])
-    in_files = sum([each.rows for level in view.ledger.levels for each in level])
+    in_files = sum([each.rows for each in view.ledger.entries])
     return in_memory + in_files < doubtful * _ROWS_A_LOOK
 
 

@@ -44,14 +44,14 @@ class KeptRows:
         return self._columns
 
     def _counted(self) -> int:
-        entries = [entry for level in self._ledger.levels for entry in level]
+        entries = self._ledger.entries
         rows = sum(entry.rows for entry in entries)
         small = rows <= _MOST_ROWS and sum(entry.bytes for entry in entries) <= _MOST_BYTES
         return rows if small else 0
 
     def _made(self) -> Columns | None:
         """None, and never asked for again, where nothing lives."""
-        entries = [entry for level in self._ledger.levels for entry in level]
+        entries = self._ledger.entries
         columns, rows = merged([entry.file.reader().columns(entry.sqn_base) for entry in entries])
         rows = rows[(columns.flags[rows] & TOMBSTONE) == 0]
         if not len(rows):

@@ -224,16 +224,15 @@ def files_of(ledger: LedgerManifest, most_bytes: int) -> list[tuple[Sst, int]] |
     their order would take ``most_bytes`` at the most. 1 us a file."""
     files: list[tuple[Sst, int]] = []
     size = groups = 0
-    for entries in ledger.levels:
-        for entry in entries:
-            sst: Sst | None = entry.file.sst
-            if sst is None or sst.swift is None:
-                return None
-            size += sst.rows * _ROW_BYTES + sst.rows // _BLOCK * _FENCE_BYTES
-            size += sst.layout.sections[Section.KEYS][1] * (_BLOCK + 1) // _BLOCK
-            size += sst.rows * 8 if sst.expiring else 0
-            groups += len(sst.column(Section.FIRSTS, "I"))
-            if size > most_bytes or groups > _MOST_GROUPS:
-                return None
-            files.append((sst, entry.sqn_base))
+    for entry in ledger.entries:
+        sst: Sst | None = entry.file.sst
+        if sst is None or sst.swift is None:
+            return None
+        size += sst.rows * _ROW_BYTES + sst.rows // _BLOCK * _FENCE_BYTES
+        size += sst.layout.sections[Section.KEYS][1] * (_BLOCK + 1) // _BLOCK
+        size += sst.rows * 8 if sst.expiring else 0
+        groups += len(sst.column(Section.FIRSTS, "I"))
+        if size > most_bytes or groups > _MOST_GROUPS:
+            return None
+        files.append((sst, entry.sqn_base))
     return files or None
