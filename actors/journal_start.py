@@ -44,12 +44,7 @@ def retire_empty(inker: Inker, old: JournalFile) -> None:
     """In the Inker's turn: an active file without a record goes."""
     old.close()
     inker.disk.unlink(old.path)
-    kept = [
-        (base, file)
-        for base, file in zip(inker.view.bases, inker.view.files, strict=True)
-        if file is not old
-    ]
-    inker.view = JournalView(tuple(b for b, _ in kept), tuple(f for _, f in kept))
+    inker.view = JournalView.of(file for file in inker.view.files if file is not old)
     old.actor_ref.stop()  # or each commit into an open store would leave one
 
 

@@ -90,8 +90,7 @@ class PublishedReader(Reader):
             tuple(LedgerFile(disk, found.path, e.name, self._open_files).of(e) for e in level)
             for level in found.ledger.levels
         )
-        files = tuple(map(self._journal_file, found.journal.entries))
-        journal = JournalView(tuple(file.base for file in files), files)
+        journal = JournalView.of(map(self._journal_file, found.journal.entries))
         table = MemoryTable(found.sqn)
         table.frozen = True
         self.view = View(table, (), replace(found.ledger, levels=levels), journal)

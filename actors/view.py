@@ -7,7 +7,9 @@ old one goes on reading the files and memory tables it names.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -29,6 +31,12 @@ class JournalView(NamedTuple):
 
     bases: tuple[int, ...]
     files: tuple[JournalFile, ...]
+
+    @classmethod
+    def of(cls, files: Iterable[JournalFile]) -> JournalView:
+        """Of these files, in whatever order. O(files)."""
+        ordered = tuple(sorted(files, key=attrgetter("base")))
+        return cls(tuple(file.base for file in ordered), ordered)
 
     def file_of(self, sqn: int) -> JournalFile:
         """The file that holds ``sqn``. O(log files)."""

@@ -41,8 +41,7 @@ def replace_files(
         raise
     gone = set(removed)
     files = [file for file in inker.view.files if file.name not in gone]
-    files = sorted([*files, *(entry.file for entry in added)], key=lambda file: file.base)
-    inker.view = JournalView(tuple(file.base for file in files), tuple(files))
+    inker.view = JournalView.of([*files, *(entry.file for entry in added)])
 
 
 def remove_left(

@@ -422,8 +422,7 @@ class _Taking:
                     for entry in inker.manifest.entries
                 ),
             )
-            every = sorted((*inker.view.files, *files), key=lambda file: file.base)
-            inker.view = JournalView(tuple(file.base for file in every), tuple(every))
+            inker.view = JournalView.of((*inker.view.files, *files))
             manifest = self.penciller.actor_ref.call(Penciller.install_made, ledger, last)
         except BaseException as error:
             # The journal has it, memory and ledger do not: no write may come on top of that.

@@ -133,8 +133,7 @@ def _with_side_files(
     draft: Draft, bookie: Bookie, view: View, files: list[JournalFile], sqn: int
 ) -> LedgerManifest:
     """The ledger of the view, and what was in memory as files of level zero."""
-    journal = JournalView(tuple(file.base for file in files), tuple(files))
-    parts, offsets = stretches(journal, view.ledger.persisted_sqn, sqn)
+    parts, offsets = stretches(JournalView.of(files), view.ledger.persisted_sqn, sqn)
     added = []
     if parts and bookie.clerk is not None:
         result = bookie.clerk.actor.runner.run(

@@ -253,8 +253,7 @@ class _Opening:
                 file.recovered(tail.offsets, tail.length)
                 inker.unsealed.append(file)
             files.append(file)
-        files.sort(key=lambda file: file.base)
-        inker.begin(JournalView(tuple(f.base for f in files), tuple(files)), begun.following)
+        inker.begin(JournalView.of(files), begun.following)
         return ref
 
     def _set_apart(self, path: str) -> bool:
