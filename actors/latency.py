@@ -50,7 +50,7 @@ class Latency:
     A quantile is off by at most 1/32 of itself; minimum and maximum are exact.
     """
 
-    __slots__ = ("_counts", "_largest", "_smallest", "count", "total_ns")
+    __slots__ = ("_counts", "_smallest", "count", "longest_ns", "total_ns")
 
     def __init__(self) -> None:
         self._counts = [0] * _BUCKETS
@@ -58,7 +58,8 @@ class Latency:
         """Observations, by weight."""
         self.total_ns = 0
         """Sum of what was recorded, each times its weight."""
-        self._largest = 0
+        self.longest_ns = 0
+        """The longest one that was recorded; 0 for none."""
         self._smallest = LONGEST_NS
 
     def record(self, ns: int, weight: int = 1) -> None:
@@ -68,15 +69,10 @@ class Latency:
         self._counts[_bucket(ns)] += weight
         self.count += weight
         self.total_ns += ns * weight
-        if ns > self._largest:
-            self._largest = ns
+        if ns > self.longest_ns:
+            self.longest_ns = ns
         if ns < self._smallest:
             self._smallest = ns
-
-    @property
-    def longest_ns(self) -> int:
-        """The longest one that was recorded; 0 for none."""
-        return self._largest
 
     def quantile_ns(self, share: float) -> float | None:
         """What ``share`` of the observations (0 .. 1) were not above; None for none."""
@@ -88,8 +84,8 @@ class Latency:
         for bucket, reached in enumerate(accumulate(counts)):
             if reached >= rank:
                 low, high = _edges(bucket)
-                return float(min(max((low + high) / 2, self._smallest), self._largest))
-        return float(self._largest)  # recorded meanwhile by another thread
+                return float(min(max((low + high) / 2, self._smallest), self.longest_ns))
+        return float(self.longest_ns)  # recorded meanwhile by another thread
 
     def cumulative(self) -> list[int]:
         """How many were at or below each of BOUNDS_NS. O(buckets)."""

@@ -168,9 +168,6 @@ class MemoryTable:
             keys.reverse()
         return keys
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     @property
     def held(self) -> int:
         """How many rows this holds, or expiries, which replaced versions have left, too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from octavo.actors.writing import operation
 from octavo.actors.writing.derivation import derived_index, derived_metadata
@@ -34,8 +34,6 @@ _SECONDS = range(10**9, 10**10)
 """As ms in early 1970, when nothing expired; as seconds since then today's moments."""
 
 _made = tuple.__new__
-
-T = TypeVar("T")
 
 
 class PutOptions(TypedDict, total=False):

@@ -50,7 +50,6 @@ class Found:
 
     tails: list[Tail]
     notes: list[str]
-    strays: list[str]  # files that no manifest and no rule claims; left alone
 
 
 def identity(name: str) -> tuple[int, int] | None:
@@ -91,7 +90,7 @@ def find_tails(
     cut. Raises UnsupportedFormat.
     """
     known = {entry.name for entry in manifest.entries}
-    found = Found([], [], [])
+    found = Found([], [])
     names = set(disk.listdir(directory))
     for missing in sorted(known - names):
         found.notes.append(f"{directory}/{missing}: a journal file is missing; its values are lost")
@@ -109,8 +108,6 @@ def find_tails(
             if name.endswith(LOG) and disk.size(f"{directory}/{name}") <= cdb.RECORDS_AT:
                 # It held no record and was removed, which a power cut took back.
                 disk.unlink(f"{directory}/{name}")
-            else:
-                found.strays.append(name)
         else:
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):
@@ -118,7 +115,7 @@ def find_tails(
         tail = _tail(disk.map(path), path, name, base, seed, above, found)
         if tail.sealed and not all(older.sealed for older in found.tails):
             # What is older goes into memory, and the ledger takes nothing past that.
-            again = _scanned(disk.map(path), path, name, base, seed, above, Found([], [], []))
+            again = _scanned(disk.map(path), path, name, base, seed, above, Found([], []))
             tail.changes = again.changes
         found.tails.append(tail)
     return found
@@ -154,7 +151,7 @@ def whole_records(disk: Disk, path: str, name: str, known: array[int] | None = N
     who = identity(name)
     if who is None:
         raise Corruption(path, 0, "not the name of a journal file")
-    found = Found([], [], [])
+    found = Found([], [])
     # One that is not sealed its owner may cut, where a write broke off.
     start = known[-1] if known is not None else 0
     buffer = disk.map(path) if name.endswith(SEALED) else disk.map_growing(path, start)
@@ -176,7 +173,7 @@ def rebuilt_offsets(
 
     O(bytes). Raises Corruption where no record is found at all.
     """
-    found = Found([], [], [])
+    found = Found([], [])
     # Of a file that was compacted numbers may be far more than it has room for records.
     records = _records(buffer, path, 0, seed, 1 << 63, HIGHEST, found)
     if not len(records.numbers):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TypeVar
 
 from octavo.actors.scanning.scan_sources import (
     LARGEST_WINDOW,
@@ -27,8 +26,6 @@ from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
-
-T = TypeVar("T")
 
 FIRST_WINDOW = 96
 MORE, LEAST = 1.25, 4

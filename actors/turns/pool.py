@@ -38,7 +38,8 @@ class Pool:
         self._work: deque[Work] = deque()
         self._lock = new_lock()
         self._wake = threading.Condition(self._lock)
-        self._threads = 0
+        self.threads = 0
+        """Alive now."""
         self._idle = 0
         self._started = 0
 
@@ -52,18 +53,18 @@ class Pool:
         try:
             with self._lock:
                 self._work.append(work)
-                if self._idle >= len(self._work) or self._threads >= self._max_threads:
+                if self._idle >= len(self._work) or self.threads >= self._max_threads:
                     self._wake.notify()
                     return
                 self._started += 1
                 thread = self._new_thread()
-                self._threads += 1
+                self.threads += 1
             thread.start()
         except BaseException as error:
             # An interrupt, too, must not leave a thread counted that will never be.
             if thread is not None and not thread.is_alive():
                 with self._lock:
-                    self._threads -= 1
+                    self.threads -= 1
             if not isinstance(error, RuntimeError):
                 raise
             log.warning("no thread for background work, it waits: %s", error)
@@ -92,17 +93,12 @@ class Pool:
                     finally:
                         self._idle -= 1
                     if not woken and not self._work:
-                        self._threads -= 1
+                        self.threads -= 1
                         return None
                 return self._work.popleft()
             except BaseException:
-                self._threads -= 1
+                self.threads -= 1
                 raise
-
-    @property
-    def threads(self) -> int:
-        """Threads alive now."""
-        return self._threads
 
 
 POOL = Pool()

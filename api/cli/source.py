@@ -206,12 +206,9 @@ class _Lines(ABC):
     @abstractmethod
     def __iter__(self) -> Iterator[Entry | Rejected]: ...
 
-    file: BinaryIO | None = None
-    """Where it is told how much has been read; ``stream`` itself where that is not compressed."""
-
     def _numbered(self) -> Iterator[tuple[int, bytes]]:
         for number, line in enumerate(_lines_of(self.stream), 1):
-            self.done_bytes = self.done_bytes + len(line) if self.file is None else self.file.tell()
+            self.done_bytes += len(line)
             yield number, line
 
     def _at(self, number: int) -> str:
