@@ -75,21 +75,6 @@ class LedgerManifest:
         """What a job on the ledger takes of its files, level by level: name, base of the sqns."""
         return [[(entry.name, entry.sqn_base) for entry in level] for level in self.levels]
 
-    def find(self, level: int, key: bytes) -> LedgerEntry | None:
-        """The file of a level above 0 whose key range holds ``key``. O(log files).
-
-        Raises Misuse for level 0, where several files may hold it.
-        """
-        if level < 1:
-            raise Misuse(f"level={level}: level 0 has no order by key; go through all of it")
-        if level >= len(self.levels):
-            return None
-        at = bisect_right(self.firsts[level], key) - 1
-        if at < 0:
-            return None
-        entry = self.levels[level][at]
-        return entry if key <= entry.last_key else None
-
     def overlapping(self, level: int, first: bytes, last: bytes) -> tuple[LedgerEntry, ...]:
         """The files of a level with keys in [first, last], both inclusive, in the level's order.
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -173,23 +172,6 @@ class SnapshotRegister:
             for number, lease in self._leases.items()
             if lease.ends > now
         ]
-
-    def check(self) -> None:
-        """Raise ValueError where the heaps do not cover the leases. O(leases)."""
-        with self._lock:
-            self._check()
-
-    def _check(self) -> None:
-        if self._counts != Counter(lease.version for lease in self._leases.values()):
-            raise ValueError("the counts are not those of the leases")
-        if not self._counts.keys() <= set(self._versions):
-            raise ValueError("a leased version is missing in the heap")
-        first: dict[int, float] = {}
-        for ends, number in self._ends:
-            first[number] = min(ends, first.get(number, math.inf))
-        for number, lease in self._leases.items():
-            if first.get(number, math.inf) > lease.ends:
-                raise ValueError(f"lease {number} would be found over too late")
 
     def _drop(self, number: int) -> None:
         lease = self._leases.get(number)

@@ -107,7 +107,7 @@ def expect(manifest: LedgerManifest, there: dict[str, LedgerEntry]) -> None:
                 for each in there.values()
                 if each.level == level and each.first_key <= key <= each.last_key
             ]
-            assert manifest.find(level, key) == (holding[0] if holding else None)
+            assert list(manifest.overlapping(level, key, key)) == holding
     for first, last in ((0, 99), (10, 20), (33, 33), (20, 10)):
         low, high = b"%06d" % first, b"%06d" % last
         for level in range(5):
@@ -286,11 +286,6 @@ def test_a_file_that_is_not_there_cannot_go() -> None:
 def test_the_persisted_sqn_never_goes_back() -> None:
     with pytest.raises(Misuse, match="persisted sqn 9998 after 9999"):
         manifest_of(persisted_sqn=9999).edit((), (), 9998)
-
-
-def test_level_zero_cannot_be_searched_by_key() -> None:
-    with pytest.raises(Misuse):
-        LedgerManifest.empty().find(0, b"a")
 
 
 def broken() -> list[tuple[str, LedgerManifest]]:
