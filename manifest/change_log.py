@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from octavo.files.door.disk import AppendFile, Disk
@@ -45,7 +45,9 @@ from octavo.manifest.log_file import (
     header,
     record,
 )
-from octavo.manifest.log_history import files_in, read_file, read_history
+from octavo.manifest.log_history import Recovered, files_in, read_file, recover
+
+__all__ = ["ChangeLog", "Limits", "Recovered", "recover", "recover_whole", "settle"]
 
 log = logging.getLogger("octavo.change_log")
 
@@ -65,41 +67,6 @@ class Limits:
     snapshot_bytes: int = 64 << 10
     """A snapshot is due after that many changes *and* bytes, and not before the changes have
     grown as large as the last snapshot: so the bytes written stay within twice the changes'."""
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """What a log says: apply ``changes`` to ``snapshot`` in order."""
-
-    snapshot: bytes | None
-    """None: there is no state; begin with an empty value."""
-    changes: list[bytes]
-    epoch: int
-    """The highest epoch that was seen, whole or not; 0: none. The next one to take is above."""
-    notes: list[str] = field(default_factory=list)
-    """What was ignored, and why."""
-    state_epoch: int = 0
-    """The epoch that wrote the state; lower than ``epoch`` if a later one came to nothing."""
-    damaged: bool = False
-    """Something durable was lost, or may have been: the state is an earlier one. What a power
-    cut leaves of an unfinished write is not damage."""
-
-
-def recover(disk: Disk, directory: str) -> Recovered:
-    """Read the log in ``directory``; changes nothing. An absent directory is an empty log.
-
-    O(last snapshot + changes since). Raises UnsupportedFormat (written by a newer release),
-    Corruption (whole records that contradict each other), StorageFailed (I/O errors).
-    """
-    found = read_history(disk, directory)
-    return Recovered(
-        found.snapshot,
-        found.changes,
-        found.highest_epoch,
-        found.notes,
-        found.epoch,
-        found.damaged,
-    )
 
 
 def recover_whole(disk: Disk, directory: str) -> Recovered:
@@ -201,12 +168,11 @@ class ChangeLog:
                 raise Fenced(
                     f"{directory}: epoch {files[-1].epoch} is there already, ours is {epoch}"
                 )
-            found = read_history(disk, directory)
+            found = recover(disk, directory)
             oldest = found.files[0] if found.files else FileId(0, 0)
             previous = [who.name for who in files if who >= oldest]
-            made = cls(
-                disk, directory, epoch, (found.epoch, found.sequence), previous, limits or Limits()
-            )
+            parent = (found.state_epoch, found.sequence)
+            made = cls(disk, directory, epoch, parent, previous, limits or Limits())
             made._write_snapshot(snapshot)
         except OSError as error:
             _raise(error, f"{directory}: the log cannot be begun")

@@ -37,17 +37,25 @@ READ_ATTEMPTS = 3
 
 
 @dataclass(slots=True)
-class History:
-    """What was found. ``files`` are those that the history needs, oldest first."""
+class Recovered:
+    """What a log says: apply ``changes`` to ``snapshot`` in order."""
 
     snapshot: bytes | None = None
+    """None: there is no state; begin with an empty value."""
     changes: list[bytes] = field(default_factory=list)
-    highest_epoch: int = 0
-    epoch: int = 0  # that the snapshot is of; 0: there is none
-    sequence: int = 0  # of the last change, within that epoch
-    files: list[FileId] = field(default_factory=list)
+    epoch: int = 0
+    """The highest epoch that was seen, whole or not; 0: none. The next one to take is above."""
     notes: list[str] = field(default_factory=list)
+    """What was ignored, and why."""
+    state_epoch: int = 0
+    """The epoch that wrote the state; lower than ``epoch`` if a later one came to nothing."""
+    sequence: int = 0
+    """Of the last change, within that epoch."""
+    files: list[FileId] = field(default_factory=list)
+    """Those that the state needs, oldest first."""
     damaged: bool = False
+    """Something durable was lost, or may have been: the state is an earlier one. What a power
+    cut leaves of an unfinished write is not damage."""
 
 
 def files_in(disk: Disk, directory: str) -> tuple[list[FileId], list[str]]:
@@ -63,19 +71,19 @@ def files_in(disk: Disk, directory: str) -> tuple[list[FileId], list[str]]:
     return sorted(files), others
 
 
-def read_history(disk: Disk, directory: str) -> History:
-    """Read the newest history in ``directory``; an empty one where there is no log.
+def recover(disk: Disk, directory: str) -> Recovered:
+    """Read the log in ``directory``; changes nothing. An absent directory is an empty log.
 
     Reads the files of one generation: O(last snapshot + changes since); more only where they
-    are damaged. Raises UnsupportedFormat, Corruption (whole but contradictory records) and
-    StorageFailed (I/O errors).
+    are damaged. Raises UnsupportedFormat (written by a newer release), Corruption (whole records
+    that contradict each other), StorageFailed (I/O errors).
     """
-    found = History()
+    found = Recovered()
     if not disk.exists(directory):
         return found
     files, others = files_in(disk, directory)
     found.notes += [f"{directory}/{name}: not a file of this log; ignored" for name in others]
-    found.highest_epoch = files[-1].epoch if files else 0
+    found.epoch = files[-1].epoch if files else 0
     limits: dict[int, int] = {}  # epoch: last change that its successor took over
     for epoch in sorted({who.epoch for who in files}, reverse=True):
         _Epoch(disk, directory, found, limits).read([who for who in files if who.epoch == epoch])
@@ -87,7 +95,9 @@ def read_history(disk: Disk, directory: str) -> History:
 class _Epoch:
     """One epoch's files, as a part of a history."""
 
-    def __init__(self, disk: Disk, directory: str, found: History, limits: dict[int, int]) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, found: Recovered, limits: dict[int, int]
+    ) -> None:
         self.disk = disk
         self.directory = directory
         self.found = found
@@ -162,7 +172,7 @@ class _Epoch:
         found = self.found
         base = files[0].records[at]
         found.snapshot = base.payload
-        found.epoch = files[0].who.epoch
+        found.state_epoch = files[0].who.epoch
         found.files = [file.who for file in files]
         chain = _Chain(base.sequence, found.changes)
         loss = self._take(files[0], files[0].records[at + 1 :], base.offset, chain)
@@ -188,11 +198,11 @@ class _Epoch:
         if loss and unvouched:
             # The last write before the file that is lost may be one that failed.
             chain.cut(chain.reached - 1)
-        limit = self.limits.get(found.epoch)
+        limit = self.limits.get(found.state_epoch)
         late = 0 if limit is None else chain.cut(limit)
         if late:
             found.notes.append(
-                f"{self.directory}: {late} changes that epoch {found.epoch} wrote "
+                f"{self.directory}: {late} changes that epoch {found.state_epoch} wrote "
                 "after its successor began are ignored"
             )
         if loss:
