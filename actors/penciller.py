@@ -275,26 +275,8 @@ class Penciller(TurnActor):
         self._went_out(task)
 
     def _entries(self, files: Sequence[dict[str, Any]], level: int) -> tuple[LedgerEntry, ...]:
-        out = []
-        for row in files:
-            self.bytes_written += row["bytes"]
-            out.append(
-                LedgerEntry(
-                    name=row["name"],
-                    level=level,
-                    rows=row["rows"],
-                    bytes=row["bytes"],
-                    tombstones=row["tombstones"],
-                    expiring=row["expiring"],
-                    first_key=row["first_key"].encode("latin-1"),
-                    last_key=row["last_key"].encode("latin-1"),
-                    min_sqn=row["min_sqn"],
-                    max_sqn=row["max_sqn"],
-                    sqn_base=0,
-                    file=self._start_file(row["name"]),
-                )
-            )
-        return tuple(out)
+        self.bytes_written += sum(row["bytes"] for row in files)
+        return tuple(LedgerEntry.of_job(row, level, self._start_file(row["name"])) for row in files)
 
     def _install(
         self,

@@ -47,10 +47,10 @@ class LedgerEntry:
     """The file's actor, where there is one; never persisted."""
 
     @classmethod
-    def of_job(cls, row: dict[str, Any]) -> LedgerEntry:
-        """The entry of a new file of level zero, from what the job that made it says of it."""
+    def of_job(cls, row: dict[str, Any], level: int = 0, file: object = None) -> LedgerEntry:
+        """The entry of a new file, from what the job that made it says of it."""
         keys = {key: row[key].encode("latin-1") for key in ("first_key", "last_key")}
-        return cls(**{**row, **keys}, level=0, sqn_base=0)
+        return cls(**{**row, **keys}, level=level, sqn_base=0, file=file)
 
 
 def refuse_another(entry: LedgerEntry, sst: Sst) -> None:
