@@ -105,7 +105,7 @@ class InkerClerk(TurnActor):
         self.worth = Worth(
             options.compact_single_percent, options.compact_run_percent, options.compact_run_length
         )
-        self.strategies = dict(identity.tags.strategy_numbers())
+        self.strategies = identity.tags.strategy_numbers()
         self.trims = identity.head_only
         self.waste = waste
         self.consumers = consumers
@@ -224,7 +224,6 @@ class InkerClerk(TurnActor):
                 files=files,
                 samples=SAMPLES,
                 salt=secrets.randbits(64),
-                strategies=self._strategies(),
                 compresses=self.options.compression == "lz4",
             )
         for row in result["scores"]:
@@ -250,16 +249,12 @@ class InkerClerk(TurnActor):
                     "survey_deltas",
                     view,
                     files=[entry.for_job() for entry in files],
-                    strategies=self._strategies(),
                     scratch=scratch,
                 )
             yield scratch, found["stale"]
         finally:
             with suppress(FileNotFoundError):
                 inker.disk.unlink(f"{inker.directory}/{scratch}")
-
-    def _strategies(self) -> dict[str, str]:
-        return {str(tag): name for tag, name in self.strategies.items()}
 
     def rewrite(self, run: Sequence[JournalEntry], deltas: str | None = None) -> Done:
         """Replace a run of files by what is live of them. In this turn. ``deltas``: a scratch
@@ -288,7 +283,6 @@ class InkerClerk(TurnActor):
                 epoch=inker.epoch,
                 each=lambda: {"rank": self._next_rank(), "seed": secrets.randbits(64)},
                 roll_size_bytes=inker.roll_size,
-                strategies=self._strategies(),
                 deltas=deltas,
                 always=small > 1 or squeezed,
                 compresses=self.options.compression == "lz4",
@@ -376,7 +370,7 @@ class InkerClerk(TurnActor):
         now_ms = view.ledger.now_ms(self.clock_ms() - EXPIRED_FOR_MS)
         return self.job(
             job, each, journal=self.inker.actor.directory, levels=view.ledger.for_jobs(),
-            now_ms=now_ms, **arguments,
+            now_ms=now_ms, strategies=self.strategies, **arguments,
         )  # fmt: skip
 
     def job(self, job: str, each: Any = dict, **arguments: Any) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def seal_waiting(clerk: InkerClerk, patience: float | None = None) -> None:
 
 def _pass(clerk: InkerClerk, progress: Progress) -> int:
     """All files once, oldest first; records dropped."""
-    scores = clerk.actor_ref.call(InkerClerk.survey, 1)
+    scores = clerk.actor_ref.call(InkerClerk.survey)
     entries = clerk.eligible()
     with clerk.deltas(entries) as (deltas, stale):
         _count_stale(scores, entries, stale)

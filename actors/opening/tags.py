@@ -85,11 +85,9 @@ class Tags:
             )
         return found
 
-    def strategy_numbers(self) -> dict[int, Strategy]:
-        """Recovery strategy by the number of the type."""
-        return {
-            number: self.strategies.get(name, "recovr") for name, number in self.numbers.items()
-        }
+    def strategy_numbers(self) -> dict[str, Strategy]:
+        """Recovery strategy by the number of the type, in digits: jobs are told in JSON."""
+        return {str(n): self.strategies.get(name, "recovr") for name, n in self.numbers.items()}
 
     def by_functions(self) -> frozenset[int]:
         """Numbers of the types whose metadata and index entries in the ledger may be other than

@@ -115,9 +115,9 @@ def test_strategies_are_kept_and_change_where_an_opening_says_so(tmp_path: Path)
     path = tmp_path / "s"
     opened(path, tags={"a": Tag()}, strategies={"a": "recalc", "standard": "retain"}).close()
     with opened(path) as store:
-        assert store._running.inker_clerk.actor.strategies == {0x6F: "retain", FIRST_TAG: "recalc"}
+        assert store._running.inker_clerk.actor.strategies == {"111": "retain", "128": "recalc"}
     with opened(path, strategies={"a": "recovr"}) as store:
-        assert store._running.inker_clerk.actor.strategies == {0x6F: "retain", FIRST_TAG: "recovr"}
+        assert store._running.inker_clerk.actor.strategies == {"111": "retain", "128": "recovr"}
     assert told(path)["strategies"] == {"a": "recovr", "standard": "retain"}
 
 
