@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from octavo.actors.bookie import Bookie
+from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
@@ -26,7 +28,6 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.opening.found_files import FoundFiles, found_files
 from octavo.actors.opening.identity import Identity, identify, locked_as, registered
-from octavo.actors.opening.inker_clerk_start import NICENESS, started_clerk
 from octavo.actors.opening.options import Options
 from octavo.actors.opening.replay import replayed
 from octavo.actors.opening.resumption import resumed
@@ -44,17 +45,21 @@ from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.door.file_lock import LOCK
 from octavo.files.door.own_disk import owned
-from octavo.files.errors import StorageFull, storage_error
+from octavo.files.errors import OctavoError, StorageFull, storage_error
 from octavo.files.handover import staging
 from octavo.files.unbroken import locked, unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published, recovery
 from octavo.manifest.change_log import ChangeLog
+from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.level_sizes import MAX_FILE_ROWS, REBUILD
 from octavo.manifest.register import SnapshotRegister
 
 log = logging.getLogger("octavo")
+
+NICENESS = 10
+"""How much lower the priority of compaction is than that of the user's process."""
 
 
 @dataclass(slots=True)
@@ -171,11 +176,7 @@ class _Opening:
         penciller.actor.rebuildable = not identity.head_only
         self._sweep_orphans(penciller)  # before a merge makes files that no manifest names
         bookie, clerk = self._start_bookie(inker, penciller, found.tails)
-        inker_clerk = started_clerk(
-            inker, bookie, self.inker_runner, self.disk, self.path, self.options, identity,
-            self.notes, self.clock_ms, self.monotonic,
-        )  # fmt: skip
-        self.refs.append(inker_clerk)
+        inker_clerk = self._start_inker_clerk(inker, bookie, identity)
         return Running(
             path=self.path,
             options=self.options,
@@ -228,9 +229,11 @@ class _Opening:
         self.refs.append(ref)
         inker: Inker = ref.actor
         there = set(self.disk.listdir(directory))
-        files = [
-            self._known_file(inker, entry, entry.name not in there) for entry in manifest.entries
-        ]
+        files: list[JournalFile] = []
+        for entry in manifest.entries:
+            file = started_file(inker, entry.name, entry.base_sqn, entry.seed)
+            file.opened_sealed(missing=entry.name not in there)
+            files.append(file)
         for tail in tails:
             if tail.sealed:
                 continue
@@ -285,10 +288,33 @@ class _Opening:
             state="sealed",
         )
 
-    def _known_file(self, inker: Inker, entry: JournalEntry, missing: bool) -> JournalFile:
-        file = started_file(inker, entry.name, entry.base_sqn, entry.seed)
-        file.opened_sealed(missing=missing)
-        return file
+    def _start_inker_clerk(
+        self, inker: Ref[Inker], bookie: Ref[Bookie], identity: Identity
+    ) -> Ref[InkerClerk]:
+        options, retention = self.options, self.options.waste_retention_seconds
+        consumers = Consumers(
+            self.disk,
+            self.path,
+            self.clock_ms,
+            self.notes,
+            hold_seconds=options.consumer_hold_seconds,
+            hold_bytes=options.consumer_hold_bytes,
+            came_ms=partial(_came_ms, inker.actor),
+        )
+        ref = InkerClerk.start(
+            inker,
+            bookie,
+            self.inker_runner,
+            self.clock_ms,
+            self.monotonic,
+            options=options,
+            identity=identity,
+            waste=Waste(self.disk, f"{self.path}/waste", retention, self.clock_ms),
+            consumers=consumers,
+        )
+        bookie.actor.inker_clerk = ref
+        self.refs.append(ref)
+        return ref
 
     def _rolled(self, view: JournalView) -> None:
         if self.bookie is not None:
@@ -396,3 +422,15 @@ class _Opening:
             ours = name.removesuffix(TEMPORARY_SUFFIX).endswith(".sst")
             if (ours and name not in named) or name == REBUILD:
                 self.disk.unlink(f"{self.ledger}/{name}")
+
+
+def _came_ms(inker: Inker, position: int) -> int | None:
+    """When the first record above a sqn was written, ms UTC; None: there is none; 0: that cannot be
+    told. One header. In no turn."""
+    try:
+        for file in inker.view.files:
+            for sqn in file.sqns(position + 1, inker.last_sqn):
+                return file.header(sqn).time_ms
+    except (OctavoError, OSError):  # compaction tells of damage itself
+        return 0
+    return None
