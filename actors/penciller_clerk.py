@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
 from octavo.actors.opening.tags import NamedTag
 from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.turns.messages import interruptible
@@ -267,17 +269,9 @@ class PencillerClerk(TurnActor):
 def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int | None:
     """The sqn that ends a stretch of about ``records`` records above ``since``, at most ``upto``,
     in no more files than a job may have maps of; None if no record is there. O(log files)."""
-    first = max(bisect_right(view.bases, since + 1) - 1, 0)
     room, end = records, None
-    for file in view.files[first : first + MANY_SMALL]:
-        if file.base > upto:
-            break
-        offsets = file.offsets or file.ensure_open()[1]
-        last = min(file.base + len(offsets) - 2, upto)
-        low = max(since + 1, file.base)
-        if last < low:
-            continue
-        number, held = stretch(offsets, low - file.base, last - file.base, room)
+    for file, offsets, low, high in islice(_held(view, since, upto), MANY_SMALL):
+        number, held = stretch(offsets, low, high - 1, room)
         end = file.base + number
         room -= held
         if room <= 0:
@@ -288,17 +282,7 @@ def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int |
 def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, Any]], bytes]:
     """What ledger_files.level_zero takes of the records (since, upto]: (parts, offsets)."""
     parts, blobs = [], []
-    first = max(bisect_right(view.bases, since + 1) - 1, 0)
-    for file in view.files[first:]:
-        if file.base > upto:
-            break
-        offsets: Sequence[int] = file.offsets  # empty once the file is sealed
-        if not offsets:
-            offsets = file.ensure_open()[1]
-        low = max(since + 1 - file.base, 0)
-        high = min(upto + 1 - file.base, len(offsets) - 1)
-        if low >= high:
-            continue
+    for file, offsets, low, high in _held(view, since, upto):
         table, count, sparse = cut(offsets, low, high)
         parts.append(
             {
@@ -312,3 +296,18 @@ def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, 
         )
         blobs.append(table)
     return parts, b"".join(blobs)
+
+
+def _held(
+    view: JournalView, since: int, upto: int
+) -> Iterator[tuple[JournalFile, Sequence[int], int, int]]:
+    """(file, its offsets, relative numbers [low, high)) of the records (since, upto]."""
+    first = max(bisect_right(view.bases, since + 1) - 1, 0)
+    for file in view.files[first:]:
+        if file.base > upto:
+            return
+        offsets = file.offsets or file.ensure_open()[1]  # a sealed file is without its own
+        low = max(since + 1 - file.base, 0)
+        high = min(upto + 1 - file.base, len(offsets) - 1)
+        if low < high:
+            yield file, offsets, low, high
