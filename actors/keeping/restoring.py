@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from octavo.actors.keeping.backup_target import (
@@ -273,27 +273,19 @@ def _complete_from(source: _Source, newest: int) -> int:
     return min(found, newest)
 
 
-def _places(file: _File) -> Iterator[tuple[int, int, int]]:
-    """(relative number, begin, end) of each record."""
-    offsets = file.offsets
-    for number in numbers_of(offsets, 0, len(offsets) - 1):
-        yield number, offsets[number], offsets[number + 1]
-
-
 def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> JournalEntry:
     """A file's records up to a sqn in a new sealed file. Nothing was ever dropped of it, or the
     state would not be whole (``_complete_from``): so no time but its records' is to be kept. Raises
     Misuse inside a batch."""
-    disk, path = source.disk, f"{source.path}/journal/{file.name}"
+    disk, path, offsets = source.disk, file.path, file.offsets
     view = memoryview(disk.map(path))
     last = min(upto, file.last)
     seed = secrets.randbits(64)
     writer = SealedWriter(disk, target, file.base, seed, 0, 0)
     mover = Mover(view, file.seed, path, False)
     try:
-        for number, at, end in _places(file):
-            if file.base + number > last:
-                break
+        for number in numbers_of(offsets, 0, last - file.base + 1):
+            at, end = offsets[number], offsets[number + 1]
             head = record.parse_header(view[at:end], file.seed ^ at, end - at)
             if (
                 head.batch is not None
@@ -313,7 +305,7 @@ def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> 
         made = writer.finish(last, origin._replace(rank=0, run_base=file.base, run_last=last))
     except record.NotARecord as wrong:
         raise Corruption(
-            path, file.offsets[number],
+            path, offsets[number],
             f"{wrong.args[0]} of sqn {file.base + number}: the file is to be cut behind it; repair "
             "the backup, or restore a state that ends before",
         ) from wrong  # fmt: skip
