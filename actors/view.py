@@ -132,8 +132,16 @@ class View:
             return None
         if not found.plain and self._dead(found, self.ledger.now_ms(now_ms)):
             return None
-        whole = self.journal.file_of(found.sqn).read(found.sqn)
-        check_same_key(whole, ledger_key, self.journal.file_of(found.sqn))
+        file = self.journal.file_of(found.sqn)
+        whole = file.read(found.sqn)
+        if not ledger_key.endswith(whole.key):
+            raise Corruption(
+                file.path,
+                0,
+                f"sqn {whole.sqn} is of another key than the ledger says",
+                expected=ledger_key[:80],
+                found=whole.key[:80],
+            )
         if whole.kind != record.PUT:
             return None  # it had expired when it was compacted; the clock went back since
         return whole.value, found.sqn
@@ -188,15 +196,3 @@ class View:
 
 def _expired(head: Head, now_ms: int) -> bool:
     return head.expires_at is not None and head.expires_at <= now_ms
-
-
-def check_same_key(whole: record.Record, ledger_key: bytes, file: JournalFile) -> None:
-    """The journal must hold, under a sqn, the key that the ledger says. Raises Corruption."""
-    if not ledger_key.endswith(whole.key):
-        raise Corruption(
-            file.path,
-            0,
-            f"sqn {whole.sqn} is of another key than the ledger says",
-            expected=ledger_key[:80],
-            found=whole.key[:80],
-        )
