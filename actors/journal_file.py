@@ -48,7 +48,7 @@ _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
 class JournalFile(TurnActor):
-    """Owns one journal file. Only the Inker appends; anyone reads, without a turn.
+    """Owns one journal file. In the Bookie's turn it is appended to; anyone reads, without a turn.
 
     Readers use ``reading``: (map, or None while the file grows or is not open; offsets). A record
     is published by the append of its end to the offsets, after its bytes are in the file.

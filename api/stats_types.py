@@ -193,8 +193,9 @@ class JobStats(TypedDict):
     """A background job that ended."""
 
     kind: str
-    """"level_zero" (memory to the ledger), "merge", "seal", "score" and "compact" (the journal);
-    later versions may have others."""
+    """"level_zero" (memory to the ledger), "merge"; of the journal "seal", "score", "compact" and,
+    before it, "survey_deltas"; "check_ledger" before a trim; "count" as a snapshot is published.
+    Later versions may have others."""
     began_ms: int
     seconds: float
     inputs: int

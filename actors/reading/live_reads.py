@@ -113,7 +113,7 @@ class LiveReads(PlainReads, PlainHeads):
         return view.ledger.now_ms(self.clock_ms())
 
     def where(self, ledger_key: bytes) -> str:
-        """Where ``get`` would find a key just now: one of measures.SOURCES."""
+        """Where ``get`` would find a key just now: CACHE, MEMORY or REST."""
         view = self.view
         if ledger_key in self.cache.entries:
             return CACHE

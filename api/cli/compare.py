@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from octavo.cli.options import json_option, open_for_reading, to_bytes
+from octavo.cli.options import STANDARD, json_option, open_for_reading, to_bytes
 from octavo.cli.output import Output, complain
 from octavo.figures import moment, plural
 from octavo.notation import put_field, to_text
@@ -76,7 +76,7 @@ def diff(
                 put_field(document, "key", one.key)
                 if one.sub_key:
                     put_field(document, "sub_key", one.sub_key)
-                if one.tag != "standard":
+                if one.tag != STANDARD:
                     document["tag"] = one.tag
                 document |= {"a": _fields(one.a), "b": _fields(one.b)}
                 out.json(document)

@@ -1,4 +1,4 @@
-"""Commands about the store at a moment and over time: dump, changes, snapshot."""
+"""Commands about the store at a moment and over time: changes, snapshot."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from xxhash import xxh3_128
 
 from octavo.cli.options import (
     COUNT,
+    STANDARD,
     hex_key_option,
     json_option,
     notation_options,
@@ -57,8 +58,6 @@ def changes(
     bytes, moment. The JSON lines hold values, metadata, expiry, index entries, the place in an
     atomic batch, and the type of the object or its sub-key as well.
     """
-    from octavo.actors.opening.tags import STANDARD
-
     with Output() as out, open_for_reading(path) as store:
         for change in islice(store.changes(since, compacted=compacted), limit):
             if not as_json:

@@ -1,6 +1,6 @@
 """What ``octavo load`` reads: a directory, CSV, or JSONL, as a stream of entries.
 
-These are the user's own files, not the store's, so they are read here and not by ``files/disk``.
+These are the user's own files, not the store's, so they are read here and not by ``files/door/``.
 Every source gives an Entry for what can be stored and a Rejected, which says where and why, for
 what cannot; it is for the caller to stop or to go on.
 """
