@@ -27,7 +27,7 @@ from octavo.files.journal.record import LOW_32
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.bounds import Bounds, bounds
+from octavo.files.ledger.bounds import Bounds, of_bucket, of_type
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
 
@@ -351,16 +351,14 @@ class Reader(PlainReads, PlainHeads):
             lives = bucket_names.fronts(self.view, self.sqn, tag)
         doubtful = {prefix for prefix, live in lives.items() if not live}
         if bucket_names.in_one_pass(self.view, len(doubtful)):
-            every = Bounds(b"", bytes((tag,)), ledger_key.after(bytes((tag,))), False)
-            for batch in self.batches(every, Prefixes(doubtful), heads=False):
+            for batch in self.batches(of_type(tag), Prefixes(doubtful), heads=False):
                 for prefix in bucket_names.of_batch(batch):
                     lives[prefix] = True
             doubtful.clear()
         for prefix in sorted(lives):
             live = lives[prefix]
             if prefix in doubtful:
-                bound = bounds(prefix, None, None, None, False)
-                live = next(self.windows(bound, brief=True), None) is not None
+                live = next(self.windows(of_bucket(prefix), brief=True), None) is not None
             if live:
                 yield ledger_key.split(prefix)[1]
 

@@ -14,7 +14,7 @@ from octavo.arguments import to_bucket
 from octavo.changes import Change, changes_of
 from octavo.files.errors import Misuse
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.bounds import Bounds, bounds
+from octavo.files.ledger.bounds import Bounds, of_bucket
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.ledger_key import STANDARD as TAG
@@ -101,7 +101,7 @@ def compare(
         else:
             names = {TAG: STANDARD}
             prefix = ledger_key.prefix(x._identity.tag_of(STANDARD), name)
-            bound = bounds(prefix, None, None, None, False)
+            bound = of_bucket(prefix)
         x._shared.check()
         y._shared.check()
         kind = told_by(x, y) if by is None else by

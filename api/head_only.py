@@ -35,7 +35,7 @@ from octavo.files.errors import Misuse
 from octavo.files.journal.record import DELETE, MAX_METADATA_BYTES, PUT
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.ledger import head_key, ledger_key
-from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.bounds import Bounds, of_bucket
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import HEAD_ONLY, MAX_KEY_BYTES
 from octavo.filters import to_limit
@@ -187,8 +187,7 @@ class HeadReads(Handle, ABC):
     def __len__(self) -> int:
         """How many entries there are. O(entries): 0.01 to 0.3 us each."""
         reader = self._reader()
-        low = self._prefix
-        number = reader.count(Bounds(low, low, ledger_key.after(low), False))
+        number = reader.count(of_bucket(self._prefix))
         reader.close()
         return number
 

@@ -15,7 +15,7 @@ from octavo.files.errors import Misuse
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.kernels.freed_memory import MUCH_BYTES, keep_freed
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.bounds import bounds
+from octavo.files.ledger.bounds import bounds, of_bucket
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.index_terms import Term, terms_by_field
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
@@ -171,7 +171,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         One short scan of the ledger. Raises Misuse, Corruption, Closed, SnapshotExpired."""
         self._check_mode()
         reader = self._reader()
-        bound = bounds(ledger_key.prefix(ledger_key.INDEX, self._name), None, None, None, False)
+        bound = of_bucket(ledger_key.prefix(ledger_key.INDEX, self._name))
         found = next(reader.windows(bound, brief=True), None) is not None
         reader.close()
         return found
@@ -320,8 +320,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         """How many keys there are. O(keys): nothing is counted while writing."""
         self._check_mode()
         reader = self._reader()
-        bound = bounds(self._prefix, None, None, None, False)
-        number = reader.count(bound)
+        number = reader.count(of_bucket(self._prefix))
         reader.close()
         return number
 

@@ -29,8 +29,7 @@ from octavo.files.argument_checks import to_sqn
 from octavo.files.errors import Misuse
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.later import Later
-from octavo.files.ledger import ledger_key
-from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS, Bounds, bounds
+from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS, Bounds, bounds, of_bucket, of_type
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
 from octavo.filters import to_limit
@@ -122,16 +121,14 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
 
         Raises Misuse, SnapshotExpired, Corruption.
         """
-        bound = bounds(self._prefix, None, None, None, False)
-        return self._by_sqn(bound, since, limit)
+        return self._by_sqn(of_bucket(self._prefix), since, limit)
 
     def heads_by_sqn(
         self, since: int = 0, *, limit: int | None = None
     ) -> Iterator[tuple[bytes, Out, Head]]:
         """(bucket, key, Head) in the order of ``items_by_sqn``, with its arguments and errors. No
         value is read; 4 us each."""
-        bound = bounds(self._prefix, None, None, None, False)
-        return self._heads_by_sqn(bound, since, limit)
+        return self._heads_by_sqn(of_bucket(self._prefix), since, limit)
 
     def _by_sqn(self, bound: Bounds, since: object, limit: object) -> Iterator[Item[Any]]:
         above, most = to_sqn(since), to_limit(limit)
@@ -157,9 +154,8 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``, which also says what
         it costs and raises."""
         self._check_mode()
-        bound = bounds(self._prefix, None, None, None, False)
         bits_of(segments)
-        return tree_of(self._shared, bound, segments, to_by(by))
+        return tree_of(self._shared, of_bucket(self._prefix), segments, to_by(by))
 
     def to_arrow(
         self,
@@ -323,8 +319,7 @@ class Snapshot(SnapshotBucket[bytes, Head]):
 
     def _of_type(self, tag: object) -> Bounds:
         """The ledger keys of all objects of a type. Raises Misuse."""
-        number = bytes((self._identity.tags.number(tag),))
-        return Bounds(b"", number, ledger_key.after(number), False)
+        return of_type(self._identity.tags.number(tag))
 
     def to_arrow(
         self,
@@ -345,10 +340,7 @@ class Snapshot(SnapshotBucket[bytes, Head]):
             raise Misuse(
                 "start, end and prefix are of one bucket: snapshot.bucket(name).to_arrow(...)"
             )
-        number = bytes((self._identity.tags.number(tag),))
-        return self._stream(
-            Bounds(b"", number, ledger_key.after(number), False), columns, batch_rows
-        )
+        return self._stream(self._of_type(tag), columns, batch_rows)
 
     def publish(
         self,

@@ -16,7 +16,7 @@ import numpy as np
 from pyspark.sql.datasource import InputPartition
 
 from octavo.files.ledger import head_key, ledger_key
-from octavo.files.ledger.bounds import Bounds, bounds
+from octavo.files.ledger.bounds import Bounds, bounds, of_type
 from octavo.files.ledger.sst import Sst
 from octavo.pipeline.read_options import ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -47,8 +47,7 @@ def ranges_of(
         prefix = None if prefix is None else head_key.beginning(prefix)
     if options.bucket is not None:
         return [bounds(ledger_key.prefix(tag, options.bucket), start, end, prefix, False)]
-    number = bytes((tag,))
-    whole = Bounds(b"", number, ledger_key.after(number), False)
+    whole = of_type(tag)
     if start is None and end is None and prefix is None:
         return [whole]
     names = {

@@ -28,8 +28,21 @@ class Bounds(NamedTuple):
 
 OBJECTS = Bounds(b"", bytes((ledger_key.STANDARD,)), b"\xff", False)
 """Objects of every type and bucket: the numbers of other types are above the standard one's."""
-HEAD_ROWS = Bounds(b"", bytes((ledger_key.HEAD_ONLY,)), bytes((ledger_key.HEAD_ONLY + 1,)), False)
+
+
+def of_type(tag: int) -> Bounds:
+    """All rows of a type, of every bucket."""
+    front = bytes((tag,))
+    return Bounds(b"", front, ledger_key.after(front), False)
+
+
+HEAD_ROWS = of_type(ledger_key.HEAD_ONLY)
 """Entries of every bucket of a head-only store."""
+
+
+def of_bucket(prefix: bytes) -> Bounds:
+    """All rows of a bucket."""
+    return Bounds(prefix, prefix, _after(prefix), False)
 
 
 def bounds(
