@@ -64,7 +64,10 @@ class Reader(PlainReads, PlainHeads):
     nothing. No Python, in which a Ctrl-C could be lost, and come before what is to be done."""
     __del__ = property(attrgetter("_let_go"))
 
-    def __init__(self, bookie: Bookie, lease_seconds: float, *, renewing: bool = False) -> None:
+    def __init__(
+        self, bookie: Bookie, lease_seconds: float = LEASE_SECONDS, *, renewing: bool = True
+    ) -> None:
+        """``renewing``: a scan that goes on has the lease begin anew."""
         self._bookie = bookie
         self._register = bookie.register
         self.cache = bookie.cache

@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.actors.opening.startup import Running
 from octavo.actors.opening.tags import STANDARD
-from octavo.actors.reader import LEASE_SECONDS, Reader
+from octavo.actors.reader import Reader
 from octavo.actors.reading.guide import ROW_BITS, ROW_MASK
 from octavo.actors.writing.plain_put import PlainPut
 from octavo.actors.writing.reserve import with_reserve
@@ -291,7 +291,7 @@ class Bucket(Mutable[Out, Told]):
     # ------------------------------------------------------------ reading
 
     def _reader(self) -> Reader:
-        return Reader(self._bookie, LEASE_SECONDS, renewing=True)
+        return Reader(self._bookie)
 
     @overload
     def get(self, key: Key) -> Out | None: ...

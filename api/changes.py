@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.opening.tags import STANDARD
-from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
+from octavo.actors.reader import STEP, Reader
 from octavo.actors.reading.values_ahead import ask_in_order
 from octavo.files.errors import Corruption, HistoryCompacted
 from octavo.files.journal.plain_event import PlainEvent, event_of
@@ -110,7 +110,7 @@ def changes(
 ) -> Iterator[Change]:
     """Durable changes above ``since`` (exclusive), in sqn order, up to the newest now: see
     Store.changes. Reads through a lease, which is renewed as it goes on."""
-    reader = Reader(bookie, LEASE_SECONDS, renewing=True)
+    reader = Reader(bookie)
     try:
         # After the lease: what is dropped from now on stays where this reads.
         refuse_gap(since, bookie.inker.manifest.horizon, compacted=compacted)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from octavo.actors.latency import Meter
 from octavo.actors.opening.startup import Running
-from octavo.actors.reader import LEASE_SECONDS, STEP, Reader
+from octavo.actors.reader import STEP, Reader
 from octavo.actors.scanning.scan import FIRST_WINDOW
 from octavo.actors.writing.operation import Operation
 from octavo.actors.writing.plain_put import PlainPut
@@ -235,7 +235,7 @@ class HeadBucket(HeadReads):
         self._measures = running.inker.actor.measures
 
     def _reader(self) -> Reader:
-        return Reader(self._bookie, LEASE_SECONDS, renewing=True)
+        return Reader(self._bookie)
 
     def _head(self, whole: bytes) -> Head | None:
         return self._looked_up(whole, self._measures.head)

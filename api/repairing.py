@@ -12,7 +12,7 @@ from octavo.actors.opening import shutdown, startup
 from octavo.actors.opening.options import Options
 from octavo.actors.opening.startup import Running
 from octavo.actors.progress import Progress, untold
-from octavo.actors.reader import LEASE_SECONDS, Reader
+from octavo.actors.reader import Reader
 from octavo.actors.turns.interpreter import refuse_unfit
 from octavo.arguments import to_flag, to_path
 from octavo.files.door.disk import Disk, RealDisk
@@ -136,7 +136,7 @@ def _renounced(running: Running, files: Repaired) -> bool:
 def _unrecorded(running: Running) -> list[Lost]:
     """What the ledger names and the journal no longer has. O(keys)."""
     lost = []
-    reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
+    reader = Reader(running.bookie.actor)
     try:
         for batch in reader.batches(OBJECTS, heads=True):
             keys, heads = keys_of(batch), heads_of(batch)

@@ -236,7 +236,8 @@ class Snapshot(SnapshotBucket[bytes, Head]):
     _OF_BUCKETS: ClassVar[type[SnapshotBucket[Any, Any]]] = SnapshotBucket
 
     def __init__(self, bookie: Bookie, identity: Identity, lease_seconds: float) -> None:
-        super().__init__(_Shared(bookie, to_lease(lease_seconds)), identity, b"")
+        reader = _Shared(bookie, to_lease(lease_seconds), renewing=False)
+        super().__init__(reader, identity, b"")
 
     @property
     def sqn(self) -> int:

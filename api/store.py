@@ -181,7 +181,7 @@ class Store(Bucket[bytes, Head]):
         """Names of the buckets that hold a key of a type, in byte order. Raises Misuse."""
         self._refuse_if_closed()
         number = self._running.identity.tag_of(tag)
-        return _buckets(Reader(self._bookie, LEASE_SECONDS, renewing=True), number)
+        return _buckets(Reader(self._bookie), number)
 
     def batch(self, *, sync: bool | None = None) -> Batch:
         """Operations on any buckets that happen together or not at all: see Batch. Raises Misuse

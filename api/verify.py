@@ -10,7 +10,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.opening.identity import Identity
 from octavo.actors.opening.startup import Running
 from octavo.actors.progress import Progress
-from octavo.actors.reader import LEASE_SECONDS, Reader
+from octavo.actors.reader import Reader
 from octavo.agreement import Both, Noted, Report, agreement, unequal
 from octavo.files.door.disk import Disk
 from octavo.files.errors import OctavoError, SnapshotExpired, StorageFull, room_for
@@ -47,7 +47,7 @@ def verify(running: Running, progress: Progress) -> Report:
     inker = running.inker.actor
     what = Verified(running.disk, running.identity, inker.manifest, inker.directory)
     with ExitStack() as held:
-        reader = Reader(running.bookie.actor, LEASE_SECONDS, renewing=True)
+        reader = Reader(running.bookie.actor)
         held.callback(reader.close)
         return verified(what, reader, progress)
 
