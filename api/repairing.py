@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 
 from octavo.actors.keeping import lost_records
@@ -136,8 +137,7 @@ def _renounced(running: Running, files: Repaired) -> bool:
 def _unrecorded(running: Running) -> list[Lost]:
     """What the ledger names and the journal no longer has. O(keys)."""
     lost = []
-    reader = Reader(running.bookie.actor)
-    try:
+    with closing(Reader(running.bookie.actor)) as reader:
         for batch in reader.batches(OBJECTS, heads=True):
             keys, heads = keys_of(batch), heads_of(batch)
             for prefix, low, high in buckets_of(batch):
@@ -151,6 +151,4 @@ def _unrecorded(running: Running) -> list[Lost]:
                     except (OctavoError, OSError) as wrong:
                         lost.append(Lost(head.sqn, where, str(wrong), bucket, key))
             reader.renew()
-    finally:
-        reader.close()
     return lost

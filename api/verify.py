@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 
 from octavo.actors.journal_file import JournalFile
@@ -46,9 +46,7 @@ def verify(running: Running, progress: Progress) -> Report:
     """See ``verified``, of the store as it is now."""
     inker = running.inker.actor
     what = Verified(running.disk, running.identity, inker.manifest, inker.directory)
-    with ExitStack() as held:
-        reader = Reader(running.bookie.actor)
-        held.callback(reader.close)
+    with closing(Reader(running.bookie.actor)) as reader:
         return verified(what, reader, progress)
 
 
@@ -130,8 +128,8 @@ def _journal_file(what: Verified, file: JournalFile, upto: int, both: Both) -> I
         read_windows(view, trailer, file.path)
         cdb.read_origin(view, trailer, file.path)
         length = len(view)
-        entry = next((e for e in what.journal.entries if e.name == file.name), None)
-        if entry is not None:
+        entry = what.journal.find(file.base)
+        if entry is not None and entry.name == file.name:
             covered = entry.last_sqn - entry.base_sqn + 1
             yield Report(
                 problems=unequal(
