@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from octavo.actors.reader import Reader
-from octavo.handles import Handle
+from octavo.handles import Closing
 
 T = TypeVar("T")
 
@@ -20,7 +19,7 @@ class _Part(Protocol):
         """It gives nothing more."""
 
 
-class Drained(Handle, chain[T]):
+class Drained(Closing, chain[T]):
     """An iterator that reads from a snapshot, which it lets go of at its end, when it is closed
     (``close()``, or a ``with`` block) or when nothing refers to it any more. Not for use by two
     threads at once."""
@@ -45,14 +44,3 @@ class Drained(Handle, chain[T]):
         self._place.close()
         self._source.close()
         self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

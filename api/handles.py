@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from abc import abstractmethod
+from typing import NoReturn, Self
 
 from octavo.files.errors import Misuse
 
@@ -18,3 +19,19 @@ class Handle:
             "not go to another process, and are not copied: give it the path, to open with "
             "read_only=True, or publish a snapshot"
         )
+
+
+class Closing(Handle):
+    """What a ``with`` block closes at its end."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what it holds. Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

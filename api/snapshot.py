@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -12,7 +11,6 @@ from typing import (
     Generic,
     Literal,
     NamedTuple,
-    Self,
     TypeVar,
     overload,
 )
@@ -33,6 +31,7 @@ from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS, Bounds, bounds, of_bu
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
 from octavo.filters import to_limit
+from octavo.handles import Closing
 from octavo.head_only import SnapshotHeadBucket
 from octavo.published import PUBLISHED_SECONDS, PublishedSnapshot, to_name
 from octavo.reading import Reading
@@ -224,7 +223,7 @@ def _first(most: int | None, found: Iterator[T]) -> Iterator[T]:
     yield from found if most is None else islice(found, most)
 
 
-class Snapshot(SnapshotBucket[bytes, Head]):
+class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     """A state of the whole store that later writes do not touch; itself its default bucket.
 
     Taking one copies nothing. It holds the files it needs until it is closed (by ``with``, by
@@ -403,14 +402,3 @@ class Snapshot(SnapshotBucket[bytes, Head]):
     def close(self) -> None:
         """Let go of what the snapshot holds; later reads raise Closed. Idempotent."""
         self._shared.really_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

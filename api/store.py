@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from octavo import changes as feed
@@ -36,6 +35,7 @@ from octavo.files.errors import Misuse, usable
 from octavo.files.ledger.head import Head
 from octavo.files.locks import new_rlock
 from octavo.files.unbroken import unbroken
+from octavo.handles import Closing
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.published import PublishedSnapshot, published_of
 from octavo.registry import OPEN, close_all, forked
@@ -112,7 +112,7 @@ def opened_to_write(where: str, options: OpenOptions, *, briefly: bool = False) 
         raise
 
 
-class Store(Bucket[bytes, Head]):
+class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     """An open store; itself its default bucket (the one with the empty name).
 
     Close it, or use it in a ``with`` block. Safe to use from several threads; not after a fork:
@@ -422,17 +422,6 @@ class Store(Bucket[bytes, Head]):
     def _refuse_if_closed(self) -> None:
         if self._bookie.closed:
             raise self._bookie.stopped_error()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<octavo.Store {self.path!r}{' (closed)' if self._closed else ''}>"
