@@ -32,6 +32,11 @@ def to_text(raw: bytes) -> str:
     return text.translate(_MARKS)
 
 
+def printed(raw: bytes, notation: str) -> str:
+    """``raw`` on one line: in hexadecimal digits for "hex", else in the text notation."""
+    return raw.hex() if notation == "hex" else to_text(raw)
+
+
 class _Marks(dict[int, str]):
     """What stands for a character. Those of two bytes at most, and bytes that are none, are kept:
     of what is no text these are nearly all."""
@@ -82,6 +87,14 @@ def put_field(document: dict[str, Any], name: str, raw: bytes) -> None:
         document[name] = raw.decode("utf-8")
     except UnicodeDecodeError:
         document[name + "64"] = base64.b64encode(raw).decode("ascii")
+
+
+def fields_of(**parts: bytes) -> dict[str, Any]:
+    """A JSON document of byte strings."""
+    document: dict[str, Any] = {}
+    for name, raw in parts.items():
+        put_field(document, name, raw)
+    return document
 
 
 def take_field(document: dict[str, Any], name: str) -> bytes | None:

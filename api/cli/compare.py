@@ -9,7 +9,7 @@ import click
 from octavo.cli.options import STANDARD, json_option, open_for_reading, to_bytes
 from octavo.cli.output import Output, complain
 from octavo.figures import moment, plural
-from octavo.notation import put_field, to_text
+from octavo.notation import fields_of, to_text
 
 if TYPE_CHECKING:
     from octavo.files.ledger.head import Head
@@ -71,11 +71,9 @@ def diff(
                 break
             done += 1
             if as_json:
-                document: dict[str, Any] = {}
-                put_field(document, "bucket", one.bucket)
-                put_field(document, "key", one.key)
+                document = fields_of(bucket=one.bucket, key=one.key)
                 if one.sub_key:
-                    put_field(document, "sub_key", one.sub_key)
+                    document |= fields_of(sub_key=one.sub_key)
                 if one.tag != STANDARD:
                     document["tag"] = one.tag
                 document |= {"a": _fields(one.a), "b": _fields(one.b)}
@@ -99,6 +97,5 @@ def _cell(head: Head | None) -> str:
 def _fields(head: Head | None) -> dict[str, Any] | None:
     if head is None:
         return None
-    document: dict[str, Any] = {"sqn": head.sqn, "size": head.size}
-    put_field(document, "metadata", head.metadata)
+    document = {"sqn": head.sqn, "size": head.size, **fields_of(metadata=head.metadata)}
     return document | {"written_at": head.written_at, "expires_at": head.expires_at}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from octavo.cli.output import complain
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
-from octavo.manifest.store_identity import HEAD_ONLY, fields_of
-from octavo.notation import put_field, to_text
+from octavo.manifest import store_identity
+from octavo.notation import fields_of, printed
 
 if TYPE_CHECKING:
     from octavo.cli.output import Output
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def is_head_only(path: str) -> bool:
     """Whether the store at ``path`` is. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
-    return bool(fields_of(RealDisk(), path).get("mode") == HEAD_ONLY)
+    return bool(store_identity.fields_of(RealDisk(), path).get("mode") == store_identity.HEAD_ONLY)
 
 
 def refuse_sub_key(sub_key: str | None) -> None:
@@ -61,10 +61,6 @@ def tell_row(out: Output, row: HeadRow, notation: str, *, keys_only: bool, as_js
     if not keys_only:
         parts["value"] = row.value
     if as_json:
-        document: dict[str, object] = {}
-        for name, raw in parts.items():
-            put_field(document, name, raw)
-        out.json(document)
-        return
-    shown = (raw.hex() if notation == "hex" else to_text(raw) for raw in parts.values())
-    out.line("\t".join(shown))
+        out.json(fields_of(**parts))
+    else:
+        out.line("\t".join(printed(raw, notation) for raw in parts.values()))

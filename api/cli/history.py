@@ -23,11 +23,11 @@ from octavo.cli.options import (
     to_bytes,
 )
 from octavo.cli.output import Advance, Output, complain, progress
-from octavo.cli.read import fields_of, printed, tell, tell_of_other_types
+from octavo.cli.read import tell, tell_of_other_types
 from octavo.cli.rows import entries_to_json
 from octavo.figures import count, moment, size
 from octavo.manifest.store_identity import HEAD_ONLY
-from octavo.notation import IN_DEFAULT, no_key, put_field, to_text
+from octavo.notation import IN_DEFAULT, fields_of, no_key, printed, to_text
 
 if TYPE_CHECKING:
     from octavo.snapshot import Snapshot, SnapshotBucket
@@ -69,18 +69,17 @@ def changes(
                 out.line("\t".join(parts))
                 continue
             document: dict[str, Any] = {"sqn": change.sqn, "kind": change.kind}
-            put_field(document, "bucket", change.bucket)
-            put_field(document, "key", change.key)
+            document |= fields_of(bucket=change.bucket, key=change.key)
             if change.tag == HEAD_ONLY:
-                put_field(document, "sub_key", change.sub_key)
+                document |= fields_of(sub_key=change.sub_key)
             elif change.tag != STANDARD:
                 document["tag"] = change.tag
             if change.value is not None:
                 document["size"] = len(change.value)
                 if not keys_only:
-                    put_field(document, "value", change.value)
+                    document |= fields_of(value=change.value)
             if change.metadata:
-                put_field(document, "metadata", change.metadata)
+                document |= fields_of(metadata=change.metadata)
             if change.index:
                 document["index"] = entries_to_json(change.index)
             document["written_at"] = change.written_at
@@ -250,10 +249,9 @@ class _Fold:
         out.columns(shown, right=range(1 if not self._depth else 2, 4))
 
     def _group(self, at: tuple[bytes, bytes], figures: list[int]) -> dict[str, Any]:
-        document: dict[str, Any] = {}
-        put_field(document, "bucket", at[0])
+        document = fields_of(bucket=at[0])
         if self._depth is not None:
-            put_field(document, "begins", at[1])
+            document |= fields_of(begins=at[1])
         document["keys"] = figures[0]
         if self._kind != "count":
             document["bytes"] = figures[1]

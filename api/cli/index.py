@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,7 @@ from octavo.cli.options import (
 from octavo.cli.output import Output, complain
 from octavo.cli.rows import term_to_json
 from octavo.files.errors import Misuse
-from octavo.notation import IN_DEFAULT, put_field, to_text
+from octavo.notation import IN_DEFAULT, fields_of, to_text
 
 if TYPE_CHECKING:
     from octavo.files.ledger.index_terms import Term
@@ -112,9 +112,7 @@ def index(
         key = None
         for given, key in entries:
             if as_json:
-                document: dict[str, Any] = {}
-                put_field(document, "key", key)
-                out.json(document | term_to_json(given))
+                out.json(fields_of(key=key) | term_to_json(given))
             elif keys_only:
                 out.line(to_text(key))
             else:

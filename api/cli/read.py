@@ -26,7 +26,7 @@ from octavo.cli.options import (
 from octavo.cli.output import Output, complain, terminal_columns
 from octavo.figures import count, moment, plural
 from octavo.files.ledger.head import Head
-from octavo.notation import IN_DEFAULT, no_key, put_field, to_text
+from octavo.notation import IN_DEFAULT, fields_of, no_key, printed, to_text
 
 if TYPE_CHECKING:
     from octavo.scans import Scan
@@ -266,19 +266,6 @@ def tell_of_other_types(snap: Snapshot, tag: str) -> None:
     for name in () if identity.head_only or tag != STANDARD else identity.tags.numbers:
         if name != STANDARD and next(snap.buckets(tag=name), None) is not None:
             complain(f"left out: objects of type {name!r}; --tag {name} is for them")
-
-
-def printed(raw: bytes, notation: str) -> str:
-    """``raw`` on one line."""
-    return raw.hex() if notation == "hex" else to_text(raw)
-
-
-def fields_of(**parts: bytes) -> dict[str, Any]:
-    """A JSON document of byte strings."""
-    document: dict[str, Any] = {}
-    for name, raw in parts.items():
-        put_field(document, name, raw)
-    return document
 
 
 def _shortened(value: bytes, notation: str, before: str, width: int | None) -> str:

@@ -8,7 +8,7 @@ import click
 
 from octavo.cli.options import json_option, path_argument
 from octavo.cli.output import Output, complain, progress
-from octavo.notation import put_field, to_text
+from octavo.notation import fields_of, to_text
 
 if TYPE_CHECKING:
     from octavo.actors.keeping.lost_records import Lost
@@ -74,8 +74,6 @@ def repair(ctx: click.Context, path: str, accept_missing: bool, as_json: bool) -
 
 
 def _lost(lost: Lost) -> dict[str, object]:
-    document: dict[str, object] = {"sqn": lost.sqn, "file": lost.file, "why": lost.why}
-    for name, raw in (("bucket", lost.bucket), ("key", lost.key)):
-        if raw is not None:
-            put_field(document, name, raw)
-    return document
+    names = {"bucket": lost.bucket, "key": lost.key}
+    known = {what: name for what, name in names.items() if name is not None}
+    return {"sqn": lost.sqn, "file": lost.file, "why": lost.why, **fields_of(**known)}

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from octavo.files.errors import Misuse
-from octavo.notation import put_field, take_field
+from octavo.notation import fields_of, take_field
 
 if TYPE_CHECKING:
     from octavo.files.ledger.head import Head
@@ -66,13 +66,11 @@ def to_fields(argument: str | None) -> tuple[str, ...]:
 
 def entries_to_json(entries: Mapping[bytes, Sequence[Term]]) -> list[dict[str, Any]]:
     """Index entries as a JSON document."""
-    out = []
-    for field, terms in entries.items():
-        for term in terms:
-            document: dict[str, Any] = {}
-            put_field(document, "field", field)
-            out.append(document | term_to_json(term))
-    return out
+    return [
+        fields_of(field=field) | term_to_json(term)
+        for field, terms in entries.items()
+        for term in terms
+    ]
 
 
 def term_to_json(term: Term) -> dict[str, Any]:
