@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import shutil
 import sysconfig
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +25,7 @@ from octavo.cli.source import (
     format_of,
     text_source,
 )
-from octavo.cli.teller import NOT_SOURCE, Teller
-from octavo.figures import count
+from octavo.cli.teller import NOT_SOURCE, Teller, for_now, refuse_taken
 from octavo.files.errors import Misuse
 
 
@@ -62,14 +59,9 @@ def demo(
     while the live store is written on, verifies, closes and opens again. Every step is checked
     against what was loaded; ends with 1 if anything is not as promised.
     """
-    if path is not None and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise click.UsageError(f"--store {path!r} is there already; name a new or an empty one")
+    refuse_taken("--store", path)
     with contextlib.ExitStack() as stack:
-        if path is None:
-            directory = tempfile.mkdtemp(prefix="octavo-demo-")
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        else:
-            directory = path
+        directory = path if path is not None else stack.enter_context(for_now("octavo-demo-"))
         out = stack.enter_context(Output())
         teller = Teller(out, silent=as_json)
         what, found = stack.enter_context(_source(source, directory, kind, key_field, value_field))
@@ -82,14 +74,8 @@ def demo(
         teller.tell("store", directory if path else f"{directory} (removed at the end)")
         tour = Tour(directory, found, teller)
         tour.run()
-        if as_json:
-            out.json({"ok": not teller.broken, "broken": teller.broken, **tour.figures})
-        elif teller.broken:
-            teller.heading(f"{count(len(teller.broken))} of the promises above do not hold.")
-        else:
-            teller.heading("Everything held.")
-            if path:
-                teller.tell("look around", f"octavo scan {path} --keys-only --limit 5")
+        look = f"octavo scan {path} --keys-only --limit 5" if path else ""
+        teller.end(tour.figures, "Everything held.", look)
     if teller.broken:
         ctx.exit(1)
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import sysconfig
-import tempfile
 import time
 
 import click
@@ -14,8 +11,8 @@ import click
 from octavo import __version__
 from octavo.cli.options import json_option
 from octavo.cli.output import Output, complain
-from octavo.cli.teller import NOT_SOURCE, Teller
-from octavo.figures import count, duration
+from octavo.cli.teller import NOT_SOURCE, Teller, for_now, refuse_taken
+from octavo.figures import duration
 
 
 @click.command()
@@ -59,8 +56,7 @@ def pipeline(
     Needs octavo[spark] and a Java 17 or newer, which it installs with the system's package
     manager where there is none and it is run by root.
     """
-    if path is not None and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise click.UsageError(f"--into {path!r} is there already; name a new or an empty one")
+    refuse_taken("--into", path)
     with contextlib.ExitStack() as stack:
         from octavo.pipeline.session import spark_session
 
@@ -70,11 +66,7 @@ def pipeline(
         from octavo.pipeline.corpus import Corpus, kind_of
         from octavo.pipeline.tour import PipelineTour
 
-        if path is None:
-            directory = tempfile.mkdtemp(prefix="octavo-pipeline-")
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        else:
-            directory = path
+        directory = path if path is not None else stack.enter_context(for_now("octavo-pipeline-"))
         what = source or sysconfig.get_path("stdlib")
         corpus = Corpus(
             what, kind or kind_of(what), key_field, value_field, group_field,
@@ -91,13 +83,8 @@ def pipeline(
         teller.tell("into", directory if path else f"{directory} (removed at the end)")
         tour = PipelineTour(spark, corpus, directory, teller)
         tour.run()
-        if as_json:
-            out.json({"ok": not teller.broken, "broken": teller.broken, **tour.figures})
-        elif teller.broken:
-            teller.heading(f"{count(len(teller.broken))} of the promises above do not hold.")
-        else:
-            teller.heading(f"Everything held, in {duration(time.perf_counter() - began)}.")
-            if path:
-                teller.tell("look around", f"octavo scan {path}/store --keys-only --limit 5")
+        held = f"Everything held, in {duration(time.perf_counter() - began)}."
+        look = f"octavo scan {path}/store --keys-only --limit 5" if path else ""
+        teller.end(tour.figures, held, look)
     if teller.broken:
         ctx.exit(1)

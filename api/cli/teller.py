@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import click
+
 from octavo.cli.output import Output
+from octavo.figures import count
 
 NOT_SOURCE = ("__pycache__", "site-packages", "dist-packages")
 """Folders of Python's library that are left out where its source tree serves as an example."""
 _NAME_COLUMNS = 11
+
+
+def refuse_taken(option: str, path: str | None) -> None:
+    """Raise UsageError where something is in the directory that a command is to make."""
+    if path is not None and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise click.UsageError(f"{option} {path!r} is there already; name a new or an empty one")
+
+
+def for_now(prefix: str) -> tempfile.TemporaryDirectory[str]:
+    """A new directory, which is removed at the end of a ``with`` block, as far as it can be."""
+    return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
 
 
 @dataclass
@@ -40,3 +56,14 @@ class Teller:
         if not holds:
             self.broken.append(promise)
             self.tell("", f"DOES NOT HOLD: {promise}")
+
+    def end(self, figures: Mapping[str, object], held: str, look_around: str) -> None:
+        """What came of it; the figures too, where nothing else is told."""
+        if self.silent:
+            self.out.json({"ok": not self.broken, "broken": self.broken, **figures})
+        elif self.broken:
+            self.heading(f"{count(len(self.broken))} of the promises above do not hold.")
+        else:
+            self.heading(held)
+            if look_around:
+                self.tell("look around", look_around)
