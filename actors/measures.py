@@ -159,6 +159,11 @@ class Measures:
     sealing_bytes: int = 0
     """What sealing added to journal files: their tables."""
 
+    def latencies(self) -> dict[str, Latency]:
+        """By operation."""
+        names = ("put", "put_many", "batch", "get", "get_many", "head")
+        return {name: getattr(self, name).latency for name in names} | {"fsync": self.fsync}
+
     def began(self, sqn: int, position: int) -> None:
         """The store is open as of this sqn and position of the journal."""
         self.first_sqn, self.journal_began = sqn, position

@@ -43,11 +43,7 @@ def exposition(running: Running) -> str:
     lines += _histogram(
         "octavo_operation_seconds",
         "How long calls take; one timed call stands for several that are not.",
-        {
-            name: getattr(measures, name).latency
-            for name in ("put", "put_many", "batch", "get", "get_many", "head")
-        }
-        | {"fsync": measures.fsync},
+        measures.latencies(),
         store,
     )
     return "\n".join(lines) + "\n"

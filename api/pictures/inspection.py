@@ -50,15 +50,7 @@ def inspect(running: Running, *, score: bool) -> Inspection:
             [Block(e.name, e.rows, e.bytes, e.tombstones, e.first_key, e.last_key) for e in level]
             for level in running.bookie.actor.view.ledger.levels
         ],
-        {
-            "put": list(measures.put.latency.filled()),
-            "put_many": list(measures.put_many.latency.filled()),
-            "batch": list(measures.batch.latency.filled()),
-            "get": list(measures.get.latency.filled()),
-            "get_many": list(measures.get_many.latency.filled()),
-            "head": list(measures.head.latency.filled()),
-            "fsync": list(measures.fsync.filled()),
-        },
+        {name: list(latency.filled()) for name, latency in measures.latencies().items()},
         running.identity.tags,
     )
 

@@ -39,13 +39,11 @@ def upright(x: float, kind: str, title: str | None = None) -> str:
     return f'<line class="{kind}" x1="{x:.6g}" x2="{x:.6g}" y1="0" y2="100">{told}</line>'
 
 
-def picture(
-    shapes: Iterable[str], title: str, told: str, *, pixels: int, framed: bool = True
-) -> str:
+def picture(shapes: Iterable[str], title: str, told: str, *, pixels: int) -> str:
     """An SVG that fills the width; ``told`` says in words what is to be seen."""
     number = next(_numbers)
     return (
-        f'<svg{" class=framed" if framed else ""} height="{pixels}" viewBox="0 0 1000 100" '
+        f'<svg height="{pixels}" viewBox="0 0 1000 100" '
         f'preserveAspectRatio="none" role="img" aria-labelledby="t{number} d{number}">'
         f'<title id="t{number}">{text(title)}</title><desc id="d{number}">{text(told)}</desc>'
         + "".join(shapes)

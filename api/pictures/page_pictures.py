@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from octavo.figures import count, duration, moment, plural, size
@@ -164,7 +164,8 @@ def journal(found: Inspection) -> str:
             "Files of the journal, those with most garbage first.",
             ("file", "state", "garbage", "score", "size", "records", "first sqn", "last sqn"),
             [
-                [f["name"], f["state"], _percent(f["garbage_share"]),
+                [f["name"], f["state"],
+                 "-" if f["garbage_share"] is None else share(f["garbage_share"], 1),
                  "-" if f["score"] is None else f"{f['score']:.0f}", size(f["bytes"]),
                  count(f["records"]), count(f["base_sqn"]), count(f["last_sqn"])]
                 for f in worst
@@ -172,10 +173,6 @@ def journal(found: Inspection) -> str:
             of_text=2,
         ),
     )  # fmt: skip
-
-
-def _percent(part: float | None) -> str:
-    return "-" if part is None else f"{100 * part:.0f} %"
 
 
 def _column(
@@ -215,7 +212,8 @@ def timeline(found: Inspection) -> str:
     until = max(found.stats["now_ms"], max(_end_ms(job) for job in jobs))
     span = max(until - began, 1)
     rows = []
-    for kind in sorted({job["kind"] for job in jobs}, key=[*_JOBS, *_kinds(jobs)].index):
+    kinds = sorted({job["kind"] for job in jobs})
+    for kind in sorted(kinds, key=[*_JOBS, *kinds].index):
         of_kind = [job for job in jobs if job["kind"] == kind]
         busy = sum(job["seconds"] for job in of_kind)
         written = sum(job["bytes_written"] for job in of_kind)
@@ -241,10 +239,6 @@ def timeline(found: Inspection) -> str:
             of_text=2,
         ),
     )  # fmt: skip
-
-
-def _kinds(jobs: Sequence[JobStats]) -> list[str]:
-    return sorted({job["kind"] for job in jobs})
 
 
 def _end_ms(job: JobStats) -> int:
@@ -297,8 +291,8 @@ def snapshots(found: Inspection) -> str:
         shapes = [
             rect(500 - age, 15, age, 70, "blue", about),
             rect(500, 15, left, 70, "grey", about),
+            upright(500, "mark"),
         ]
-        shapes.append(upright(500, "mark"))
         name = f"Snapshot {snapshot['number']}"
         rows.append(row(name, picture(shapes, name, about, pixels=22), holds))
     if len(live) > MOST_SNAPSHOTS:
@@ -433,9 +427,8 @@ def work(found: Inspection) -> str:
 
 
 def _stacked(
-    title: str, parts: Sequence[tuple[str, str, int]], whole: float, shown_as: object
+    title: str, parts: Sequence[tuple[str, str, int]], whole: float, told: Callable[[float], str]
 ) -> str:
-    told = shown_as if callable(shown_as) else str
     shapes, x = [], 0.0
     for kind, name, part in parts:
         width = WIDTH * part / whole if whole else 0.0

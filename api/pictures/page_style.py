@@ -32,8 +32,8 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .row .amount { color: var(--soft); font-size: .85rem; font-variant-numeric: tabular-nums; }
 .row .what { font-size: .92rem; overflow-wrap: anywhere; }
 .row .pic { min-width: 0; }
-svg { display: block; width: 100%; overflow: visible; }
-svg.framed { background: var(--empty); border-radius: 2px; }
+svg { display: block; width: 100%; overflow: visible; background: var(--empty);
+  border-radius: 2px; }
 .axis { position: relative; height: 1.35rem; font-size: .78rem; color: var(--soft);
   font-variant-numeric: tabular-nums; }
 .axis span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
