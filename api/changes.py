@@ -106,10 +106,11 @@ def _change(whole: Record, file: str, names: dict[int, str]) -> Change:
 
 
 def changes(
-    bookie: Bookie, since: int, *, compacted: bool, types: Mapping[str, int]
+    bookie: Bookie, since: int, *, compacted: bool, names: dict[int, str]
 ) -> Iterator[Change]:
     """Durable changes above ``since`` (exclusive), in sqn order, up to the newest now: see
-    Store.changes. Reads through a lease, which is renewed as it goes on."""
+    Store.changes; ``names`` as ``changes_of``. Reads through a lease, which is renewed as it goes
+    on."""
     reader = Reader(bookie)
     try:
         # After the lease: what is dropped from now on stays where this reads.
@@ -117,7 +118,7 @@ def changes(
     except HistoryCompacted:
         reader.close()
         raise
-    return _changes(bookie, reader, since, {number: name for name, number in types.items()})
+    return _changes(bookie, reader, since, names)
 
 
 def refuse_gap(since: int, horizon: int, *, compacted: bool) -> None:

@@ -134,8 +134,7 @@ def _of_one_store(a: Snapshot, b: Snapshot) -> bool:
 
 def _change_at(snap: Snapshot, sqn: int) -> Change | None:
     """Without what compaction may take from it while its value stays."""
-    names = {number: name for name, number in snap._identity.tags.numbers.items()}
-    found = next(changes_of(snap._shared, sqn - 1, names), None)
+    found = next(changes_of(snap._shared, sqn - 1, snap._identity.tags.names()), None)
     return replace(found, batch=None) if found is not None and found.sqn == sqn else None
 
 

@@ -68,7 +68,7 @@ class Consumer(Handle):
             running.bookie.actor,
             self.position,
             compacted=False,
-            types=running.identity.tags.numbers,
+            names=running.identity.tags.names(),
         )
 
     def acknowledge(self, sqn: int) -> None:

@@ -174,8 +174,7 @@ class ReadOnlyStore(_Unpublished):
         feed.refuse_gap(
             since, self._found.journal.horizon, compacted=to_flag("compacted", compacted)
         )
-        names = {number: name for name, number in self._identity.tags.numbers.items()}
-        return feed.changes_of(self._shared, since, names)
+        return feed.changes_of(self._shared, since, self._identity.tags.names())
 
     def consumers(self) -> dict[str, int]:
         """The durable consumers as they are now by name, each with the newest sqn it has

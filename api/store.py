@@ -237,7 +237,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
             self._bookie,
             to_sqn(since),
             compacted=to_flag("compacted", compacted),
-            types=self._running.identity.tags.numbers,
+            names=self._running.identity.tags.names(),
         )
 
     def consumer(self, name: str, *, since: int | None = None) -> Consumer:

@@ -161,9 +161,8 @@ def _counts(
     *,
     counted: bool,
 ) -> dict[int, Counted]:
-    names = {ledger_key.HEAD_ONLY: "head_only"} if identity.head_only else {}
-    if not identity.head_only:
-        names = {number: name for name, number in identity.tags.numbers.items()}
+    heads = {ledger_key.HEAD_ONLY: "head_only"}
+    names = heads if identity.head_only else identity.tags.names()
     if not counted or bookie.clerk is None:
         return {number: Counted(None, None, name) for number, name in names.items()}
     result = bookie.clerk.actor.runner.run(
@@ -174,8 +173,4 @@ def _counts(
         head_only=identity.head_only,
     )
     found = result["counts"]
-    out = {}
-    for number, name in names.items():
-        keys, size = found.get(str(number), (0, 0))
-        out[number] = Counted(keys, size, name)
-    return out
+    return {n: Counted(*found.get(str(n), (0, 0)), name) for n, name in names.items()}

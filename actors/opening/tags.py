@@ -60,6 +60,10 @@ class Tags:
     left_recalc: frozenset[str] = frozenset()
     """Types that were under "recalc" once: until a rebuild the ledger has what functions said."""
 
+    def names(self) -> dict[int, str]:
+        """The types by their numbers."""
+        return {number: name for name, number in self.numbers.items()}
+
     def number(self, name: object) -> int:
         """The number of a type, for reading. Raises Misuse that lists those that are there."""
         found = self.numbers.get(name) if isinstance(name, str) else None
