@@ -321,11 +321,11 @@ class InkerClerk(TurnActor):
             file.opened_sealed()
             added.append(JournalEntry(**row, state="sealed", clean_sqn=clean, file=file))
         names = [entry.name for entry in run]
-        old = [file for file in inker.view.files if file.name in names]
         files = [entry.file for entry in added]
         with named_or_gone(files, lambda: [entry.name for entry in inker.manifest.entries]):
             journal_install.stays_expired(self.bookie, result["expired_ms"])
-            self.inker.call(journal_install.replace_files, names, added, result["highest_dropped"])
+            horizon = result["highest_dropped"]
+            old = self.inker.call(journal_install.replace_files, names, added, horizon)
         self.retire(old)
 
     @unbroken

@@ -154,9 +154,8 @@ def _sealed_again(disk: Disk, directory: str, missing: set[str], names: set[str]
         earlier = name.removesuffix(recovery.SEALED) + recovery.LOG
         if earlier in names and _read(disk, directory, earlier, thorough=False) is not None:
             log.warning("%s/%s was found under its earlier name", directory, name)
-            path = f"{directory}/{name}"
-            disk.rename(f"{directory}/{earlier}", path)
-            disk.sync_dir(path.rpartition("/")[0])
+            disk.rename(f"{directory}/{earlier}", f"{directory}/{name}")
+            disk.sync_dir(directory)
             names.remove(earlier)
             names.add(name)
 

@@ -28,9 +28,9 @@ _LEASE_SECONDS = 7 * 86400.0
 
 def replace_files(
     inker: Inker, removed: Sequence[str], added: Sequence[JournalEntry], horizon: int
-) -> None:
+) -> list[JournalFile]:
     """In the Inker's turn: one durable change of the manifest, then new lookups find the new
-    files. ``added`` have their actors."""
+    files. ``added`` have their actors. The files that went."""
     manifest = inker.manifest.edit(added, removed, horizon=horizon)
     try:
         inker.commit(manifest)
@@ -39,9 +39,10 @@ def replace_files(
     except OctavoError as error:
         inker.poison(error)
         raise
-    gone = set(removed)
-    files = [file for file in inker.view.files if file.name not in gone]
-    inker.view = JournalView.of([*files, *(entry.file for entry in added)])
+    names, files = set(removed), inker.view.files
+    left = [file for file in files if file.name not in names]
+    inker.view = JournalView.of([*left, *(entry.file for entry in added)])
+    return [file for file in files if file.name in names]
 
 
 def remove_left(

@@ -16,7 +16,6 @@ from octavo.files.errors import Closed, Corruption, OctavoError
 
 if TYPE_CHECKING:
     from octavo.actors.inker_clerk import InkerClerk
-    from octavo.actors.journal_file import JournalFile
     from octavo.actors.turns.runtime import Ref
     from octavo.manifest.journal_manifest import JournalEntry
     from octavo.manifest.ledger_manifest import LedgerManifest
@@ -48,15 +47,9 @@ def trim(clerk: InkerClerk) -> None:
         if not done:
             return
         names = [entry.name for entry in done]
-        old = _open_files(clerk, names)
-        clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
+        old = clerk.inker.call(journal_install.replace_files, names, [], done[-1].last_sqn)
     clerk.retire(old)
     clerk.trimmed += sum(entry.bytes for entry in done)
-
-
-def _open_files(clerk: InkerClerk, names: list[str]) -> list[JournalFile]:
-    """Of the journal's open files. Called, not a loop in place: a Ctrl-C frees the lock around."""
-    return [file for file in clerk.inker.actor.view.files if file.name in names]
 
 
 def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
