@@ -16,26 +16,26 @@ Pattern = str | bytes | re.Pattern[bytes]
 Moment = int | datetime
 
 
-def to_pattern(name: str, pattern: object) -> re.Pattern[bytes]:
-    """A compiled expression on bytes. Raises Misuse that names the argument."""
+def to_pattern(pattern: object) -> re.Pattern[bytes]:
+    """What ``match`` searches for: a compiled expression on bytes. Raises Misuse."""
     if isinstance(pattern, re.Pattern):
         if isinstance(pattern.pattern, bytes):
             return pattern
-        raise Misuse(f"{name} is compiled from a str: compile it from bytes, or give the str")
+        raise Misuse("match is compiled from a str: compile it from bytes, or give the str")
     if isinstance(pattern, str):
         try:
             pattern = pattern.encode()
         except UnicodeEncodeError as wrong:
-            raise Misuse(f"{name}: {wrong}; a str stands for its UTF-8 bytes") from None
+            raise Misuse(f"match: {wrong}; a str stands for its UTF-8 bytes") from None
     if not isinstance(pattern, bytes):
         raise Misuse(
-            f"{name} is of type {type(pattern).__name__}: allowed are a regular expression as "
+            f"match is of type {type(pattern).__name__}: allowed are a regular expression as "
             "bytes or str, and one compiled from bytes"
         )
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as wrong:
-        raise Misuse(f"{name}={shown(pattern)} is no regular expression: {wrong}") from None
+        raise Misuse(f"match={shown(pattern)} is no regular expression: {wrong}") from None
 
 
 def to_limit(limit: object) -> int | None:
@@ -50,7 +50,7 @@ def to_filter(
     match: object, modified_since: object, modified_before: object
 ) -> Callable[[Window], None] | None:
     """What takes out of a window the rows that are not wanted; None: all are. Raises Misuse."""
-    search = None if match is None else to_pattern("match", match).search
+    search = None if match is None else to_pattern(match).search
     since = None if modified_since is None else to_moment("modified_since", modified_since)
     before = None if modified_before is None else to_moment("modified_before", modified_before)
     if search is None and since is before is None:

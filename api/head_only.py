@@ -312,9 +312,6 @@ class HeadBatch(Together):
     """Collects operations on any head-only buckets; leaving the ``with`` block writes them
     atomically, in one write of the journal. An exception in the block writes nothing."""
 
-    def __init__(self, running: Running, *, sync: bool | None = None) -> None:
-        super().__init__(running, sync)
-
     def put(
         self,
         bucket: Key,

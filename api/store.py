@@ -199,7 +199,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         """Operations on any buckets of a head-only store that happen together or not at all: see
         HeadBatch. Raises Misuse in a standard one, Closed."""
         self._refuse_if_not_head_only("head_batch")
-        return HeadBatch(self._running, sync=sync)
+        return HeadBatch(self._running, sync)
 
     def _refuse_if_not_head_only(self, what: str) -> None:
         self._refuse_if_closed()

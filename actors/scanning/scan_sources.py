@@ -178,7 +178,7 @@ def memory_chunks(
     bounds: Bounds,
     take: Slice,
     window: int,
-    more: int = 1,
+    more: int,
 ) -> Iterator[Chunk]:
     """The rows of a table, ``window`` at first, ``more`` times as many in the next chunk."""
     low: bytes = bounds.low
@@ -206,9 +206,9 @@ def file_chunks(
     entries: Sequence[LedgerEntry],
     bounds: Bounds,
     window: int,
-    more: int = 1,
+    more: int,
     *,
-    heads: bool = False,
+    heads: bool,
 ) -> Iterator[Chunk]:
     """The rows of files that follow one another, ``window`` at first, ``more`` times as many in the
     next chunk: as many where many a scan ends in the second window, too. Fewer where they are more
