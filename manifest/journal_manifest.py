@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Literal
@@ -168,6 +168,15 @@ class JournalManifest:
             )
         except ValueError as wrong:
             raise Misuse(f"edit of journal manifest {self.version}: {wrong}") from None
+
+    def up_to(self, sqn: int, entries: Iterable[JournalEntry], ceiling: int) -> JournalManifest:
+        """The same journal up to ``sqn``, inclusive, of these files, with this ceiling: of the
+        same version and horizon, with the commits up to there. O(files). Raises Misuse."""
+        commits = [commit for commit in self.commits if commit.last_sqn <= sqn]
+        made = JournalManifest.empty().edit(
+            entries, ceiling=ceiling, horizon=self.horizon, commits=commits
+        )
+        return replace(made, version=self.version)
 
     def _edited(
         self,

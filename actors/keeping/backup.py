@@ -13,7 +13,6 @@ In this order, so that a crash at any moment leaves the backup before or the one
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -144,7 +143,7 @@ def _filled(
     finally:
         bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
         bookie.release(number)
-    journal = _manifest(state, entries)
+    journal = state.manifest.up_to(state.sqn, entries, state.sqn + 1)
     after = after._replace(sqn=state.sqn)
     shared = state.manifest.horizon if before is None else before.sqn
     identities.write(disk, target, replace(running.identity, backup=before or after))
@@ -195,31 +194,17 @@ def _journal_now(inker: Inker) -> tuple[JournalManifest, tuple[JournalFile, ...]
     return inker.manifest, inker.view.files
 
 
-def _manifest(state: _State, entries: Sequence[JournalEntry]) -> JournalManifest:
-    """The journal's in the backup."""
-    made = JournalManifest.empty().edit(
-        entries,
-        ceiling=state.sqn + 1,
-        horizon=state.manifest.horizon,
-        commits=[each for each in state.manifest.commits if each.last_sqn <= state.sqn],
-    )
-    return replace(made, version=state.manifest.version)
-
-
 def _entries(state: _State, inker: Inker) -> tuple[list[JournalEntry], int | None]:
     """What a manifest is to say of the journal's files up to the sqn, and the last that is in
     them; None: there are none."""
     known = {entry.base_sqn: entry for entry in state.manifest.entries}
     entries = []
     for file in state.files:
-        if file.base > state.sqn:
-            continue
-        entry = known.get(file.base)
-        if entry is None:
-            entry = file.entry
-        if entry is None:
-            raise inker.why_not_sealed(file.path)
-        entries.append(entry)
+        if file.base <= state.sqn:
+            entry = known.get(file.base) or file.entry
+            if entry is None:
+                raise inker.why_not_sealed(file.path)
+            entries.append(entry)
     if not entries:
         return [], None
     last = max(entry.last_sqn for entry in entries)

@@ -187,14 +187,8 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     disk.sync_dir(f"{target}/journal")
     names = [entry.name for entry in ledger.entries]
     bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
-    manifest = source.journal
-    journal = JournalManifest.empty().edit(
-        entries,
-        ceiling=max(manifest.ceiling, source.newest + 1),
-        horizon=manifest.horizon,
-        commits=[commit for commit in manifest.commits if commit.last_sqn <= upto],
-    )
-    journal = replace(journal, version=manifest.version)
+    ceiling = max(source.journal.ceiling, source.newest + 1)
+    journal = source.journal.up_to(upto, entries, ceiling)
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
         ChangeLog.begin(disk, f"{target}/{folder}/manifest", 1, snapshot).close()
     who = replace(source.identity, id=f"{secrets.randbits(128):032x}", backup=None)
