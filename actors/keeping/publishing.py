@@ -173,4 +173,8 @@ def _counts(
         head_only=identity.head_only,
     )
     found = result["counts"]
-    return {n: Counted(*found.get(str(n), (0, 0)), name) for n, name in names.items()}
+    out = {}
+    for number, name in names.items():
+        keys, size = found.get(str(number), (0, 0))
+        out[number] = Counted(keys, size, name)
+    return out
