@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest as xxh3
@@ -219,25 +220,29 @@ def _finished(
     parts: list[dict[str, object]] = []
     blobs: list[bytes] = []
     unsealed: list[recovery.Tail] = []
+
+    def add(entry: JournalEntry, offsets: Sequence[int]) -> None:
+        low = max(persisted + 1 - entry.base_sqn, 0)
+        blob, count, sparse = cut(offsets, low, len(offsets) - 1)
+        parts.append(
+            {
+                "name": entry.name, "seed": entry.seed, "base_sqn": entry.base_sqn,
+                "first": low, "count": count, "sparse": sparse,
+            }
+        )  # fmt: skip
+        blobs.append(blob)
+
     for entry in entries:
         if entry.last_sqn > persisted:
-            mapped = disk.map(f"{draft.path}/{entry.name}")
-            _, offsets = cdb.sealed_offsets(mapped, f"{draft.path}/{entry.name}")
-            low = max(persisted + 1 - entry.base_sqn, 0)
-            blob, count, sparse = cut(offsets, low, len(offsets) - 1)
-            parts.append(_part(entry, low, count, sparse=sparse))
-            blobs.append(blob)
+            path = f"{draft.path}/{entry.name}"
+            add(entry, cdb.sealed_offsets(disk.map(path), path)[1])
     for name in tails:
         entry, tail = _tail(disk, draft, name, before)
-        if not entry.count:
-            continue
-        entries.append(entry)
-        unsealed.append(tail)
-        low = max(persisted + 1 - entry.base_sqn, 0)
-        if low < entry.count:
-            blob, count, sparse = cut(memoryview(tail.offsets), low, entry.count)
-            parts.append(_part(entry, low, count, sparse=sparse))
-            blobs.append(blob)
+        if entry.count:
+            entries.append(entry)
+            unsealed.append(tail)
+            if entry.last_sqn > persisted:
+                add(entry, tail.offsets)
     if before is None:
         _refuse_another_ledger(disk, draft, found, unsealed)
     sqn = max([persisted, *(entry.last_sqn for entry in entries)])
@@ -254,13 +259,6 @@ def _finished(
             entries, ceiling=sqn + 1, horizon=found.journal.horizon
         ),
     )
-
-
-def _part(entry: JournalEntry, first: int, count: int, *, sparse: bool) -> dict[str, object]:
-    return {
-        "name": entry.name, "seed": entry.seed, "base_sqn": entry.base_sqn,
-        "first": first, "count": count, "sparse": sparse,
-    }  # fmt: skip
 
 
 def unsealed_offsets(disk: Disk, path: str) -> array[int]:
