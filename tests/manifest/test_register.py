@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
 from typing import Any
 
+import lease_counts
 import pytest
 from counted_lines import lines_of
 from hypothesis import given, settings
@@ -118,18 +118,6 @@ def test_release_is_idempotent_and_knows_no_stranger(register: SnapshotRegister)
     assert len(register) == 1
 
 
-def check(register: SnapshotRegister) -> None:
-    """The heaps cover the leases, and the counts are theirs."""
-    leases = register._leases
-    assert register._counts == Counter(lease.version for lease in leases.values())
-    assert register._counts.keys() <= set(register._versions)
-    first: dict[int, float] = {}
-    for ends, number in register._ends:
-        first[number] = min(ends, first.get(number, math.inf))
-    late = [number for number, lease in leases.items() if first.get(number, math.inf) > lease.ends]
-    assert late == []
-
-
 def test_a_lease_that_memory_had_no_count_for_is_none(register: SnapshotRegister) -> None:
     class Full(dict[int, int]):
         def __setitem__(self, version: int, count: int) -> None:
@@ -139,14 +127,14 @@ def test_a_lease_that_memory_had_no_count_for_is_none(register: SnapshotRegister
     number = next(register.numbers)
     with pytest.raises(MemoryError):
         register.register(5, 60, number)
-    check(register)
+    lease_counts.check(register)
     register._counts = {}
     register.release(number)
     later = register.register(5, 60)
     register.release(number)
     assert register.needed(6)
     register.release(later)
-    check(register)
+    lease_counts.check(register)
 
 
 def test_numbers_never_recur(register: SnapshotRegister) -> None:
@@ -185,7 +173,7 @@ def test_short_snapshots_by_the_thousand_leave_nothing_behind(register: Snapshot
         register.release(number)
     assert len(register._ends) < 300
     assert len(register._versions) < 300
-    check(register)
+    lease_counts.check(register)
     assert register.left(held) > 0
 
 
@@ -227,7 +215,7 @@ def test_any_sequence_agrees_with_a_dict(steps: list[tuple[str, int, int]]) -> N
             over = {each for each, (_, ends) in there.items() if ends <= clock.now}
             assert set(register.expire()) == over
             there = {each: lease for each, lease in there.items() if each not in over}
-        check(register)
+        lease_counts.check(register)
         assert len(register) == len(there)
         for each in given_out:
             assert (register.left(each) > 0) == (each in there and there[each][1] > clock.now)
@@ -254,7 +242,7 @@ def test_many_threads_leave_it_whole(register: SnapshotRegister) -> None:
         thread.join()
     assert wrong == []
     assert len(register) == 0
-    check(register)
+    lease_counts.check(register)
 
 
 def test_registering_takes_no_more_steps_beside_thousands() -> None:
