@@ -87,7 +87,7 @@ def test_a_record_that_claims_a_huge_sqn_costs_no_memory() -> None:
         at = cdb.RECORDS_AT
         body = record.encode(claimed, SEED ^ at, record.PUT, 0x6F, b"", b"k", b"", 0)
         image = cdb.beginning(cdb.FileHeader(1, 1, SEED, 0)) + body
-        found = recovery.Found([], seen, [])
+        found = recovery.Found([], seen)
         tail = recovery._scanned(image, "f", "f", 1, SEED, 0, found)
         assert len(tail.offsets) == 1
     assert all("out of order" in note for note in seen)
