@@ -1,0 +1,35 @@
+"""An fsync that fails, in no turn, while a turn is in the midst of something."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from look import clock_ms
+from one_thread import forget, one_thread, opened
+from simdisk import SimDisk
+from whole_store import rolled
+
+import octavo
+
+
+def test_a_file_that_was_begun_meanwhile_takes_no_write() -> None:
+    disk = SimDisk()
+    with one_thread("rolled"):
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"a", b"1")
+
+        def fails(operation: str) -> None:
+            if operation == "create":  # of the next file
+                disk.before = None
+                disk.fail("sync", 1, errno.EIO)
+                with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+                    store.sync()
+
+        disk.before = fails
+        rolled(store)
+        assert disk.before is None
+        with pytest.raises(octavo.StorageFailed, match="reopen"):
+            store.put(b"b", b"2")
+        assert dict(store.items()) == {b"a": b"1"}
+        forget(store)
