@@ -40,7 +40,7 @@ def resumed(
     notes: list[str] = []
     newest, file = _newest(manifest, tails, persisted_sqn, directory, notes)
     clean = newest + 1 == manifest.ceiling
-    following = newest + 1 if clean else max(manifest.ceiling, newest + 1)
+    following = max(manifest.ceiling, newest + 1)
     if persisted_sqn >= following:
         # Only the ledger still knows of them; a number that is given again would be taken for one
         # that it has, and lost.
