@@ -77,7 +77,7 @@ def verdicts(
     hides = (delete & ~over) | (put & dead & ~over)
     out = np.full(len(sqns), DROP, dtype=np.uint8)
     out[put & best & ~dead] = KEEP
-    out[put & (over | (~there & ~expires))] = SUPERSEDED
+    out[put & over] = SUPERSEDED
     out[kinds == record.KEY_DELTA] = SUPERSEDED
     gone = ~there | (known.deleted & (known.sqns <= np.uint64(clean_below)))
     out[(out == SUPERSEDED) & gone] = DROP  # no delete will tell what such a delta belonged to

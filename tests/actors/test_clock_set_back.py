@@ -140,6 +140,23 @@ def test_only_what_was_dropped_counts(tmp_path: Path, clock: WallClock) -> None:
         assert store.get("later") == b"v"
 
 
+def test_what_was_deleted_before_its_expiry_does_not_count(
+    tmp_path: Path, clock: WallClock
+) -> None:
+    store = opened(tmp_path / "s", clock_ms=clock, compact_every_seconds=None, **SMALL_FILES)
+    for number in (*GONE, *STAYS):
+        ends = ENDS_MS + HOUR_MS if number in GONE else ENDS_MS
+        store.put(key(number), b"v%d" % number * 30, expires_at=ends)
+    store.delete_many(map(key, GONE))
+    for number in range(900):
+        store.put(b"x%d" % (number % 100), b"f" * 100)
+    flush(store)
+    assert store.compact().records_dropped >= len(GONE)
+    assert store._running.penciller.actor.manifest.expired_ms == 0
+    assert list(store.keys("k", "l")) == [key(number) for number in STAYS]
+    store.close()
+
+
 def test_a_snapshot_from_before_keeps_what_it_had(tmp_path: Path, clock: WallClock) -> None:
     with with_expired(tmp_path / "s", clock) as store, store.snapshot() as before:
         clock.now = ENDS_MS + HOUR_MS
