@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
 import pytest
+from look import clock_ms
+from one_thread import forget, one_thread
+from one_thread import opened as simulated
+from simdisk import SimDisk
 from whole_store import no_hang, opened, settle
 
 import octavo
 from octavo.actors import inker as inker_module
 from octavo.actors.opening import resumption
 from octavo.actors.writing.pace import LOOK_EVERY
+from octavo.manifest.change_log import recover
+from octavo.manifest.journal_manifest import JournalManifest
 
 STEP = 1 << 13
 LARGE = {"roll_count": 1 << 19, "roll_size_bytes": 64 << 20, "push_rows": 1 << 17}
@@ -19,8 +26,7 @@ LARGE = {"roll_count": 1 << 19, "roll_size_bytes": 64 << 20, "push_rows": 1 << 1
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (inker_module, resumption):
-        monkeypatch.setattr(module, "CEILING_STEP", STEP)
+    steps_of(STEP, monkeypatch)
 
 
 def put_up_to(store: octavo.Store, sqn: int) -> None:
@@ -61,3 +67,70 @@ def test_no_put_gets_a_number_that_is_not_reserved(
         for _ in range(2 * first):
             assert store.put(b"k", b"v") < inker.manifest.ceiling
         assert inker.manifest.ceiling > first
+
+
+@pytest.mark.parametrize("way", ["batch", "put_many", "indexed"])
+def test_what_is_written_at_once_gets_no_number_that_is_not_reserved(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, step = SimDisk(), 128
+    steps_of(step, monkeypatch)
+    # The look behind a write comes too late: a power cut may have come before.
+    monkeypatch.setattr(inker_module.Inker, "look", lambda inker: None)
+    with one_thread(way):
+        store = simulated(disk, clock_ms=clock_ms, **LARGE)
+        for _ in range(3):
+            if way == "put_many":
+                store.put_many((b"%d" % number, b"v") for number in range(5 * step))
+            else:
+                index = {"f": 1} if way == "indexed" else None
+                with store.batch() as batch:
+                    for number in range(5 * step):
+                        batch.put("b", b"%d" % number, b"v", index=index)
+            assert store.last_sqn < reserved(disk)
+        forget(store)
+
+
+@pytest.mark.parametrize("raised", ["in time", "late", "never"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_where_no_more_can_be_reserved_no_more_are_given(
+    code: int, raised: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, step = SimDisk(), 1 << 11
+    steps_of(step, monkeypatch)
+    monkeypatch.setattr(inker_module, "_LOOK_AGAIN", step // 16)
+    if raised == "never":
+        monkeypatch.setattr(inker_module.Inker, "raise_ceiling", lambda inker: None)
+    with one_thread(f"{code} {raised}") as pool:
+        store = simulated(disk, clock_ms=clock_ms, **LARGE)
+        store.put(b"a", b"1", sync=True)
+        ceiling = reserved(disk)
+        disk.fail("write", 1, code, lasting=True)  # of the manifest; records are written in place
+        why = "no sqn can be reserved" if code == errno.ENOSPC else "reopen"
+
+        def put_all() -> None:
+            while store.last_sqn < ceiling:
+                store.put(b"k", b"v")
+                if raised == "in time" and store.last_sqn % LOOK_EVERY == 0:
+                    pool.go_on()
+
+        with pytest.raises(octavo.StorageFailed, match=why):
+            put_all()
+        assert store.last_sqn < ceiling == reserved(disk)
+        # A full disk puts it off for as long as there are some.
+        assert code != errno.ENOSPC or store.last_sqn > ceiling - step // 4
+        with pytest.raises(octavo.StorageFailed, match=why):
+            store.put(b"k", b"w")
+        assert store.get(b"k") == b"v"
+        forget(store)
+
+
+def steps_of(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (inker_module, resumption):
+        monkeypatch.setattr(module, "CEILING_STEP", step)
+
+
+def reserved(disk: SimDisk) -> int:
+    """The ceiling that is durable."""
+    found = recover(disk, "/store/journal/manifest")
+    return JournalManifest.replayed(found.snapshot, found.changes).ceiling
