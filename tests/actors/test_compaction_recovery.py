@@ -221,3 +221,30 @@ def test_a_compaction_comes_before_those_of_earlier_openings_where_the_manifest_
     shutil.rmtree(path / "ledger")
     with opened(path, **SMALL_FILES) as store:
         check(store, {})
+
+
+def test_of_new_files_of_which_one_is_lost_with_the_manifest_the_others_count(
+    tmp_path: Path,
+) -> None:
+    rng = random.Random(SEED)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        for i in range(3000):
+            store.put(b"k%d" % (i // 2), rng.randbytes(2000))
+        settle(store)
+        old = {entry.name for entry in store._inker.manifest.entries}
+        store.compact()
+        path = killed(store, tmp_path / "image")
+        new = [entry for entry in store._inker.manifest.entries if entry.name not in old]
+        numbers = {key: head.sqn for key, head in store.heads()}
+        model = dict(store.items())
+    assert len(new) > 2
+    lost = new[1]
+    shutil.rmtree(path / "journal" / "manifest")
+    (path / "journal" / lost.name).unlink()
+    shutil.rmtree(path / "ledger")
+    left = {k: v for k, v in model.items() if not lost.base_sqn <= numbers[k] <= lost.last_sqn}
+    assert 0 < len(left) < len(model)
+    reopened(path, left)
+    # Nor is it forgotten that something was dropped: a feed would have a gap, and not say so.
+    with opened(path, **SMALL_FILES) as store, pytest.raises(octavo.HistoryCompacted):
+        next(iter(store.changes(since=0)))
