@@ -345,6 +345,22 @@ def test_a_snapshot_that_never_succeeds_leaves_the_log_as_it_was(
         assert value_of(recover(sim.after_crash(mode), HERE)) == [1, 2]
 
 
+def test_what_a_snapshot_that_failed_did_not_replace_goes_with_the_next_ones(sim: SimDisk) -> None:
+    log = ChangeLog.begin(sim, HERE, 1, b"0")
+    first = sim.listdir(HERE)
+    log.append(b"a")
+    sim.fail("create", 1, errno.EIO, lasting=True)
+    with pytest.raises(StorageFailed):
+        log.snapshot(b"1")
+    sim.heal()
+    log.snapshot(b"1")
+    assert set(first) <= set(sim.listdir(HERE))
+    log.snapshot(b"2")
+    assert len(sim.listdir(HERE)) == 2
+    assert not set(first) & set(sim.listdir(HERE))
+    log.close()
+
+
 def test_a_snapshot_for_which_there_is_no_memory_is_put_off(sim: SimDisk) -> None:
     limits = Limits(snapshot_changes=1, snapshot_bytes=1)
     for number in range(1, 100):
