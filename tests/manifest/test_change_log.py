@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from logged_value import SMALL, LoggedValue, change, value_of
-from simdisk import SimDisk
+from simdisk import MODES, SimDisk
 
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import (
@@ -247,6 +247,28 @@ def test_what_was_reported_as_failed_is_taken_back(sim: SimDisk) -> None:
         value.add(2)
     found = recover(sim.after_kill(), HERE)
     assert (value_of(found), found.notes) == ([1], [])
+
+
+@pytest.mark.parametrize("op_name", ["write", "sync", "sync_dir"])
+@pytest.mark.parametrize("begins", [False, True])
+def test_no_kill_and_no_power_cut_brings_what_found_no_room_to_light(
+    sim: SimDisk, op_name: str, begins: bool
+) -> None:
+    log = ChangeLog.begin(sim, HERE, 1, b"0", limits=Limits(file_bytes=1 if begins else 1 << 20))
+    log.append(b"a")
+    if op_name == "write":
+        sim.shorten(1, 90)
+        sim.fail("write", 2, errno.ENOSPC)
+    else:
+        sim.fail(op_name, 1, errno.ENOSPC)
+    if op_name == "sync_dir" and not begins:
+        return  # it needs none
+    with pytest.raises(StorageFull):
+        log.append(b"b" * 100)
+    assert recover(sim.after_kill(), HERE).changes == [b"a"]
+    for mode, seed in [(mode, seed) for mode in MODES for seed in range(20)]:
+        assert recover(sim.after_crash(mode, seed), HERE).changes == [b"a"], (mode, seed)
+    log.close()
 
 
 def test_what_was_reported_as_failed_does_not_come_back(sim: SimDisk) -> None:
