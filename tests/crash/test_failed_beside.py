@@ -33,3 +33,25 @@ def test_a_file_that_was_begun_meanwhile_takes_no_write() -> None:
             store.put(b"b", b"2")
         assert dict(store.items()) == {b"a": b"1"}
         forget(store)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_where_the_journal_failed_elsewhere_a_sync_goes_well_for_what_was_durable_alone(
+    durable: bool,
+) -> None:
+    disk = SimDisk()
+    with one_thread("elsewhere") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"a", b"1")
+        rolled(store)
+        store.put(b"b", b"2", sync=durable)
+        disk.fail("write", 1, errno.EIO)  # of the manifest, as the first file is entered there
+        pool.go_on()
+        if durable:
+            store.sync()
+        else:
+            for _ in range(2):
+                with pytest.raises(octavo.StorageFailed, match="manifest"):
+                    store.sync()
+        assert dict(store.items()) == {b"a": b"1", b"b": b"2"}
+        forget(store)
