@@ -57,6 +57,15 @@ TOUCHING = ("files/door/", "api/cli/")
 """What touches the disk: the door, and commands, which read and write what a person names to
 them, never a file of a store."""
 
+TOP = {
+    *(".ci", ".gitignore", "CHANGELOG.md", "DESIGN.md", "LICENSE", "MANIFEST.in", "README.md"),
+    *("docs", "pyproject.toml", "pyspark_octavo.py", "pyspark_octavo_metadata.py", "scripts"),
+    *("tests", *BELOW),
+}
+"""What is kept in the repository's top level."""
+MOST_KEPT_BYTES = 512 << 10
+"""Of a file that is kept: more is a left-over."""
+
 DISK_CALLS = {
     "os": {
         "open", "fsync", "fdatasync", "sync", "rename", "renames", "replace", "link",
@@ -260,6 +269,15 @@ def test_files_and_functions_stay_readable(path: Path) -> None:
         if isinstance(node, ast.FunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             assert lines <= MOST_LINES_OF_A_FUNCTION, f"{named(path)}:{node.lineno} {node.name}"
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a clone tells what is kept")
+def test_nothing_is_kept_that_has_no_place() -> None:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    kept = [Path(name) for name in done.stdout.decode().split("\0") if name]
+    assert {path.parts[0] for path in kept} == TOP
+    large = {path for path in kept if (ROOT / path).lstat().st_size > MOST_KEPT_BYTES}
+    assert not large
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=named)

@@ -193,11 +193,14 @@ class FileRows:
 
 def rows_between(columns: Columns, low: int, high: int) -> Columns:
     """Rows [low, high), low < high, of the columns of a file: views of them."""
-    keys, metas = columns.keys, columns.metas
     rows = slice(low, high)
+    return _taken(columns, rows, lambda strings: cut(strings.picked(rows)))
+
+
+def _taken(columns: Columns, rows: slice | Ints, strings: Callable[[Strings], Strings]) -> Columns:
     prefixes, groups = _own(columns, rows)
     return Columns(
-        keys=cut(keys.picked(rows)),
+        keys=strings(columns.keys),
         prefixes=prefixes,
         groups=groups,
         hashes=columns.hashes[rows],
@@ -206,7 +209,7 @@ def rows_between(columns: Columns, low: int, high: int) -> Columns:
         sizes=columns.sizes[rows],
         times=columns.times[rows],
         expiries=None if columns.expiries is None else columns.expiries[rows],
-        metas=None if metas is None else cut(metas.picked(rows)),
+        metas=None if columns.metas is None else strings(columns.metas),
     )
 
 
@@ -224,20 +227,7 @@ def _own(columns: Columns, rows: slice | Ints) -> tuple[list[bytes], Ints | None
 
 def rows_at(columns: Columns, rows: Ints) -> Columns:
     """Some rows in order of their keys, copied; one at the least."""
-    metas = columns.metas
-    prefixes, groups = _own(columns, rows)
-    return Columns(
-        keys=_at(columns.keys, rows),
-        prefixes=prefixes,
-        groups=groups,
-        hashes=columns.hashes[rows],
-        sqns=columns.sqns[rows],
-        flags=columns.flags[rows],
-        sizes=columns.sizes[rows],
-        times=columns.times[rows],
-        expiries=None if columns.expiries is None else columns.expiries[rows],
-        metas=None if metas is None else _at(metas, rows),
-    )
+    return _taken(columns, rows, lambda strings: _at(strings, rows))
 
 
 def as_slice(rows: Ints) -> Ints | slice:

@@ -143,3 +143,30 @@ def test_a_newest_row_is_found_wherever_it_stands() -> None:
         column = memoryview(b"".join(n.to_bytes(width, "little") for n in numbers)).cast(code)
         assert [same_store._row_of(column, n) for n in numbers] == [0, 1, 2, 3, 4]
         assert same_store._row_of(column, 99) == 0
+
+
+@pytest.mark.parametrize("more", [1, 50])
+def test_one_that_knows_more_than_the_journal_ever_had_is_made_anew(
+    tmp_path: Path, more: int
+) -> None:
+    wanted = filled(tmp_path / "a", "a", 5)
+    others = filled(tmp_path / "b", "b", 5 + more)
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    with opened(tmp_path / "a") as store:
+        assert dict(store.items()) == wanted
+        assert [store.get(key) for key in others] == [None] * len(others)
+        assert any("more than the journal ever had" in note for note in store.stats()["notes"])
+        assert store.put(b"next", b"1") == 6
+        assert store.verify().ok
+
+
+def test_of_a_head_only_store_one_that_knows_more_is_refused(tmp_path: Path) -> None:
+    for name, count in (("a", 5), ("b", 50)):
+        with octavo.open(tmp_path / name, mode="head_only") as store:
+            with store.head_batch() as batch:
+                for number in range(count):
+                    batch.put("b", b"%03d" % number, b"v")
+            flush(store)
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    with pytest.raises(octavo.Corruption, match="more than the journal ever had"):
+        octavo.open(tmp_path / "a")
