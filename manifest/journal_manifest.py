@@ -216,7 +216,9 @@ class JournalManifest:
         sqns and share none; only the last may be active; the base sqns are those of the
         entries; the ceiling is above every sqn, and not too high.
         """
-        _check_each(self.entries)
+        for entry in self.entries:
+            if fault := fault_of(entry):
+                raise _wrong(fault)
         self._check_together()
 
     def _check_together(self) -> None:
@@ -282,8 +284,6 @@ class JournalManifest:
         if not changed:
             return made
         entries = tuple(sorted(there.values(), key=_base))
-        checked = set(map(id, made.entries))
-        _check_each(entry for entry in entries if id(entry) not in checked)
         bases = tuple(map(_base, entries))
         known = packed_commits.merged(made.commits, commits)
         made = cls(version, entries, bases, ceiling, horizon, known)
@@ -317,12 +317,6 @@ def _wrong(what: str, expected: object = None, found: object = None) -> Corrupti
     return Corruption("journal manifest", 0, what, expected=expected, found=found)
 
 
-def _check_each(entries: Iterable[JournalEntry]) -> None:
-    for entry in entries:
-        if fault := fault_of(entry):
-            raise _wrong(fault)
-
-
 def _pack(out: Packer, entries: Iterable[JournalEntry]) -> None:
     entries = list(entries)
     out.number(len(entries))
@@ -343,8 +337,7 @@ def _unpack(found: Unpacker) -> list[JournalEntry]:
     known = [STATES[state] for state in states]
     made = list(map(JournalEntry, names, *columns[:5], known, *columns[5:]))
     for entry in made:
-        fault = fault_of(entry)
-        if fault:
+        if fault := fault_of(entry):
             raise found.wrong(fault)
     return made
 
