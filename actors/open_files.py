@@ -124,7 +124,7 @@ class OpenFiles:
             return None
         pair = self.read(file, table_at + 4 * relative, 8)
         at, end = int.from_bytes(pair[:4], "little"), int.from_bytes(pair[4:], "little")
-        if not record.LEAST_BYTES <= end - at <= _MOST_BYTES:
+        if end > table_at or not record.LEAST_BYTES <= end - at <= _MOST_BYTES:
             return None
         data = self.read(file, at, end - at)
         # The table's checksum was not compared: so the record is to say that it is the one.

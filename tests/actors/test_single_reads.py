@@ -11,6 +11,7 @@ import pytest
 from whole_store import opened, rolled
 
 from octavo.actors.journal_file import JournalFile
+from octavo.actors.open_files import Called, OpenFiles
 from octavo.files.journal import cdb
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261126"))
@@ -87,3 +88,27 @@ def test_a_table_that_leads_elsewhere_is_not_believed(
         for key in [*wanted][::-1]:
             assert store.get(key) == wanted[key]
     assert "reading record by record instead" in caplog.text
+
+
+def test_a_wrong_end_in_the_table_takes_no_more_memory_than_the_file_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = filled(tmp_path / "s")
+    path = sorted((tmp_path / "s/journal").glob("*.cdb"))[3]
+    data = bytearray(path.read_bytes())
+    trailer = cdb.read_trailer(bytes(data[-cdb.TRAILER_BYTES :]), len(data), "")
+    at = trailer.offsets_at + 4 * trailer.count  # where the last record ends
+    data[at : at + 4] = (1 << 29).to_bytes(4, "little")
+    path.write_bytes(data)
+    lengths: list[int] = []
+    read = OpenFiles.read
+
+    def noted(self: OpenFiles, file: Called, at: int, length: int) -> bytes:
+        lengths.append(length)
+        return read(self, file, at, length)
+
+    monkeypatch.setattr(OpenFiles, "read", noted)
+    with opened(tmp_path / "s", max_open_files=8) as store:
+        for key in [*wanted][::-1]:
+            assert store.get(key) == wanted[key]
+    assert 0 < max(lengths) < len(data)
