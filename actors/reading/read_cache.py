@@ -63,16 +63,16 @@ class ReadCache:
         self._most = (limit_bytes >> 3) - self.OVERHEAD_BYTES
         self._enough = limit_bytes - (_STEP_BYTES if limit_bytes >= 64 * _STEP_BYTES else 0)
         self._full = limit_bytes == 0
-        self._skip = False
+        self._misses = 0  # while it was full
 
     def fill(self, view: View, key: bytes, entry: int, value: bytes) -> None:
         """Remember a value that was read by this view, if it still is the newest. ``entry``: that
         of the memory table it was found by; 0: by none. Amortised O(1). What takes over 1/8 of
         the limit is not kept."""
         if self._full:
-            # Every other miss: what is read again is soon in, what is read once costs half.
-            self._skip = not self._skip
-            if self._skip:
+            # One miss in four: what is read again is soon in, what is read once costs little.
+            self._misses += 1
+            if self._misses & 3:
                 return
         entries, rows, size = self.entries, view.recent.rows, (len(key) & _LENGTHS) + len(value)
         # Of an older view nothing is kept, not even a place in the queue.
@@ -137,6 +137,8 @@ class ReadCache:
         """In the lock: forget a key, if it is there."""
         self._drop(key)
         self.marks.discard(key)
+        if self.bytes < self.limit >> 1:
+            self._full = False
         if len(self._queue) > 2 * len(self.entries) + _SPARE:
             self._tidy()
 
@@ -175,6 +177,7 @@ class ReadCache:
                 self.marks.clear()
                 self._queue.clear()
                 self.bytes = 0
+                self._full = False
                 if show is not None:
                     show()
             finally:

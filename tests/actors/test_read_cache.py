@@ -85,11 +85,30 @@ def test_a_marked_key_is_forgiven_once() -> None:
     assert b"0" not in cache.entries
 
 
-def test_a_full_cache_lets_in_every_other_key() -> None:
+def test_a_full_cache_lets_in_every_fourth_key() -> None:
     cache = filled(10, 11)
-    for number in range(6):
+    for number in range(12):
         fill(cache, b"more %d" % number, VALUE)
     assert sum(key.startswith(b"more") for key in cache.entries) == 3
+
+
+def keys_let_in(cache: ReadCache) -> int:
+    for number in range(4):
+        fill(cache, b"more %d" % number, VALUE)
+    return sum(key.startswith(b"more") for key in cache.entries)
+
+
+def test_a_cache_that_was_full_lets_in_all_keys_once_half_of_it_is_gone() -> None:
+    cache = filled(10, 11)
+    for key in list(cache.entries)[:6]:
+        cache.discard(key)
+    assert keys_let_in(cache) == 4
+
+
+def test_a_cache_that_was_full_lets_in_all_keys_once_it_was_cleared() -> None:
+    cache = filled(10, 11)
+    cache.clear()
+    assert keys_let_in(cache) == 4
 
 
 def test_a_discarded_key_leaves_no_mark_and_may_come_again() -> None:
@@ -248,7 +267,7 @@ def test_a_full_cache_is_left_as_it_is_while_another_thread_takes_out_of_it() ->
         reader.start()
         reader.join()  # it does not wait
     assert len(cache.entries) == 11
-    for number in range(2):
+    for number in range(4):
         fill(cache, b"%d more" % number, VALUE)
     assert len(cache.entries) == 10
 
@@ -279,7 +298,7 @@ def test_marks_of_keys_that_were_gone_before_do_not_stay() -> None:
     cache = filled(10, 11)
     for number in range(1000):
         cache.marks.add(b"gone %d" % number)
-    for number in range(2):
+    for number in range(4):
         fill(cache, b"more %d" % number, VALUE)
     assert len(cache.marks) <= len(cache.entries)
 
