@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SPARE = 64
 _LENGTHS = -64
+_DEAR_BYTES = 4096
+"""To read such a value again costs more than to take in some that are not."""
 _STEP_BYTES = 16 << 10
 """So much room is made at a time, but in small caches: to begin costs as much as to drop one."""
 
@@ -70,9 +72,9 @@ class ReadCache:
         of the memory table it was found by; 0: by none. Amortised O(1). What takes over 1/8 of
         the limit is not kept."""
         if self._full:
-            # One miss in four: what is read again is soon in, what is read once costs little.
+            # One miss in so many: what is read again is soon in, what is read once costs little.
             self._misses += 1
-            if self._misses & 3:
+            if self._misses & (3 if len(value) < _DEAR_BYTES else 1):
                 return
         entries, rows, size = self.entries, view.recent.rows, (len(key) & _LENGTHS) + len(value)
         # Of an older view nothing is kept, not even a place in the queue.

@@ -85,11 +85,16 @@ def test_a_marked_key_is_forgiven_once() -> None:
     assert b"0" not in cache.entries
 
 
-def test_a_full_cache_lets_in_every_fourth_key() -> None:
-    cache = filled(10, 11)
+@pytest.mark.parametrize(("size", "count"), [(4095, 3), (4096, 6)])
+def test_a_full_cache_lets_in_every_fourth_key_and_every_other_large_value(
+    size: int, count: int
+) -> None:
+    cache = made((ReadCache.OVERHEAD_BYTES + size) * 10)
+    for number in range(11):
+        fill(cache, b"%d" % number, bytes(size))
     for number in range(12):
-        fill(cache, b"more %d" % number, VALUE)
-    assert sum(key.startswith(b"more") for key in cache.entries) == 3
+        fill(cache, b"more %d" % number, bytes(size))
+    assert sum(key.startswith(b"more") for key in cache.entries) == count
 
 
 def keys_let_in(cache: ReadCache) -> int:
