@@ -324,6 +324,19 @@ print(*sys.modules)
     assert "numpy" not in done.stdout.decode().split()
 
 
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_fields_of_dataclasses_load_nothing(path: Path) -> None:
+    # From 3.15 on their annotations are looked up as the class is made, up to the first bracket.
+    for made in ast.walk(ast.parse(path.read_text())):
+        if isinstance(made, ast.ClassDef) and "dataclass" in map(ast.unparse, decorators(made)):
+            fields = [ast.unparse(f.annotation) for f in made.body if isinstance(f, ast.AnnAssign)]
+            assert [each for each in fields if each.startswith(("np.", "npt."))] == []
+
+
+def decorators(made: ast.ClassDef) -> list[ast.expr]:
+    return [each.func if isinstance(each, ast.Call) else each for each in made.decorator_list]
+
+
 def test_the_list_of_mutants_is_up_to_date() -> None:
     # scripts/campaigns/mutants.toml quotes the guards of the library, to show that tests notice
     # when one is gone. Whoever changes the text of a guard changes it there.

@@ -1,10 +1,11 @@
 """Where Ctrl-C finds no ``finally``: read off the bytecode that this CPython makes of the library.
 
-Up from 3.12 CPython's compiler leaves a jump back to the top of a loop out of what a ``try`` or
-``with`` covers, where the loop ends in a condition: ``for``, ``while`` or a comprehension. A Ctrl-C
-is looked for at just that jump, and then passes the ``finally`` by. Such a loop has to be in a
-function of its own, for a call is covered. On 3.11 the jump is covered, and it is told for what
-newer ones make of it; there a comprehension is a function, which newer ones put in its place.
+From 3.12 to 3.14 CPython's compiler leaves a jump back to the top of a loop out of what a ``try``
+or ``with`` covers, where the loop ends in a condition: ``for``, ``while`` or a comprehension. A
+Ctrl-C is looked for at just that jump, and then passes the ``finally`` by. Such a loop has to be in
+a function of its own, for a call is covered. On 3.11 the jump is covered, and it is told for what
+newer ones make of it; there a comprehension is a function, which newer ones put in its place. From
+3.15 on the jump is covered again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ NEVER_INTERRUPTED = {
     ("files/jobs/compaction.py", "_files"): "runs in the worker; who calls it removes what it made",
 }
 OLD = sys.version_info < (3, 12)
+MENDED = sys.version_info >= (3, 15)
 FOR_ALL = ("BaseException", "KeyboardInterrupt")
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 
@@ -127,4 +129,4 @@ LOOPS = {
 def test_the_look_has_teeth(around: str, loop: str) -> None:
     made = compile("def g(xs):\n  " + around.format(LOOPS[loop]), "g", "exec")
     found = [line for code in functions(made) for line in passed_by(code)]
-    assert found
+    assert bool(found) is not MENDED

@@ -21,7 +21,7 @@ from octavo.files.journal import cdb, record
 from octavo.files.journal.journal_rows import Headers
 from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.journal.sealed_records import STRETCH, headers_of, records_of, table_of
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U8, np, npt
 from octavo.files.kernels.byte_strings import numbers_at
 from octavo.files.ledger import few_maps
 from octavo.files.ledger.find_many import Level
@@ -55,7 +55,7 @@ class _Plan:
     expired_ms: int
     unsure: bool
     becomes: _Becomes
-    batched: npt.NDArray[np.uint8]  # see _batched
+    batched: U8  # see _batched
 
     def parts(self) -> Iterator[_Part]:
         """What stays, some records at a time; no batch that survives is in two of them. Headers are

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from octavo.files.journal import record
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import Bools, np, npt
 from octavo.files.kernels.columns import ByteColumn
 from octavo.files.ledger.find_many import Level, newest
 from octavo.files.ledger.rows import TOMBSTONE
@@ -38,7 +38,7 @@ class Newest:
     """What the ledger knows of some keys: arrays, an element each."""
 
     sqns: Sqns  # 0: the key is not there
-    deleted: npt.NDArray[np.bool_]
+    deleted: Bools
 
 
 def newest_of(levels: Sequence[Level], keys: ByteColumn, hashes: npt.NDArray[np.uint32]) -> Newest:

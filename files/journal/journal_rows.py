@@ -14,7 +14,7 @@ from mmap import mmap
 from octavo.files.errors import Corruption
 from octavo.files.journal import record
 from octavo.files.journal.journal_values import fixed_fields
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U32, U64, np, npt
 from octavo.files.kernels.byte_strings import (
     Ints,
     column_of,
@@ -108,8 +108,8 @@ class Headers:
     kinds: Bytes
     tags: Bytes
     flags: Bytes
-    times: npt.NDArray[np.uint64]
-    expiries: npt.NDArray[np.uint64]  # 0: never
+    times: U64
+    expiries: U64  # 0: never
     bucket_at: Ints
     bucket_bytes: Ints
     key_at: Ints
@@ -120,7 +120,7 @@ class Headers:
     index_bytes: Ints
     head_end: Ints  # where the two sums begin
     stored: Ints  # bytes of the value as it stands
-    sizes: npt.NDArray[np.uint32]  # bytes of the value as the user gave it
+    sizes: U32  # bytes of the value as the user gave it
 
     def __len__(self) -> int:
         return len(self.relative)

@@ -19,7 +19,7 @@ from octavo.files.journal.journal_values import (
     spans,
 )
 from octavo.files.journal.record import FIXED_BYTES, LEAST_BYTES, SUMS_BYTES
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U64, np, npt
 from octavo.files.kernels.byte_strings import Ints, Mask, gather, numbers_at
 from octavo.files.kernels.columns import ByteColumn, Bytes
 
@@ -47,8 +47,8 @@ class RecordColumns:
     """As stored."""
     raw_bytes: Ints
     """Of the value before compression; -1 where it is stored as it is."""
-    times: npt.NDArray[np.uint64]
-    expiries: npt.NDArray[np.uint64]
+    times: U64
+    expiries: U64
     apart: int = 0
     """Bytes from each record to the next, where each part has one length; 0: not known to be so."""
 

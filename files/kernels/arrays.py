@@ -4,7 +4,8 @@ leaves never waits for it (60 ms, a third of what opening the first store costs)
     from octavo.files.kernels.arrays import np, npt
 
 ``np.zeros`` costs what an attribute costs. Names of types at the top of a module are written in
-quotes, or they would load it at once.
+quotes, or they would load it at once; so would those of a dataclass's fields from Python 3.15 on,
+and these have the names below.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from octavo.files.later import Later
 
-__all__ = ["np", "npt"]
+__all__ = ["I64", "U8", "U32", "U64", "Bools", "np", "npt"]
 
+Bools: TypeAlias = "npt.NDArray[np.bool_]"
+I64: TypeAlias = "npt.NDArray[np.int64]"
+U8: TypeAlias = "npt.NDArray[np.uint8]"
+U32: TypeAlias = "npt.NDArray[np.uint32]"
+U64: TypeAlias = "npt.NDArray[np.uint64]"
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _MOST_BLAS_THREADS = 64

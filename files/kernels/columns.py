@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import I64, np, npt
 
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
@@ -15,7 +15,7 @@ class ByteColumn:
     """n byte strings end to end: row i is ``blob[offsets[i]:offsets[i + 1]]``."""
 
     blob: Bytes
-    offsets: npt.NDArray[np.int64]  # n + 1, ascending, offsets[0] may be above 0
+    offsets: I64  # n + 1, ascending, offsets[0] may be above 0
 
     def strings(self) -> Strings:
         """Each by where it begins, and its length."""
@@ -27,8 +27,8 @@ class Strings:
     """n byte strings anywhere in a blob: row i is ``blob[starts[i]:][:lengths[i]]``."""
 
     blob: Bytes
-    starts: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
+    starts: I64
+    lengths: I64
 
     def picked(self, rows: npt.NDArray[np.int64] | slice) -> Strings:
         """These strings, where they are."""

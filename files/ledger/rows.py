@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U8, U32, U64, np, npt
 from octavo.files.kernels.columns import ByteColumn, Strings
 
 TOMBSTONE = 1
@@ -27,12 +27,12 @@ class Rows:
     """n ledger rows, one array a column."""
 
     keys: ByteColumn  # whole ledger keys: prefix + key
-    hashes: npt.NDArray[np.uint32]  # low 32 bits of xxh3-64 of the ledger key
-    sqns: npt.NDArray[np.uint64]  # absolute
-    flags: npt.NDArray[np.uint8]
-    sizes: npt.NDArray[np.uint32]  # bytes of the value as the user gave it
-    times: npt.NDArray[np.uint64]  # write time, ms UTC
-    expiries: npt.NDArray[np.uint64] | None = None  # ms UTC, 0 = none; None = no row expires
+    hashes: U32  # low 32 bits of xxh3-64 of the ledger key
+    sqns: U64  # absolute
+    flags: U8
+    sizes: U32  # bytes of the value as the user gave it
+    times: U64  # write time, ms UTC
+    expiries: U64 | None = None  # ms UTC, 0 = none; None = no row expires
     metas: Strings | None = None  # user metadata; None = no row has any
 
     def __len__(self) -> int:

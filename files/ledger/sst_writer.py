@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U8, U32, U64, np, npt
 from octavo.files.kernels.byte_strings import Ints, as_strides, copy, fill, offsets_of, prefixed
 from octavo.files.kernels.columns import ByteColumn, Bytes, Strings
 from octavo.files.kernels.constant_columns import take_into, taken
@@ -25,12 +25,12 @@ class Columns:
     keys: Strings
     prefixes: list[bytes]  # ascending
     groups: Ints | None  # which of the prefixes each row has; None: there is one prefix
-    hashes: npt.NDArray[np.uint32]
+    hashes: U32
     sqns: SqnColumn
-    flags: npt.NDArray[np.uint8]
-    sizes: npt.NDArray[np.uint32]
-    times: npt.NDArray[np.uint64]
-    expiries: npt.NDArray[np.uint64] | None = None
+    flags: U8
+    sizes: U32
+    times: U64
+    expiries: U64 | None = None
     metas: Strings | None = None
 
     def __len__(self) -> int:
@@ -97,10 +97,10 @@ class _Plan:
     rows: Ints
     key_ends: Ints
     key_lengths: Ints
-    hashes: npt.NDArray[np.uint32]
+    hashes: U32
     sqns: SqnColumn
-    times: npt.NDArray[np.uint64]
-    table: npt.NDArray[np.uint32]
+    times: U64
+    table: U32
     group_firsts: Ints
     prefixes: list[bytes]
     time_base: int
