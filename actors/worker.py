@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 from octavo.actors.measures import JobHistory
@@ -26,6 +27,10 @@ from octavo.files.unbroken import unbroken
 log = logging.getLogger("octavo.worker")
 
 _LOOK_SECONDS = 1.0
+_GRACE_SECONDS = 5.0
+"""So long a worker may take to leave by itself."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.05
+"""Between looks at whether it has left."""
 _FOR_NOW = (*errors.OUT_OF_MEANS, errno.EAGAIN)
 """What a process or a system may lack for a while: the next job tries again."""
 
@@ -99,7 +104,7 @@ class JobRunner:
         self._abandoned = job  # before the look at what is being run: see _ask
         process = self._process
         if self._job == job and process is not None:
-            process.kill()
+            _kill(process)
 
     def _refuse_abandoned(self, job: str) -> None:
         if job == self._abandoned:
@@ -124,7 +129,7 @@ class JobRunner:
         self._closed = True
         process = self._process
         if process is not None:
-            process.kill()
+            _kill(process)
 
     def rest(self) -> None:
         """End the process until there is another job. Waits for the job at hand."""
@@ -150,7 +155,7 @@ class JobRunner:
 
     def _started(self) -> subprocess.Popen[bytes] | None:
         asked_anew = self._pipe is None or self._pipe.answered
-        if asked_anew and self._process is not None and self._process.poll() is None:
+        if asked_anew and self._process is not None and not _left(self._process):
             return self._process
         self._drop()
         try:
@@ -201,7 +206,7 @@ class JobRunner:
                 "another: try again"
             ) from gone
         except Silent as silent:
-            process.kill()
+            _kill(process)
             pipe = self._pipe
             self._drop()
             self._refuse_mute(pipe)
@@ -212,7 +217,7 @@ class JobRunner:
             ) from silent
         except BaseException:
             # Interrupted in the middle of a message: what the pipe holds now answers nothing.
-            process.kill()
+            _kill(process)
             self._drop()
             raise
         finally:
@@ -297,9 +302,24 @@ def _close_pipes(process: subprocess.Popen[bytes]) -> None:
                 log.debug("closing a pipe of the worker: %s", error)
 
 
-def _wait_for(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
+# In the methods of ``Popen`` a Ctrl-C could leave a lock of its taken, for which its own ``wait``
+# waits for ever, as of CPython 3.15, and with which ``poll`` says that the process lives.
+
+
+def _left(process: subprocess.Popen[bytes]) -> bool:
+    with unbroken:
+        return process.poll() is not None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with unbroken:
         process.kill()
-        process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> None:
+    killed_at, pause = time.monotonic() + _GRACE_SECONDS, _FIRST_PAUSE_SECONDS
+    while not _left(process):
+        if time.monotonic() > killed_at:
+            _kill(process)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
