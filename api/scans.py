@@ -47,6 +47,8 @@ _HAS_KEY = 1
 _FRONT_BYTES = 10
 _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
+_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
+"""As ``urlsafe_b64decode`` does, which takes whatever stands in between."""
 _SHORT = 128
 """Rows that an item scan reads one by one; from then on up to STEP rows together, of STRETCH_BYTES
 or one."""
@@ -92,9 +94,10 @@ def decode(of: bytes, resume: object) -> bytes | None:
         if len(resume) > _LONGEST_TOKEN:
             raise ValueError
         packed = resume.encode("ascii")
-        whole = base64.b64decode(packed + b"=" * (-len(packed) % 4), altchars=b"-_", validate=True)
+        padded = packed.translate(_TO_STANDARD) + b"=" * (-len(packed) % 4)
+        whole = base64.b64decode(padded, validate=True)
         if base64.urlsafe_b64encode(whole).rstrip(b"=") != packed:
-            raise ValueError  # the last character has bits that mean nothing
+            raise ValueError  # "+", "/", or bits of the last character that mean nothing
         if len(whole) < _FRONT_BYTES + _SUM_BYTES:
             raise ValueError
         body, stored = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
