@@ -55,7 +55,8 @@ def test_the_space_of_replaced_files_comes_back_with_the_end_of_a_fold(
         end(fold)
         until(lambda: waiting(beside) == 0, "the files go")
         assert beside.store.stats()["live_snapshots"] == []
-        assert on_disk(beside) < 1.5 * once
+        # A file that nothing waits for any more may still be about to be removed.
+        until(lambda: on_disk(beside) < 1.5 * once, "the space comes back")
         beside.check()
 
 
