@@ -18,15 +18,19 @@ class Call(NamedTuple):
 
     key: bytes
     kind: str
-    """put, delete or get."""
+    """put, delete, get or head."""
     began: int
     ended: int
     value: bytes | None
     """Written or read; None: absent."""
     sqn: int = 0
-    """Answer of a write."""
+    """Answer of a write, or of a head: 0, absent."""
     condition: int | None = None
     """The version that a write named; 0: absent."""
+
+
+READS = ("get", "head")
+_ABSENT = Call(b"", "delete", 0, 0, None)
 
 
 def wrong(history: list[Call]) -> list[str]:
@@ -38,7 +42,8 @@ def wrong(history: list[Call]) -> list[str]:
 
 
 def _wrong_of_a_key(calls: list[Call]) -> list[str]:
-    writes = sorted((call for call in calls if call.kind != "get"), key=lambda call: call.sqn)
+    reads = [call for call in calls if call.kind in READS]
+    writes = sorted((call for call in calls if call.kind not in READS), key=lambda call: call.sqn)
     found = []
     for before, after in pairwise(writes):
         if before.sqn == after.sqn:
@@ -54,15 +59,19 @@ def _wrong_of_a_key(calls: list[Call]) -> list[str]:
         if write.condition is not None and write.condition != live:
             found.append(f"{write} met version {live}")
         live = write.sqn if write.kind == "put" else 0
-    reads = [call for call in calls if call.kind == "get" and not _explained(call, writes)]
-    return found + [f"{read} has the value of no version of that time" for read in reads]
+    return found + [
+        f"{read} has the value of no version of that time"
+        for read in reads
+        if not _explained(read, writes)
+    ]
 
 
 def _explained(read: Call, writes: list[Call]) -> bool:
     """Whether some version was there at a moment of the read."""
     for at in range(-1, len(writes)):
-        value = None if at < 0 else writes[at].value
-        if value != read.value or (at >= 0 and writes[at].began > read.ended):
+        version = writes[at] if at >= 0 and writes[at].kind == "put" else _ABSENT
+        same = version.sqn == read.sqn if read.kind == "head" else version.value == read.value
+        if not same or (at >= 0 and writes[at].began > read.ended):
             continue
         # It was replaced at the latest when the next one was answered.
         if at + 1 == len(writes) or writes[at + 1].ended > read.began:
