@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from combined_more import MORE, refused, remove
 from event_log import NO_ENTRIES, Entries, Event, EventLog, State, Where, in_bucket, live, rank
 from every_read import KINDS, EveryRead, shape, slowly
 from one_thread import HeldPool, forget, one_thread, opened
@@ -72,15 +73,20 @@ class CombinedMachine:
         self.pins: list[tuple[Any, State, int]] = []
         self.scans: list[Iterator[None]] = []
         self.consumers: dict[str, int] = {}
+        self.committed: list[tuple[str, list[str], dict[str, Any], int, int]] = []
+        """Job, attempts, its stream and batch, first and last sqn."""
         self.backups: dict[str, EventLog] = {}
         self.keys = rng.choice((4, 40, 300))
         self.odd = rng.random() * rng.choice((0, 0.2, 1))
         self.kinds = rng.choice((("standard",), KINDS_OF_OBJECTS))
-        self.strategies = {
-            kind: rng.choice(("recovr", "retain", *(["recalc"] * (kind == "sized"))))
+        self.strategies = self.choose_strategies()
+        self.done: dict[str, int] = {}
+
+    def choose_strategies(self) -> dict[str, str]:
+        return {
+            kind: self.rng.choice(("recovr", "retain", *(["recalc"] * (kind == "sized"))))
             for kind in self.kinds
         }
-        self.done: dict[str, int] = {}
 
     def run(self, steps: int) -> None:
         with ExitStack() as world:
@@ -149,10 +155,17 @@ class CombinedMachine:
             max_open_files=rng.choice((8, 64)), compression=rng.choice(("lz4", "none")),
             read_cache_bytes=rng.choice((0, 4096, 1 << 20)),
             compact_run_length=rng.choice((1, 2, 8)), tags=TAGS, strategies=self.strategies,
+            sync=rng.choice(("none", "none", "always")),
+            compact_single_percent=rng.choice((0, 30, 100)),
+            compact_run_percent=rng.choice((0, 70, 100)),
+            compact_score_one_in=rng.choice((1, 3)),
+            waste_retention_seconds=rng.choice((0.0, 0.0, 100.0)),
             **given,
         )  # fmt: skip
 
     def open(self) -> None:
+        if self.rng.random() < 0.3:
+            self.strategies = self.choose_strategies()
         self.store = self.opened(self.disk, self.path)
 
     def leave(self) -> None:
@@ -440,8 +453,12 @@ class CombinedMachine:
                 ]  # fmt: skip
             writer.finish()
             attempts.append(f"a{part}")
-        found = ingest(self.store._running, job, attempts)
+        how: dict[str, Any] = {}
+        if rng.random() < 0.4:
+            how = {"stream": "s", "batch": self.jobs}
+        found = ingest(self.store._running, job, attempts, **how)
         assert found.last_sqn - found.first_sqn + 1 == len(events)
+        self.committed.append((job, attempts, how, found.first_sqn, found.last_sqn))
         self.wrote(found.last_sqn, *events)
 
     # ------------------------------------------------------------ upkeep
@@ -493,15 +510,23 @@ class CombinedMachine:
     def read_snapshots(self) -> None:
         for made, state, now in self.snapshots:
             EveryRead(made, state, now, self.rng, self.kinds).some(4)
-            differ = {(d.tag, d.bucket, d.key) for d in octavo.compare(made, self.store)}
-            assert differ == self.differing(live(state, now))
+            by = self.rng.choice((None, None, "sqn", "value"))
+            found = octavo.compare(made, self.store, by=by)  # type: ignore[arg-type]
+            differ = {(d.tag, d.bucket, d.key) for d in found}
+            assert differ == self.differing(live(state, now), by == "value")
 
-    def differing(self, before: State) -> set[Where]:
+    def differing(self, before: State, by_value: bool) -> set[Where]:
         after = live(self.log.state, self.now)
+
+        def version(event: Event | None) -> Any:
+            if event is None or not by_value:
+                return event and event.sqn
+            return event.value, event.metadata, event.expiry
+
         return {
             where
             for where in before.keys() | after.keys()
-            if getattr(before.get(where), "sqn", 0) != getattr(after.get(where), "sqn", 0)
+            if version(before.get(where)) != version(after.get(where))
         }
 
     def begin_scan(self) -> None:
@@ -597,7 +622,7 @@ class CombinedMachine:
         path = self.rng.choice(("/backup", "/second"))
         if path == self.path:
             return
-        done = self.store.backup(path, ledger=self.rng.random() < 0.8)
+        done = self.store.backup(path, ledger=self.rng.random() < 0.8, copy=self.rng.random() < 0.2)
         assert done.sqn == self.store.last_sqn
         self.backups[path] = self.log.upto(done.sqn)
         self.read_backup(path)
@@ -684,14 +709,16 @@ class CombinedMachine:
         self.log = self.backups.pop(path)
         remove(self.disk, self.path)
         self.path = path
-        self.backups.clear()
-        for other in ("/backup", "/second", "/store"):
-            if other != path and self.disk.exists(other):
-                remove(self.disk, other)
-        self.consumers.clear()
-        self.published.clear()
+        self.forget_others()
         self.open()
         self.check(self.store).everything()
+        refused(self)
+
+    def forget_others(self) -> None:
+        """What the store that was had, and the one in its place has not."""
+        self.consumers.clear()
+        self.published.clear()
+        self.committed = [each for each in self.committed if each[-1] <= self.log.highest]
 
 
 def whole(index: dict[bytes, list[Any]]) -> Entries:
@@ -711,18 +738,6 @@ def edited(before: Entries, remove: dict[bytes, list[Any] | None]) -> Entries:
     )
 
 
-def remove(disk: SimDisk, path: str) -> None:
-    """A directory, with all that is in it."""
-    try:
-        names = disk.listdir(path)
-    except NotADirectoryError:
-        disk.unlink(path)
-        return
-    for name in names:
-        remove(disk, f"{path}/{name}")
-    disk.rmdir(path)
-
-
 RULES: tuple[tuple[Callable[[CombinedMachine], None], float], ...] = (
     (CombinedMachine.put, 20), (CombinedMachine.put_with_options, 20),
     (CombinedMachine.conflict, 4), (CombinedMachine.delete, 10), (CombinedMachine.put_many, 8),
@@ -737,5 +752,5 @@ RULES: tuple[tuple[Callable[[CombinedMachine], None], float], ...] = (
     (CombinedMachine.write_to_backup, 0.3), (CombinedMachine.promote, 0.2),
     (CombinedMachine.reopen, 1), (CombinedMachine.lose_the_ledger, 0.6),
     (CombinedMachine.kill, 1), (CombinedMachine.cut_the_power, 0.5),
-    (CombinedMachine.work_on_it_closed, 0.6), (CombinedMachine.put_together, 3),
+    (CombinedMachine.work_on_it_closed, 0.6), (CombinedMachine.put_together, 3), *MORE,
 )  # fmt: skip

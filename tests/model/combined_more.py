@@ -1,0 +1,167 @@
+"""More of what the combined machine does: a store as a mapping, commits that are repeated, repairs,
+and stores that go on where others ended."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from event_log import in_bucket, live
+from one_thread import forget
+from simdisk import SimDisk
+
+import octavo
+from octavo.actors.compacting import scheduled
+from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.keeping.ingest import ingest
+from octavo.actors.keeping.restoring import restore_on
+from octavo.actors.opening import startup
+from octavo.repairing import repair_on
+
+if TYPE_CHECKING:
+    from combined_machine import CombinedMachine
+
+
+def as_a_dict(machine: CombinedMachine) -> None:
+    """pop, popitem, setdefault, update, clear and del."""
+    rng = machine.rng
+    where, value = machine.where(), machine.value()
+    kind, name, key = where
+    bucket = machine.store.bucket(name, tag=kind)
+    rows = in_bucket(live(machine.log.state, machine.now), kind, name)
+    there = dict(rows).get(key)
+    before = machine.log.highest
+
+    def deleted(*keys: bytes) -> None:
+        if keys:
+            events = [machine.event((kind, name, each), None) for each in keys]
+            machine.wrote(machine.store.last_sqn, *events)
+
+    what = rng.choice(
+        ("pop", "popitem", "setdefault", "update", "del", *(["clear"] * (not rng.randrange(9))))
+    )
+    if what == "pop":
+        assert bucket.pop(key, b"none") == (there.value if there else b"none")
+        deleted(*([key] if there else []))
+    elif what == "popitem" and rows:
+        first, event = rows[0]
+        assert bucket.popitem() == (first, event.value)
+        deleted(first)
+    elif what == "setdefault":
+        assert bucket.setdefault(key, value) == (there.value if there else value)
+        if not there:
+            machine.wrote(machine.store.last_sqn, machine.event(where, value))
+    elif what == "update":
+        bucket.update({key: value}, more=value)
+        other = (kind, name, b"more")
+        events = [machine.event(each, value) for each in (where, other)]
+        machine.wrote(machine.store.last_sqn, *events)
+    elif what == "clear":
+        bucket.clear()
+        deleted(*(each for each, _ in rows))
+        assert not bucket
+    elif there:
+        del bucket[key]
+        deleted(key)
+    else:
+        with pytest.raises(KeyError):
+            del bucket[key]
+    assert machine.log.highest >= before
+
+
+def commit_again(machine: CombinedMachine) -> None:
+    """What was taken in before changes nothing, whatever became of the store meanwhile."""
+    if not machine.committed:
+        return
+    job, attempts, how, first, last = machine.rng.choice(machine.committed)
+    again = ingest(machine.store._running, job, attempts, **how)
+    assert again.repeated
+    if not how:
+        assert (again.first_sqn, again.last_sqn) == (first, last)
+
+
+def compact_unasked(machine: CombinedMachine) -> None:
+    """As on schedule: one run of files, or none."""
+    machine.store._running.inker_clerk.call(InkerClerk.unasked, scheduled._best)
+
+
+def repair_it_closed(machine: CombinedMachine) -> None:
+    """Of a store that is whole, or lacks only what its journal says, too, nothing is lost."""
+    machine.leave()
+    if machine.rng.random() < 0.3:
+        forget(machine.store)
+        machine.pool.work.clear()
+        machine.disk = machine.disk.after_kill()
+    else:
+        machine.store.close()
+    ledger = f"{machine.path}/ledger"
+    names = sorted(machine.disk.listdir(ledger)) if machine.disk.exists(ledger) else []
+    if names and machine.rng.random() < 0.3:
+        remove(machine.disk, f"{ledger}/{machine.rng.choice(names)}")
+    timed = partial(startup.start, clock_ms=lambda: machine.now, monotonic=lambda: machine.ticks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(startup, "start", timed)
+        done = repair_on(machine.disk, machine.path)
+    assert done.ok, (done.verified.problems, done.files)
+    assert not done.files.rewritten, done.files
+    machine.open()
+    machine.check(machine.store).everything()
+
+
+def go_on_elsewhere(machine: CombinedMachine) -> None:
+    """The store is lost, and one that is restored from a backup, whole or to some point, goes on.
+    The backups are none of its own: it can bring none of them up to date, and harms none."""
+    rng = machine.rng
+    if not machine.backups:
+        return
+    path = rng.choice(sorted(machine.backups))
+    log = machine.backups[path]
+    upto = rng.choice((None, None, rng.randrange(max(0, log.highest - 40), log.highest + 1)))
+    fresh = "/elsewhere" if machine.path != "/elsewhere" else "/store"
+    try:
+        restore_on(machine.disk, path, fresh, sqn=upto, time_ms=None, copy=rng.random() < 0.3)
+    except (octavo.HistoryCompacted, octavo.Misuse):  # compacted away, or within a batch
+        assert upto is not None
+        return
+    machine.leave()
+    machine.store.close()
+    machine.log = log if upto is None else log.upto(upto)
+    remove(machine.disk, machine.path)
+    machine.path = fresh
+    machine.forget_others()
+    machine.open()
+    machine.check(machine.store).everything()
+    refused(machine)
+
+
+def refused(machine: CombinedMachine) -> None:
+    """The backups of another store stay as they are, and then go."""
+    for path in sorted(machine.backups):
+        if path == machine.path:
+            continue
+        with pytest.raises(octavo.Misuse):
+            machine.store.backup(path)
+        machine.read_backup(path)
+    for path in sorted(machine.backups):
+        if path != machine.path:
+            remove(machine.disk, path)
+    machine.backups.clear()
+
+
+def remove(disk: SimDisk, path: str) -> None:
+    """A directory, with all that is in it."""
+    try:
+        names = disk.listdir(path)
+    except NotADirectoryError:
+        disk.unlink(path)
+        return
+    for name in names:
+        remove(disk, f"{path}/{name}")
+    disk.rmdir(path)
+
+
+MORE: tuple[tuple[Any, float], ...] = (
+    (as_a_dict, 6), (commit_again, 1), (compact_unasked, 2), (repair_it_closed, 0.4),
+    (go_on_elsewhere, 0.2),
+)  # fmt: skip
