@@ -10,6 +10,7 @@ made of them in turn.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -20,6 +21,7 @@ from octavo.files.errors import Corruption
 from octavo.files.journal import cdb
 from octavo.manifest import recovery, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.log_file import MAX_EPOCH
 from octavo.manifest.update_mark import UPDATING
 
 log = logging.getLogger("octavo.recovery")
@@ -42,6 +44,8 @@ class Adopted(NamedTuple):
     notes: list[str]
     doubtful: bool
     """Sqns may have been given that neither the manifest nor a file knows of."""
+    epoch: int = 0
+    """Where that is so: the youngest in which a file was made, maybe above the manifest's."""
 
 
 def adopted(
@@ -69,6 +73,8 @@ def adopted(
         unlisted = set(disk.listdir(directory)) - known
         damaged = damaged or is_earlier(disk, directory, unlisted, state_epoch)
     found = _adopted(disk, directory, manifest, damaged, updating, trimmed)
+    if found.doubtful:
+        found = found._replace(epoch=youngest(disk, directory, disk.listdir(directory)))
     if updating:  # not before what it is about is gone
         disk.unlink(f"{directory}/{UPDATING}")
         disk.sync_dir(directory)
@@ -163,7 +169,13 @@ def _sealed_again(disk: Disk, directory: str, missing: set[str], names: set[str]
 def is_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int) -> bool:
     """Whether a journal file that the manifest does not list is of a newer epoch: which shows that
     a newer manifest was lost, whose file comes before all others."""
-    return any(_epoch(disk, directory, name) > state_epoch for name in sorted(unlisted))
+    return youngest(disk, directory, unlisted) > state_epoch
+
+
+def youngest(disk: Disk, directory: str, names: Iterable[str]) -> int:
+    """The highest epoch in which one of these journal files was made. A store's manifests are of no
+    lower one, or its files would be taken for those of a manifest that was lost."""
+    return max((_epoch(disk, directory, name) for name in sorted(names)), default=0)
 
 
 def refuse_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int) -> None:
@@ -178,13 +190,14 @@ def refuse_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: 
 
 
 def _epoch(disk: Disk, directory: str, name: str) -> int:
-    """The epoch in which a journal file was made; 0: it is none."""
+    """The epoch in which a journal file was made; 0: it is none, or of none that can be."""
     if recovery.identity(name) is None:
         return 0
     try:
-        return cdb.read_header(_head(disk, f"{directory}/{name}"), name).epoch
+        epoch = cdb.read_header(_head(disk, f"{directory}/{name}"), name).epoch
     except Corruption:
         return 0
+    return epoch if epoch < MAX_EPOCH else 0
 
 
 def _head(disk: Disk, path: str) -> bytes:

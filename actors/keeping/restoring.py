@@ -189,8 +189,9 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
     ceiling = max(source.journal.ceiling, source.newest + 1)
     journal = source.journal.up_to(upto, entries, ceiling)
+    epoch = adoption.youngest(disk, f"{target}/journal", [entry.name for entry in entries]) + 1
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
-        ChangeLog.begin(disk, f"{target}/{folder}/manifest", 1, snapshot).close()
+        ChangeLog.begin(disk, f"{target}/{folder}/manifest", epoch, snapshot).close()
     who = replace(source.identity, id=f"{secrets.randbits(128):032x}", backup=None)
     identities.write(disk, target, who)
     return done

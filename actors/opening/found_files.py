@@ -67,7 +67,7 @@ def found_files(disk: Disk, path: str, head_only: bool, notes: list[str]) -> Fou
         ledger_manifest = LedgerManifest.empty()
         tails = recovery.find_tails(disk, journal, files.manifest, above=0)
     notes += tails.notes
-    epoch = max(found_journal.epoch, found_ledger.epoch) + 1
+    epoch = max(found_journal.epoch, found_ledger.epoch, files.epoch) + 1
     return FoundFiles(files.manifest, ledger_manifest, tails, epoch, files.doubtful)
 
 

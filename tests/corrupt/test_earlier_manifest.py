@@ -7,8 +7,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from whole_store import killed
 
 import octavo
 from octavo import Corruption
@@ -120,3 +122,46 @@ def test_what_a_head_only_store_has_trimmed_since_is_not_missed(tmp_path: Path, 
             assert done.sqn >= last
             assert store.head_bucket(b"").put(b"999", b"v") > last
     assert octavo.repair(path).ok
+
+
+SMALL: dict[str, Any] = {
+    "push_rows": 64, "roll_count": 256, "compact_every_seconds": None, "worker": False,
+}  # fmt: skip
+
+
+def of_many_openings(path: Path) -> None:
+    """A store whose journal files are of many epochs."""
+    for turn in range(4):
+        with octavo.open(path, **SMALL) as store:
+            store.put_many((b"%03d" % n, b"%d" % turn) for n in range(300))
+
+
+def nothing_is_missed(path: Path) -> None:
+    """A snapshot holds what a compaction replaced: beside the manifest, which does not list that,
+    everybody reads the store, and so does the next opening behind a kill."""
+    with octavo.open(path, **SMALL) as store, store.snapshot() as held:
+        store.put_many((b"%03d" % n, b"new") for n in range(300))
+        store.compact()
+        assert len(list(held.keys())) == 300
+        with octavo.open(path, read_only=True) as reads:
+            assert set(reads.values()) == {b"new"}
+        assert fed(path)[0] == store.last_sqn
+        image = killed(store, path.parent / "killed")
+    with octavo.open(image, **SMALL) as store:
+        assert store.stats()["notes"] == []
+
+
+def test_a_restored_store_is_no_earlier_state_of_the_one_whose_files_it_has(
+    tmp_path: Path,
+) -> None:
+    of_many_openings(tmp_path / "s")
+    octavo.restore(tmp_path / "s", tmp_path / "restored")
+    nothing_is_missed(tmp_path / "restored")
+
+
+def test_nor_is_one_whose_manifests_were_made_up(tmp_path: Path) -> None:
+    of_many_openings(tmp_path / "s")
+    for folder in ("journal", "ledger"):
+        shutil.rmtree(tmp_path / "s" / folder / "manifest")
+    octavo.open(tmp_path / "s", **SMALL).close()
+    nothing_is_missed(tmp_path / "s")

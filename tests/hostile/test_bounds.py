@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -241,6 +242,22 @@ def test_a_log_of_the_last_epoch_takes_none_away(tmp_path: Path) -> None:
         with octavo.open(tmp_path / "s") as store:
             assert store.get("k") == b"v"
             assert any("not a file of this log" in note for note in store.stats()["notes"])
+
+
+def test_a_journal_file_of_the_last_epoch_takes_none_away(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", b"v")
+    for half in ("journal", "ledger"):
+        shutil.rmtree(tmp_path / "s" / half / "manifest")
+    [path] = (tmp_path / "s" / "journal").glob("*.log")
+    content = path.read_bytes()
+    made = cdb.read_header(content, path.name)
+    forged = cdb.beginning(replace(made, epoch=(1 << 64) - 1))
+    path.write_bytes(forged + content[len(forged) :])
+    for _ in range(2):
+        with octavo.open(tmp_path / "s") as store:
+            assert store.get("k") == b"v"
+            assert store.verify().ok
 
 
 def test_a_ledger_that_has_more_than_the_journal_is_made_anew(tmp_path: Path) -> None:
