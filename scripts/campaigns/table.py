@@ -17,6 +17,7 @@ CAMPAIGNS = {
     "model": "long_machine_campaign",
     "state-machine": "state_machine",
     "combined": "combined_campaign",
+    "head-only": "head_only_campaign",
     "power-ext4": "power_ext4",
     "power-xfs": "power_xfs",
     "kill": "kill",
