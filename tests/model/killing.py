@@ -29,6 +29,8 @@ OPTIONS: dict[str, Any] = {
 MOST_STEPS = 400
 CLOSES = 0.12
 """The share of lives that are killed as they close."""
+MOVES = 0.1
+"""The share of lives behind which the store is restored elsewhere."""
 
 
 @dataclass
@@ -138,6 +140,8 @@ class Rounds:
         for chore, number in heard.counts.items():
             self.count(chore, number)
         self._look(heard)
+        if rng.random() < MOVES:
+            self._move()
 
     def _listen(self, life: Life, how: Ending) -> Heard:
         heard = Heard(synced=self.told.done)
@@ -174,6 +178,17 @@ class Rounds:
             elif left > 0:
                 left -= 1
         return heard
+
+    def _move(self) -> None:
+        """A store that is restored from this one goes on elsewhere."""
+        fresh = self.path.with_name(f"{self.path.name[0]}{self.round}")
+        done = octavo.restore(self.path, fresh)
+        self.told.sqns[-1] = done.sqn  # none of the numbers that were skipped behind it was given
+        for what in ("", ".backup", ".backup.partial"):
+            shutil.rmtree(f"{self.path}{what}", ignore_errors=True)
+        self._backups.clear()
+        self.path = fresh
+        self.count("restored")
 
     def _nobody_is_left(self) -> None:
         """A worker process of the one that was killed leaves by itself; wait for that."""
