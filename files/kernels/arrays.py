@@ -51,7 +51,8 @@ def _can_be_begun() -> bool:
     end, begun = threading.Event(), []
     try:
         for _ in range(min(os.cpu_count() or 1, _MOST_BLAS_THREADS) - 1):
-            thread = threading.Thread(target=end.wait)
+            # A daemon: without memory neither it nor its end may be heard of.
+            thread = threading.Thread(target=end.wait, daemon=True)
             thread.start()
             begun.append(thread)
     except RuntimeError:

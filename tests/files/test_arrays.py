@@ -63,3 +63,35 @@ def test_what_comes_with_numpy_begins_no_threads_where_there_are_none_to_be_had(
     plain = {name: word for name, word in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=plain)
     assert done.stdout.split() == [told, "None"], done.stderr
+
+
+_WITHOUT_MEMORY = """
+import threading
+from octavo.files.kernels import arrays
+
+class Event(threading.Event):
+    def set(self):
+        raise MemoryError
+
+plain, threading.Event = threading.Event, Event
+arrays.os.cpu_count = lambda: 2
+begin = threading.Thread.start
+
+def start(thread):
+    thread._started = plain()
+    begin(thread)
+    raise MemoryError
+
+threading.Thread.start = start
+try:
+    arrays.np.zeros(3)
+except MemoryError:
+    print("no memory")
+"""
+
+
+def test_a_process_that_had_no_memory_as_numpy_came_ends_all_the_same() -> None:
+    words = [sys.executable, "-c", _WITHOUT_MEMORY]
+    plain = {name: word for name, word in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=plain)
+    assert done.stdout == "no memory\n", done.stderr
