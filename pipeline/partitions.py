@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
+from octavo.files.kernels.byte_strings import array_of
 from octavo.files.ledger import head_key, ledger_key
 from octavo.files.ledger.bounds import Bounds, bounds, of_type
 from octavo.files.ledger.sst import Sst
@@ -179,7 +180,7 @@ def _sample(sst: Sst, bound: Bounds, step: float, *, values: bool) -> list[tuple
         return []
     weights = np.full(high - low, _ROW_BYTES + len(sst.first_key), dtype=np.float64)
     if values:
-        weights += np.asarray(sst.sizes[low:high])
+        weights += array_of(sst.sizes[low:high])
     filled = np.cumsum(weights)
     count = max(int(filled[-1] / step), 1)
     if count < len(filled):

@@ -66,7 +66,8 @@ class Views:
     def add_bytes(self, rows: Ints | Sequence[int], parts: list[bytes]) -> None:
         """Rows numbered ``rows`` are ``parts``."""
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
-        self.add(b"".join(parts) or b"\0", np.asarray(rows), np.cumsum(sizes) - sizes, sizes)
+        chosen = np.asarray(rows, dtype=np.int64)
+        self.add(b"".join(parts) or b"\0", chosen, np.cumsum(sizes) - sizes, sizes)
 
     def add_packed(
         self,

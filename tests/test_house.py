@@ -254,6 +254,15 @@ def test_what_is_imported_within_a_call_is_imported_unbroken(path: Path) -> None
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_no_buffer_may_be_taken_for_a_sequence_of_numbers(path: Path) -> None:
+    # As NumPy does where it finds no memory for a moment: see array_of, which does not.
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            told = node.func.attr != "asarray" or any(one.arg == "dtype" for one in node.keywords)
+            assert told, f"{named(path)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
 def test_nothing_is_guarded_by_assert(path: Path) -> None:
     # Under -O it vanishes. Outside of functions it may state the sizes of a byte layout.
     for node in ast.walk(tree(path)):

@@ -23,6 +23,7 @@ from typing import Any
 from octavo.actors.reading.kept_rows import KeptRows
 from octavo.actors.turns.pool import POOL
 from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.byte_strings import array_of
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import HEAD_ONLY, INDEX
 from octavo.files.ledger.rows import TOMBSTONE
@@ -176,7 +177,7 @@ def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct
     slots, shift = _empty(rows, np.uint32 if highest < 1 << 32 else np.uint64)
     for sst, _, base in files:
         found = sst.sqns_of(slice(None), base)
-        found[(np.asarray(sst.flags) & TOMBSTONE) != 0] = 0
+        found[(array_of(sst.flags) & TOMBSTONE) != 0] = 0
         for tag in (HEAD_ONLY, INDEX):
             low, high = sst.lower_bound(bytes((tag,))), sst.lower_bound(bytes((tag + 1,)))
             found[low:high] = 0
@@ -195,7 +196,7 @@ def _rows(
         groups = len(sst.column(Section.FIRSTS, "I"))
         if groups <= _MOST_GROUPS and len(parts) + 2 * groups <= _MOST_PARTS:
             found = np.arange(sst.rows, dtype=np.uint32)
-            more = np.asarray(sst.flags) != 0
+            more = array_of(sst.flags) != 0
             if sst.has_metas:
                 more[:] = True
             for prefix, low, high in sst.groups():

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from octavo.files.journal import record
 from octavo.files.kernels.arrays import Bools, np, npt
+from octavo.files.kernels.byte_strings import array_of
 from octavo.files.kernels.columns import ByteColumn
 from octavo.files.ledger.find_many import Level, newest
 from octavo.files.ledger.rows import TOMBSTONE
@@ -47,7 +48,7 @@ def newest_of(levels: Sequence[Level], keys: ByteColumn, hashes: npt.NDArray[np.
     deleted = np.zeros(len(hashes), dtype=np.bool_)
     for sst, base, which, rows in newest(levels, keys, hashes):
         sqns[which] = sst.sqns_of(rows, base)
-        deleted[which] = (np.asarray(sst.flags)[rows] & TOMBSTONE) != 0
+        deleted[which] = (array_of(sst.flags)[rows] & TOMBSTONE) != 0
     return Newest(sqns, deleted)
 
 

@@ -13,7 +13,15 @@ from octavo.files.journal import record
 from octavo.files.journal.record import FIXED_BYTES, LEAST_BYTES, LOW_32, SUMS_BYTES
 from octavo.files.journal.sparse_offsets import SparseOffsets
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Ints, Mask, Words, gather, numbers_at, windows
+from octavo.files.kernels.byte_strings import (
+    Ints,
+    Mask,
+    Words,
+    array_of,
+    gather,
+    numbers_at,
+    windows,
+)
 from octavo.files.kernels.columns import Bytes, Strings
 from octavo.files.kernels.xxh3_columns import xxh3_of
 
@@ -87,7 +95,7 @@ def spans(offsets: Offsets, relative: Ints) -> tuple[Ints, Ints]:
     starts = np.zeros(len(relative), dtype=np.int64)
     limits = np.zeros(len(relative), dtype=np.int64)
     if isinstance(offsets, SparseOffsets):
-        numbers, table = np.asarray(offsets.numbers), np.asarray(offsets.starts)
+        numbers, table = array_of(offsets.numbers), array_of(offsets.starts)
         at = np.searchsorted(numbers, relative)
         there = np.flatnonzero(at < len(numbers))
         there = there[numbers[at[there]] == relative[there]]

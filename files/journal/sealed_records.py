@@ -40,7 +40,8 @@ def table_of(view: memoryview, path: str) -> Table:
         in_order = bool((np.diff(numbers) > 0).all()) and bool((np.diff(starts) > 0).all())
         in_order = in_order and not (len(numbers) and numbers[-1] >= trailer.count)
     else:
-        in_order = not bool((np.diff(np.asarray(offsets).astype(np.int64)) < 0).any())
+        table = np.asarray(offsets, dtype=np.uint32).astype(np.int64)
+        in_order = not bool((np.diff(table) < 0).any())
     if not in_order:
         raise Corruption(path, trailer.offsets_at, "record offsets are out of order")
     return Table(numbers, starts, trailer.count)

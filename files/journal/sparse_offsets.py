@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias, cast, overload
 
 from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.byte_strings import array_of
 
 Table: TypeAlias = "npt.NDArray[np.uint32]"
 
@@ -46,8 +47,8 @@ class SparseOffsets(Sequence[int]):
         if isinstance(index, slice):
             low, high, step = index.indices(self.size + 1)
             wanted = np.arange(low, high, step, dtype=np.uint32)
-            at = np.searchsorted(np.asarray(self.numbers), wanted)
-            return array("I", np.asarray(self.starts)[at].tobytes())
+            at = np.searchsorted(array_of(self.numbers), wanted)
+            return array("I", array_of(self.starts)[at].tobytes())
         if index < 0:
             index += self.size + 1
         if not 0 <= index <= self.size:
@@ -70,7 +71,7 @@ def columns_of(offsets: Sequence[int]) -> tuple[npt.NDArray[np.int64], Table]:
     """(relative numbers of the records, where each begins and one more, for the last's end), of a
     table of either kind. Nothing is checked."""
     if isinstance(offsets, SparseOffsets):
-        return np.asarray(offsets.numbers).astype(np.int64), np.asarray(offsets.starts)
+        return array_of(offsets.numbers).astype(np.int64), array_of(offsets.starts)
     table: Table = np.asarray(offsets, dtype=np.uint32)
     numbers = np.flatnonzero(table[1:] > table[:-1])
     return numbers, np.append(table[numbers], table[-1:])

@@ -31,6 +31,12 @@ _TIMES, _TIMES_WIDE = 4, 2
 at most; of longer ones fewer times."""
 
 
+def array_of(view: memoryview) -> npt.NDArray[Any]:
+    """The view's items, not copied. Not by ``asarray``: where a memoryview of its own finds no
+    memory, that takes any buffer for a sequence of numbers, and makes each byte one of eight."""
+    return np.frombuffer(view, view.format)
+
+
 def windows(blob: Bytes, length: int) -> npt.NDArray[np.void]:
     """Element i is ``blob[i : i + length]``; ``length`` >= 1. No copy."""
     return np.ndarray(

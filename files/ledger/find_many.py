@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Ints, first_words, gather, lengths_of
+from octavo.files.kernels.byte_strings import Ints, array_of, first_words, gather, lengths_of
 from octavo.files.kernels.columns import ByteColumn
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import Section
@@ -32,8 +32,8 @@ def find_many(sst: Sst, keys: ByteColumn, hashes: Hashes, which: Ints | None = N
     layout = sst.layout
     which = np.arange(len(hashes), dtype=np.int64) if which is None else which
     rows = np.full(len(which), -1, dtype=np.int64)
-    table = np.asarray(sst.column(Section.TABLE, "I"))
-    stored = np.asarray(sst.column(Section.HASHES, "I"))
+    table = array_of(sst.column(Section.TABLE, "I"))
+    stored = array_of(sst.column(Section.HASHES, "I"))
     row_bits = np.uint32(layout.row_bits)
     mask = np.uint32((1 << layout.row_bits) - 1)
     wanted = hashes[which]
@@ -69,11 +69,11 @@ class _Comparison:
 
     def __init__(self, sst: Sst, keys: ByteColumn) -> None:
         # Nothing here is of the size of the file: it is asked for a few rows of it.
-        self._ends = np.asarray(sst.column(Section.KEY_ENDS, "I"))
-        self._blob = np.asarray(sst.column(Section.KEYS, "B"))
-        self._firsts = np.asarray(sst.column(Section.FIRSTS, "I"))
-        self._prefix_ends = np.asarray(sst.column(Section.PREFIX_ENDS, "I")).astype(np.int64)
-        self._prefixes = np.asarray(sst.column(Section.PREFIXES, "B"))
+        self._ends = array_of(sst.column(Section.KEY_ENDS, "I"))
+        self._blob = array_of(sst.column(Section.KEYS, "B"))
+        self._firsts = array_of(sst.column(Section.FIRSTS, "I"))
+        self._prefix_ends = array_of(sst.column(Section.PREFIX_ENDS, "I")).astype(np.int64)
+        self._prefixes = array_of(sst.column(Section.PREFIXES, "B"))
         self._keys = keys
         self._starts = keys.offsets[:-1]
         self._lengths = lengths_of(keys.offsets)

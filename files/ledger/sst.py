@@ -17,7 +17,7 @@ from typing import Literal
 
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Ints, as_list, lengths_of
+from octavo.files.kernels.byte_strings import Ints, array_of, as_list, lengths_of
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger import sst_ahead, sst_layout, sst_lookup, sst_verify
 from octavo.files.ledger.sst_layout import ROW_COLUMNS, Section
@@ -182,7 +182,7 @@ class Sst:
             blob = BytesIO(self.buffer[at + edges[0] : at + edges[-1]])
             return list(map(blob.read, map(sub, edges[1:], edges)))
         self._need_rows(low, high)
-        ends = np.asarray(self.key_ends[low : high + 1])
+        ends = array_of(self.key_ends[low : high + 1])
         at = self._keys_at
         if careful and bool((ends[1:] < ends[:-1]).any()):
             raise Corruption(self.name, self.section_at(Section.KEY_ENDS), "ends of KEYS")
@@ -234,7 +234,7 @@ class Sst:
     def times(self, low: int, high: int) -> npt.NDArray[np.uint64]:
         """Moments of the puts and deletes of rows [low, high), ms UTC."""
         self._need_rows(low, high)
-        times = np.asarray(self._times[low:high]).astype(np.uint64)
+        times = array_of(self._times[low:high]).astype(np.uint64)
         return times if self._times.itemsize == 8 else times + np.uint64(self.layout.time_base)
 
     # ------------------------------------------------------------ by key
@@ -306,7 +306,7 @@ class Sst:
         """The flags of the first row of each tag and bucket. O(groups). Raises Corruption."""
         self._need_groups()
         self._need(Section.FLAGS, 0, self.rows)
-        flags = np.asarray(self.flags)[np.asarray(self._views.firsts)]
+        flags = array_of(self.flags)[array_of(self._views.firsts)]
         return dict(zip(self._views.prefixes(), flags.tolist(), strict=True))
 
     # ------------------------------------------------------------ all of it
@@ -314,12 +314,12 @@ class Sst:
     def hashes(self) -> npt.NDArray[np.uint32]:
         """The hash of each row's ledger key. Verifies all checksums first. Raises Corruption."""
         self.ensure_whole()
-        return np.asarray(self.column(Section.HASHES, "I"))
+        return array_of(self.column(Section.HASHES, "I"))
 
     def sqns_of(self, rows: slice | Ints, sqn_base: int) -> npt.NDArray[np.uint64]:
         """Absolute sqns of some rows, copied. Verifies all checksums first. Raises Corruption."""
         self.ensure_whole()
-        sqns = np.asarray(self.sqns)[rows]
+        sqns = array_of(self.sqns)[rows]
         absolute: npt.NDArray[np.uint64] = np.add(sqns, np.uint64(sqn_base), dtype=np.uint64)
         return absolute
 
@@ -332,7 +332,7 @@ class Sst:
         self.ensure_whole()
         rows = slice(low, self.rows if high is None else high)
         prefixes, groups = self._views.groups_between(rows.start, rows.stop)
-        times = np.asarray(self._times[rows])
+        times = array_of(self._times[rows])
         if self._times.itemsize == 4:
             times = times + np.uint64(self.layout.time_base)
         metas = self.meta_ends
@@ -340,18 +340,18 @@ class Sst:
             keys=self._strings(Section.KEYS, self.key_ends, rows),
             prefixes=prefixes,
             groups=groups,
-            hashes=np.asarray(self.column(Section.HASHES, "I")[rows]),
-            sqns=self.sqns_of(rows, sqn_base) if sqn_base else np.asarray(self.sqns[rows]),
-            flags=np.asarray(self.flags[rows]),
-            sizes=np.asarray(self.sizes[rows]),
+            hashes=array_of(self.column(Section.HASHES, "I")[rows]),
+            sqns=self.sqns_of(rows, sqn_base) if sqn_base else array_of(self.sqns[rows]),
+            flags=array_of(self.flags[rows]),
+            sizes=array_of(self.sizes[rows]),
             times=times,
-            expiries=None if self._expiries is None else np.asarray(self._expiries[rows]),
+            expiries=None if self._expiries is None else array_of(self._expiries[rows]),
             metas=None if metas is None else self._strings(Section.METAS, metas, rows),
         )
 
     def _strings(self, blob: Section, ends: memoryview, rows: slice) -> Strings:
-        offsets = np.asarray(ends[rows.start : rows.stop + 1]).astype(np.int64)
-        return Strings(np.asarray(self.column(blob, "B")), offsets[:-1], lengths_of(offsets))
+        offsets = array_of(ends[rows.start : rows.stop + 1]).astype(np.int64)
+        return Strings(array_of(self.column(blob, "B")), offsets[:-1], lengths_of(offsets))
 
     def verify(self) -> None:
         """Raise Corruption where the file is not what it must be; see sst_verify. 0.4 us a row."""
@@ -363,7 +363,7 @@ class Sst:
 
     def _check_ends(self, kind: Section, blob: Section) -> None:
         """The strings of a blob must end in order, from its first byte to its last."""
-        ends = np.asarray(self.column(kind, "I"))
+        ends = array_of(self.column(kind, "I"))
         if (
             ends[0] != 0
             or ends[-1] != self.layout.sections[blob][1]
@@ -424,7 +424,7 @@ def _need_rows(
 
 def _check_table(views: Views) -> None:
     """A lookup must end, and must answer with a row: so much of the table is checked at once."""
-    table = np.asarray(views.table)
+    table = array_of(views.table)
     mask = np.uint32((1 << views.layout.row_bits) - 1)
     highest = 0
     for low in range(0, len(table), _BLOCK):

@@ -19,7 +19,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.byte_strings import Ints, as_list
+from octavo.files.kernels.byte_strings import Ints, array_of, as_list
 from octavo.files.kernels.cold_pages import COLD, ask_to_read
 from octavo.files.kernels.columns import Bytes
 from octavo.files.ledger.sst_layout import WINDOW_BYTES, Layout, Section
@@ -127,8 +127,8 @@ class Views:
             offset, length = sections[kind]
             if windows is not None and length:
                 windows.need(offset, offset + length)
-        firsts = np.asarray(self.firsts)
-        ends = np.asarray(self.prefix_ends)
+        firsts = array_of(self.firsts)
+        ends = array_of(self.prefix_ends)
         if (
             firsts[0] != 0
             or firsts[-1] >= self.layout.rows
@@ -154,7 +154,7 @@ class Views:
     def prefixes(self, first: int = 0, end: int | None = None) -> list[bytes]:
         """Tag and bucket of each of groups [first, end). O(groups)."""
         at = self.layout.sections[Section.PREFIXES][0]
-        ends = np.asarray(self.prefix_ends[first : None if end is None else end + 1])
+        ends = array_of(self.prefix_ends[first : None if end is None else end + 1])
         return as_list(self.buffer[at + int(ends[0]) : at + int(ends[-1])], ends - ends[0])
 
     def groups_between(self, low: int, high: int) -> tuple[list[bytes], Ints | None]:
@@ -171,7 +171,7 @@ class Views:
         count = end - first
         if count == 1:
             return prefixes[:1], None
-        firsts = np.asarray(self.firsts[first + 1 : end]).astype(np.int64)
+        firsts = array_of(self.firsts[first + 1 : end]).astype(np.int64)
         spans = np.diff(firsts, prepend=low, append=high)
         return prefixes[:count], np.repeat(np.arange(count, dtype=np.int64), spans)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np
+from octavo.files.kernels.byte_strings import array_of
 from octavo.files.kernels.key_order import key_order
 from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
@@ -57,5 +58,5 @@ def _check_hashes(sst: Sst, columns: Columns) -> None:
     if not np.array_equal(hashes, columns.hashes):
         raise Corruption(sst.name, sst.section_at(Section.HASHES), "hashes of the keys")
     table = hash_table(hashes, sst.layout.homes, sst.layout.row_bits)
-    if not np.array_equal(table, np.asarray(sst.column(Section.TABLE, "I"))):
+    if not np.array_equal(table, array_of(sst.column(Section.TABLE, "I"))):
         raise Corruption(sst.name, sst.section_at(Section.TABLE), "hash table")

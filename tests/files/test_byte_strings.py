@@ -190,3 +190,23 @@ def test_as_list_keeps_nuls_at_the_end() -> None:
     given_strings = [b"a\0\0", b"\0\0\0"] * 100
     of = column(given_strings)
     assert as_list(of.blob.tobytes(), of.offsets) == given_strings
+
+
+def test_bytes_stay_bytes_where_there_is_no_memory_for_a_moment() -> None:
+    api = pytest.importorskip("_testcapi")  # some distributions leave it out
+    numbers = memoryview(bytes(range(64))).cast("I")[2:9]
+    for view in (numbers, memoryview(bytes(range(64)))[2:40]):
+        right = byte_strings.array_of(view)
+        raised = 0
+        for at in range(30):
+            api.set_nomemory(at, at + 1)
+            try:
+                found = byte_strings.array_of(view)
+            except MemoryError:
+                raised += 1
+                continue
+            finally:
+                api.remove_mem_hooks()
+            assert found.dtype == right.dtype == np.dtype(view.format)
+            assert found.tolist() == view.tolist()
+        assert raised
