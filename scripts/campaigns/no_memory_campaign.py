@@ -13,7 +13,9 @@ from pathlib import Path
 from no_memory import KINDS, SAVING, starved
 
 CALLS = 150
-LONG_KINDS = ("publish", "backup", "compact", "close", "open")
+LONG_KINDS = (
+    "publish", "backup", "compact", "close", "open", "reader", "verify", "restore", "ingest",
+)  # fmt: skip
 
 
 def case(seed: int, number: int) -> dict[str, int]:

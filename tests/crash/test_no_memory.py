@@ -14,9 +14,12 @@ ONCE, A_WHILE = 1, 25
 GROUPS = {
     "writes": ("put", "put_sync", "put_index", "delete", "batch", "put_many", "delete_many"),
     "reads": ("get", "head", "items", "keys", "index", "merkle", "snapshot"),
+    "other reads": ("get_many", "by_sqn", "changes", "reader", "verify"),
     "upkeep": ("publish", "backup", "compact", "save", "close", "open"),
+    "other upkeep": ("restore", "acknowledge", "ingest"),
 }
 STEPS = {"publish": 53, "backup": 53, "compact": 53, "close": 101, "open": 53, "save": 997}
+STEPS |= {"reader": 53, "verify": 53, "restore": 53, "ingest": 53}
 MOST = 30
 
 

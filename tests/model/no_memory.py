@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import octavo
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 
 OPTIONS: dict[str, Any] = {
     "push_rows": 64,
@@ -61,8 +64,6 @@ class Starved:
 
     def opened(self) -> octavo.Store:
         from one_thread import opened
-
-        from octavo.files.door.disk import RealDisk
 
         return opened(RealDisk(), f"{self.home}/s", clock_ms=self.clock, **OPTIONS)
 
@@ -110,9 +111,7 @@ class Starved:
             self.alive()
             self.pool.go_on()
         except octavo.StorageFailed:  # it says to close and reopen it
-            with contextlib.suppress(octavo.OctavoError):
-                self.store.close()
-            self.reopen()
+            self.begin_anew()
             self.compare(verify=True)
             self.alive()
         if self.cases % LOOK_EVERY == 0:
@@ -124,6 +123,11 @@ class Starved:
         self.store.put("alive", f"{self.number}")
         self.took({"alive": f"{self.number}"})
         assert self.store["alive"] == b"%d" % self.number
+
+    def begin_anew(self) -> None:
+        with contextlib.suppress(octavo.OctavoError):
+            self.store.close()
+        self.reopen()
 
     def reopen(self) -> None:
         try:
@@ -241,6 +245,37 @@ class Starved:
         entries = self.store.bucket("").index("f")
         return self.gave(lambda: list(entries.range(0, 4)), list(entries.range(0, 4)))
 
+    def get_many(self) -> bool:
+        live = self.live()
+        keys = [self.fresh()[0].encode() for _ in range(9)]
+        return self.gave(lambda: self.store.get_many(keys), [live.get(key) for key in keys])
+
+    def by_sqn(self) -> bool:
+        def call() -> dict[bytes, bytes]:
+            with self.store.snapshot() as snapshot:
+                return {item.key: item.value for item in snapshot.items_by_sqn()}
+
+        return self.gave(call, self.live())
+
+    def changes(self) -> bool:
+        def call() -> list[tuple[int, str, bytes]]:
+            told = self.store.changes(0, compacted=True)
+            return [(change.sqn, change.kind, change.key) for change in told]
+
+        return self.gave(call, call())
+
+    def reader(self) -> bool:
+        """Another process's, as far as the store knows."""
+
+        def call() -> dict[bytes, bytes]:
+            with octavo.open(f"{self.home}/s", read_only=True) as reader:
+                return dict(reader.items())
+
+        return self.gave(call, self.live())
+
+    def verify(self) -> bool:
+        return self.gave(lambda: self.store.verify().problems, [])
+
     def merkle(self) -> bool:
         def call() -> bytes:
             with self.store.snapshot() as snapshot:
@@ -270,6 +305,42 @@ class Starved:
         if not failed:
             with octavo.open(path, read_only=True) as copy:
                 assert dict(copy.items()) == before
+        return failed
+
+    def restore(self) -> bool:
+        before, path, new = self.live(), f"{self.home}/of", f"{self.home}/new"
+        self.store.backup(path)
+        _, failed = self.starve(lambda: octavo.restore(path, new))
+        if not failed:
+            with octavo.open(new, read_only=True) as copy:
+                assert dict(copy.items()) == before
+        shutil.rmtree(new, ignore_errors=True)
+        return failed
+
+    def acknowledge(self) -> bool:
+        mail = self.store.consumer("mail", since=None)
+        before, upto = mail.position, self.store.last_sqn
+        _, failed = self.starve(lambda: mail.acknowledge(upto))
+        assert mail.position in (before, upto)
+        assert failed or mail.position == upto
+        return failed
+
+    def ingest(self) -> bool:
+        changes: Changes = dict(self.fresh() for _ in range(12))
+        job = f"job{self.number}"
+        writer = StagedWriter(RealDisk(), f"{self.home}/s", job, "0", now_ms=self.now_ms)
+        writer.put_many(
+            b"", [key.encode() for key in changes], [(v or "").encode() for v in changes.values()]
+        )
+        writer.finish()
+        failed = self.wrote(lambda: self.store.ingest(job, ["0"]), changes, whole=True)
+        self.say(changes)
+        try:
+            self.store.ingest(job, ["0"])
+        except octavo.StorageFailed:
+            self.begin_anew()
+            self.store.ingest(job, ["0"])
+        self.took(changes)
         return failed
 
     def compact(self) -> bool:
@@ -312,9 +383,17 @@ KINDS: dict[str, Callable[[Starved], bool]] = {
     "keys": Starved.keys,
     "index": Starved.index,
     "merkle": Starved.merkle,
+    "get_many": Starved.get_many,
+    "by_sqn": Starved.by_sqn,
+    "changes": Starved.changes,
+    "reader": Starved.reader,
+    "verify": Starved.verify,
     "snapshot": Starved.snapshot,
     "publish": Starved.publish,
     "backup": Starved.backup,
+    "restore": Starved.restore,
+    "acknowledge": Starved.acknowledge,
+    "ingest": Starved.ingest,
     "compact": Starved.compact,
     "save": Starved.save,
     "close": Starved.close,
