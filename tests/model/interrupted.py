@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +43,9 @@ class Interrupted:
         self.by_steps = by_steps
         self.rng = random.Random(f"interrupts {seed}")
         self.options = {**OPTIONS, "worker": self.rng.random() < 0.3}
-        self.options["sync"] = self.rng.choice(("none", "always"))
+        self.options["sync"] = self.rng.choice(("none", "always", 0.005))
+        self.options["read_cache_bytes"] = self.rng.choice((0, 4096, 1 << 20))
+        self.options["max_open_files"] = self.rng.choice((8, 16))
         self.known: dict[bytes, bytes] = {}
         self.number = 0
         self.hits: dict[str, int] = {}
@@ -174,6 +177,66 @@ class Interrupted:
         changes = dict(self.fresh() for _ in range(self.rng.randrange(1, 90)))
         self.wrote("put_many", lambda: self.store.put_many(changes.items()), changes, whole=False)
 
+    def delete_many(self) -> None:
+        changes: dict[bytes, bytes | None] = {self.fresh()[0]: None for _ in range(12)}
+        self.wrote(
+            "delete_many", lambda: self.store.delete_many(list(changes)), changes, whole=False
+        )
+
+    def pop(self) -> None:
+        key, _ = self.fresh()
+        before, found = self.known.get(key), []
+        self.wrote("pop", lambda: found.append(self.store.pop(key, None)), {key: None}, whole=True)
+        assert not found or found == [before]
+
+    def read_many(self) -> None:
+        def call() -> None:
+            keys = [self.fresh()[0] for _ in range(60)]
+            assert self.store.get_many(keys) == [self.known.get(key) for key in keys]
+            for term, key in self.store.index("f").range():
+                assert term in range(5)
+                assert key in self.known
+
+        self.cut("get_many", call)
+
+    def follow(self) -> None:
+        """A consumer is where it was, or where it is said to be."""
+        mail = self.store.consumer("mail")
+        before, upto = mail.position, self.store.last_sqn
+
+        def call() -> None:
+            sqns = [change.sqn for change in mail.changes()]
+            assert sqns == list(range(before + 1, upto + 1))
+            mail.acknowledge(upto)
+
+        cut = self.cut("follow", call)
+        assert mail.position in ((before, upto) if cut else (upto,))
+
+    def fold(self) -> None:
+        def call() -> None:
+            with self.store.snapshot() as snapshot:
+                assert {item.key: item.value for item in snapshot.items_by_sqn()} == self.known
+                assert not list(octavo.compare(snapshot, self.store))
+
+        self.cut("fold", call)
+
+    def beside(self) -> None:
+        """As another process reads it."""
+
+        def call() -> None:
+            with octavo.open(self.store.path, read_only=True) as reader:
+                assert dict(reader.items()) == self.known
+
+        self.cut("reader", call)
+
+    def restore(self) -> None:
+        self.store.backup(self.home / "r")
+        new = self.home / "new"
+        if not self.cut("restore", lambda: octavo.restore(self.home / "r", new)):
+            with octavo.open(new, read_only=True) as copy:
+                assert dict(copy.items()) == self.known
+        shutil.rmtree(new, ignore_errors=True)
+
     def read(self) -> None:
         key, _ = self.fresh()
 
@@ -267,6 +330,8 @@ CALLS: tuple[Callable[[Interrupted], None], ...] = (
     Interrupted.put, Interrupted.delete, Interrupted.batch, Interrupted.put_many,
     Interrupted.read, Interrupted.scan, Interrupted.snapshot, Interrupted.publish,
     Interrupted.compact, Interrupted.backup, Interrupted.verify, Interrupted.reopen,
-    Interrupted.ingest, Interrupted.ask,
+    Interrupted.ingest, Interrupted.ask, Interrupted.delete_many, Interrupted.pop,
+    Interrupted.read_many, Interrupted.follow, Interrupted.fold, Interrupted.beside,
+    Interrupted.restore,
 )  # fmt: skip
-WEIGHTS = (20, 6, 14, 14, 8, 6, 8, 3, 6, 3, 3, 5, 5, 2)
+WEIGHTS = (20, 6, 14, 14, 8, 6, 8, 3, 6, 3, 3, 5, 5, 2, 4, 4, 4, 4, 3, 3, 2)
