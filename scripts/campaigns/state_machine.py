@@ -1,6 +1,6 @@
-"""Random calls against a dict, with snapshots, reopenings and lost processes.
+"""Random calls against a dict, with snapshots, reopenings and lost processes; and indexes so.
 
-Each case is a run of the state machine of tests/model with a seed of its own.
+Each case is a run of a state machine of tests/model with a seed of its own, of each by turns.
 """
 
 from __future__ import annotations
@@ -15,23 +15,27 @@ from hypothesis.stateful import run_state_machine_as_test
 TESTS = Path(__file__).resolve().parent.parent.parent / "tests" / "model"
 
 
-def _machine() -> type:
-    spec = importlib.util.spec_from_file_location("machine", TESTS / "test_state_machine.py")
+def _machine(module_name: str, name: str) -> type:
+    spec = importlib.util.spec_from_file_location(module_name, TESTS / f"{module_name}.py")
     if spec is None or spec.loader is None:
-        raise ImportError("tests/model/test_state_machine.py is not there")
+        raise ImportError(f"tests/model/{module_name}.py is not there")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["machine"] = module
+    sys.modules[module_name] = module
     spec.loader.exec_module(module)
-    return module.StoreMachine
+    found: type = getattr(module, name)
+    return found
 
 
-MACHINE = _machine()
+MACHINES = (
+    _machine("test_state_machine", "StoreMachine"),
+    _machine("test_index_machine", "IndexMachine"),
+)
 EXAMPLES = 10
 STEPS = 50
 
 
 def case(seed_of_run: int, number: int) -> dict[str, int]:
-    machine = seed(f"{seed_of_run} {number}")(MACHINE)
+    machine = seed(f"{seed_of_run} {number}")(MACHINES[number % len(MACHINES)])
     given = settings(
         max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, database=None,
         phases=(Phase.generate,), suppress_health_check=list(HealthCheck),
