@@ -84,6 +84,7 @@ class Filling:
             self.count("too full to begin")
         else:
             self._fill(store)
+            self._work_on_it_closed()
             self._reopen_while_full()
         self.disk.resize(ROOMY_KIB)
         with octavo.open(self.path, **self.options) as store:
@@ -126,6 +127,11 @@ class Filling:
         self._right(store)
         for what, call in (
             ("backup", lambda: store.backup(self.path.with_name("b"))),
+            ("publishing", lambda: store.snapshot().publish(lease_seconds=60).release()),
+            ("acknowledging", lambda: store.consumer("mail").acknowledge(store.last_sqn)),
+            ("reading beside", lambda: self._read_beside(store)),
+            ("verifying", lambda: self._verified(store)),
+            ("dropping", lambda: store.consumer("mail").drop()),
             ("compaction", store.compact),
         ):
             try:
@@ -137,6 +143,31 @@ class Filling:
         shutil.rmtree(self.path.with_name("b"), ignore_errors=True)
         assert not self.path.with_name("b.partial").exists()
         store.close()
+
+    def _read_beside(self, store: octavo.Store) -> None:
+        with octavo.open(self.path, read_only=True) as reader:
+            if digest_of(contents(reader)) != self.told.digest:
+                raise AssertionError("a reader finds another state")
+
+    def _verified(self, store: octavo.Store) -> None:
+        report = store.verify()
+        assert report.ok, report.problems
+
+    def _work_on_it_closed(self) -> None:
+        """What needs no open store: done, or refused for want of room."""
+        elsewhere = self.path.with_name("r")
+        for what, call in (
+            ("restore", lambda: octavo.restore(self.path, elsewhere)),
+            ("repair", lambda: octavo.repair(self.path)),
+        ):
+            try:
+                done = call()
+                self.count(f"{what} though full")
+                assert getattr(done, "ok", True), done
+            except octavo.StorageFull:
+                self.count(f"{what} refused")
+            assert not elsewhere.with_name("r.partial").exists()
+            shutil.rmtree(elsewhere, ignore_errors=True)
 
     def _reopen_while_full(self) -> None:
         try:
