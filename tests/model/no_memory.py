@@ -9,6 +9,7 @@ some of them: that is a kill like any other, and what was answered before must b
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -91,6 +92,8 @@ class Starved:
     def calls(self, name: str, window: int, first: int, step: int, most: int) -> None:
         """One call after the other; allocation ``first`` fails, then ``first + step``, ..."""
         call, self.window = KINDS[name], window
+        if window > 1:  # else CPython waits for ever for a thread that is begun as NumPy comes
+            importlib.import_module("numpy")
         self.at, quiet = first, 0
         for _ in range(most):
             self.cases += 1
