@@ -73,14 +73,17 @@ class OpenFiles:
         self.closed = False
 
     def opened(self, file: Mappable) -> mmap | bytes:
-        """Map ``file`` and count it. One open, one mmap, one close. Raises Closed."""
+        """Map ``file`` and count it. One open, one mmap, one close. Raises Closed, Corruption,
+        FileNotFoundError, StorageFailed, StorageFull."""
         if self.closed:
             raise Closed("the store is closed")
         try:
             mapped = file.map_now()
+        except FileNotFoundError:
+            raise  # its caller knows what that means
         except OSError as error:
             if error.errno not in OUT_OF_MEANS:
-                raise
+                raise storage_error(error, "a file of the store cannot be read") from error
             with room_for("map of a file"):
                 mapped = self._with_fewer(file)
         with self._lock:

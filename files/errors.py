@@ -129,6 +129,8 @@ _ALLOWS = dict.fromkeys(
 _HAPPENED = {
     errno.ENOENT: "it, or the directory of its store, was moved or removed meanwhile",
     errno.ESTALE: "nothing by its path is its own any more",
+    errno.EISDIR: "move that directory away: a file of the store is to be there",
+    errno.ENOTDIR: "a part of it is a file, where a directory is to be",
 }
 _ADVICE = _ALLOWS | _HAPPENED
 
@@ -151,7 +153,8 @@ _UNUSABLE = {
         "this process's user must be allowed to read, write and search it; with read_only=True, to "
         "read and search it",
     ),
-    errno.ENOTDIR: "a part of it is a file",
+    errno.ENOTDIR: _HAPPENED[errno.ENOTDIR],
+    errno.EISDIR: _HAPPENED[errno.EISDIR],
     errno.ENOENT: "the directory above it must be there, and symbolic links lead somewhere",
     errno.ELOOP: "its symbolic links lead in a circle",
 }
@@ -173,7 +176,8 @@ def usable(name: str, path: str) -> Iterator[None]:
             raise storage_error(error, f"{name}={path!r}") from error
         if advice is None:
             raise
-        where = "" if error.filename in (None, path) else f" ({error.filename})"
+        at = error.filename2 or error.filename  # what a rename was to replace
+        where = "" if at in (None, path) else f" ({at})"
         raise Misuse(
             f"{name}={path!r} cannot be used: {error.strerror}{where}; {advice}"
         ) from error
@@ -199,4 +203,5 @@ def storage_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         told = storage_error(error, what)
-        raise (told if isinstance(told, StorageFull) else StorageFailed(str(error))) from error
+        known = isinstance(told, StorageFull) or error.errno in _ADVICE
+        raise (told if known else StorageFailed(str(error))) from error

@@ -270,9 +270,9 @@ def read_file(disk: Disk, path: str) -> bytes:
         left -= 1
         try:
             return disk.read(path, MAX_FILE_BYTES)
-        except (FileNotFoundError, IsADirectoryError) as error:
+        except FileNotFoundError as error:
             raise Corruption(
-                path, 0, "not a file", expected="regular file", found=type(error).__name__
+                path, 0, "not a file", expected="regular file", found="none"
             ) from error
         except OSError as error:
             if not left:

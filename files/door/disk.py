@@ -11,10 +11,9 @@ What a power cut leaves, and so what the callers of this module have to order:
 - a sync that raised is never tried again: the system may have dropped the pages and forgotten
   it, and would answer "fine" the second time. The file counts as ending at its last good sync.
 
-Paths are ``str``. Descriptors are close-on-exec. Interrupted calls are retried by Python. A
-missing file raises FileNotFoundError; other OSErrors pass through unchanged, for the caller
-knows what they mean to it. A symbolic link, FIFO or device where a file of ours must be raises
-Corruption and is never waited for.
+Paths are ``str``. Descriptors are close-on-exec. Interrupted calls are retried by Python. A missing
+file raises FileNotFoundError; what is no file where one of ours must be (a link, a directory, a
+FIFO) Corruption, and is never waited for. Other OSErrors pass: the caller knows what they mean.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from octavo.files.door.open_file import (
     Buffer,
     RealFile,
     copied_map,
+    link_file,
     open_apart,
     open_directory,
     open_regular,
@@ -230,7 +230,7 @@ class Disk(ABC):
     def mkdir(self, path: str, within: str = "") -> None:
         """Make a directory and those above it, all of them durable. One that exists is fine.
 
-        Raises FileExistsError where a file is in the way; FileNotFoundError without ``within``.
+        Raises NotADirectoryError where a file is in the way; FileNotFoundError without ``within``.
         """
         missing = []
         at = path
@@ -393,7 +393,7 @@ class RealDisk(Disk):
         os.rename(source, target)
 
     def link(self, source: str, target: str) -> None:
-        os.link(source, target)
+        link_file(source, target)
 
     def unlink(self, path: str) -> None:
         os.unlink(path)
@@ -444,7 +444,7 @@ class RealDisk(Disk):
                 os.mkdir(path)
             except FileExistsError:
                 if not os.path.isdir(path):
-                    raise
+                    raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path) from None
             sync_directory(fd)
         finally:
             os.close(fd)

@@ -195,14 +195,25 @@ def open_regular(path: str, flags: int) -> int:
             raise _not_a_file(path, "symbolic link") from None
         if error.errno == errno.ENXIO:
             raise _not_a_file(path, "socket or device") from None
+        if error.errno == errno.EISDIR:
+            raise _not_a_file(path, "directory") from None
         raise
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
         return fd
     os.close(fd)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    raise _not_a_file(path, "FIFO" if stat.S_ISFIFO(mode) else "device")
+    found = "directory" if stat.S_ISDIR(mode) else "FIFO" if stat.S_ISFIFO(mode) else "device"
+    raise _not_a_file(path, found)
+
+
+def link_file(source: str, target: str) -> None:
+    """As ``os.link``; Corruption where a directory has the place of the file."""
+    try:
+        os.link(source, target)
+    except PermissionError:
+        if stat.S_ISDIR(os.lstat(source).st_mode):
+            raise _not_a_file(source, "directory") from None
+        raise
 
 
 def pread_all(fd: int, length: int, offset: int) -> bytes:
@@ -274,7 +285,8 @@ def lead_nowhere(fd: int) -> None:
 
 
 def _not_a_file(path: str, found: str) -> Corruption:
-    return Corruption(path, 0, "not a file", expected="regular file", found=found)
+    what = "not a file of the store's; move it away, or put that in its place"
+    return Corruption(path, 0, what, expected="regular file", found=found)
 
 
 class Descriptor(int):

@@ -291,6 +291,7 @@ READERS: dict[str, Callable[[Disk, str], object]] = {
     "link": lambda disk, path: disk.link(path, path + "2"),
     "reopen": lambda disk, path: disk.reopen(path, 0),
     "sync_file": lambda disk, path: disk.sync_file(path),
+    "hold_file": lambda disk, path: disk.hold_file(path),
     "sync_dir": lambda disk, path: disk.sync_dir(path),
     "free_bytes": lambda disk, path: disk.free_bytes(path),
     "check_supported": lambda disk, path: disk.check_supported(path),
@@ -304,12 +305,24 @@ def test_a_missing_file_raises_file_not_found(place: Place, call: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["map", "map_growing", "read", "pread", "reopen", "sync_file", "unlink"]
+    "call", ["map", "map_growing", "read", "pread", "reopen", "sync_file", "link", "hold_file"]
 )
 def test_a_directory_is_not_taken_for_a_file(place: Place, call: str) -> None:
     place.disk.mkdir(place.path("d"))
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(Corruption, match="found directory"):
         READERS[call](place.disk, place.path("d"))
+
+
+def test_a_directory_is_not_locked_as_a_file(place: Place) -> None:
+    place.disk.mkdir(place.path("d"))
+    with pytest.raises(Corruption, match="found directory"):
+        place.disk.lock(place.path("d"))
+
+
+def test_a_directory_is_not_unlinked_as_a_file(place: Place) -> None:
+    place.disk.mkdir(place.path("d"))
+    with pytest.raises(IsADirectoryError):
+        place.disk.unlink(place.path("d"))
 
 
 @pytest.mark.parametrize("call", ["listdir", "sync_dir"])
@@ -398,10 +411,9 @@ def test_mkdir_of_a_directory_that_exists_changes_nothing(place: Place) -> None:
 
 def test_mkdir_refuses_where_a_file_is_in_the_way(place: Place) -> None:
     path = place.put("a")
-    with pytest.raises(FileExistsError):
-        place.disk.mkdir(path)
-    with pytest.raises(NotADirectoryError):
-        place.disk.mkdir(path + "/b/c")
+    for within in ("", "/b/c"):
+        with pytest.raises(NotADirectoryError):
+            place.disk.mkdir(path + within)
 
 
 # ---------------------------------------------------------------- composed calls

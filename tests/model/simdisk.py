@@ -191,7 +191,7 @@ class SimDisk(Faults, Disk):
     def _file(self, path: str) -> File:
         node = self._node(path)
         if isinstance(node, Directory):
-            raise _error(errno.EISDIR, path)
+            raise Corruption(path, 0, "not a file", expected="regular file", found="directory")
         return node
 
     # ------------------------------------------------------------ open files
@@ -367,14 +367,15 @@ class SimDisk(Faults, Disk):
             if name in directory.names:
                 raise _error(errno.EEXIST, target)
             if isinstance(node, Directory):
-                raise _error(errno.EPERM, source)
+                self._file(source)
             self._step("link")
             directory.change(Change(name, node))
 
     def unlink(self, path: str) -> None:
         with self._turn:
             self._begin("unlink", path)
-            self._file(path)
+            if isinstance(self._node(path), Directory):
+                raise _error(errno.EISDIR, path)
             directory, name = self._holder(path)
             self._step("unlink")
             directory.change(Change(name, None))
@@ -398,7 +399,7 @@ class SimDisk(Faults, Disk):
             if isinstance(holder.names.get(name), Directory):
                 return
             if name in holder.names:
-                raise _error(errno.EEXIST, path)
+                raise _error(errno.ENOTDIR, path)
             self._step("mkdir")
             made = Directory()
             self._directories.append(made)
@@ -439,7 +440,7 @@ class SimDisk(Faults, Disk):
             directory, name = self._holder(path)
             node = directory.names.get(name)
             if isinstance(node, Directory):
-                raise _error(errno.EISDIR, path)
+                self._file(path)
             if node is not None and id(node) in self._locked:
                 raise StoreLocked(f"{path} is locked by this process ({os.getpid()})")
             self._step("lock")
