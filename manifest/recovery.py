@@ -285,7 +285,7 @@ def _records(
 
 def _told(damage: cdb.Damage, path: str, length: int) -> str:
     size = damage.end - damage.start
-    torn = f"torn tail of {size} bytes cut"
+    torn = f"torn tail of {size} bytes cut: of a write, or a sealing, that broke off"
     inner = f"{size} bytes damaged ({damage.what}) and skipped"
     return f"{path} at offset {damage.start}: {torn if damage.end >= length else inner}"
 

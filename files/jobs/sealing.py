@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from mmap import mmap
 from typing import Any
 
@@ -33,8 +34,8 @@ def seal(
     path, sealed = f"{directory}/{name}", f"{directory}/{sealed_name}"
     try:
         # Zeros behind the records are written over: whoever has a map of them keeps all of it.
-        length = min(disk.size(path), records_end + cdb.AHEAD_BYTES)
-        file = disk.reopen(path, max(length, records_end))
+        length = max(min(disk.size(path), records_end + cdb.AHEAD_BYTES), records_end)
+        file = disk.reopen(path, length)
     except FileNotFoundError:
         if not disk.exists(sealed):
             raise
@@ -45,7 +46,14 @@ def seal(
         windows = _windows(disk.map(path), table, seed)
         room = length - records_end
         front, back = cdb_seal.sealing(table, seed, first_ms, last_ms, windows, room)
-        file.pwrite_all(back, records_end)
+        try:
+            file.pwrite_all(back, records_end)
+        except OSError:
+            # There was no room, say. The next opening would take what came for a record cut short.
+            with suppress(OSError):
+                file.truncate(length)
+                file.pwrite_all(bytes(room), records_end)
+            raise
         file.sync()
         file.pwrite_all(front + _missing_header(disk, path, name, seed, first_ms), 0)
         file.sync()

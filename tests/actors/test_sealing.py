@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from whole_store import no_hang, opened, rolled, settle
+from whole_store import active_file, killed, no_hang, opened, rolled, settle
 
 import octavo
 from octavo.actors import journal_file
 from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
+from octavo.files.door.open_file import RealFile
 from octavo.manifest.journal_manifest import JournalEntry
 
 
@@ -155,3 +157,41 @@ def test_a_file_of_many_small_records_is_sealed_as_the_store_closes(
     assert name.endswith(ending)
     with octavo.open(tmp_path / "s", read_only=True) as store:
         assert len(store) == records
+
+
+@pytest.mark.parametrize("sync", ["none", "always"])
+def test_a_sealing_that_finds_no_room_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: str
+) -> None:
+    """Zeros stand behind the records of the file that is synced."""
+    expected = {b"%04d" % i: b"value %d" % i for i in range(2000)}
+    whole = RealFile.pwrite_all
+    with no_hang(), opened(tmp_path / "s", roll_count=4096, push_rows=4096) as store:
+        for key, value in expected.items():
+            store.put(key, value, sync=sync == "always")
+        file, path = store._inker.active, active_file(store)
+        assert file is not None
+        before, full = path.read_bytes(), True
+
+        def pwrite_all(to: RealFile, data: bytes, offset: int) -> None:
+            if not full or to.path != str(path) or not any(data):
+                return whole(to, data, offset)
+            whole(to, data[: len(data) // 2], offset)
+            raise OSError(errno.ENOSPC, "No space left on device", to.path)
+
+        monkeypatch.setattr(RealFile, "pwrite_all", pwrite_all)
+        rolled(store)
+        file.enter()  # which serves what was sent to it
+        file.leave()
+        assert path.read_bytes() == before
+        image = killed(store, tmp_path / "image")
+        full = False
+        store.put("last", "")
+        rolled(store)
+        settle(store)
+        assert store.stats()["journal"]["sealed_files"] == 2
+        assert store.pop("last") == b""
+        assert dict(store.items()) == expected
+    with opened(image) as again:
+        assert [note for note in again.stats()["notes"] if "torn" in note] == []
+        assert dict(again.items()) == expected
