@@ -6,14 +6,16 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
 from octavo import arguments
 from octavo.files.errors import READ_ONLY, Misuse
+from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
 from octavo.files.wall_clock import ms_of
 from octavo.manifest.store_identity import IDENTITY
 from octavo.notation import from_hex, from_text
@@ -27,6 +29,8 @@ STDIN = "-"
 _PIECE_BYTES = 1 << 20
 _LONGEST_HEX = 3
 """Characters of a byte, with white space between them."""
+_LONGEST_KEY_LINE = len(r"\xHH") * MAX_KEY_BYTES + 1
+"""With the end of the line."""
 COUNT = click.IntRange(0, sys.maxsize)
 """How many at most: what counts in C takes no more."""
 
@@ -136,15 +140,23 @@ def one_key(argument: str, *, hexadecimal: bool) -> bytes:
     """A key from its argument, or the one on standard input for ``-``. Raises Misuse."""
     if argument != STDIN:
         return to_bytes("KEY", argument, hexadecimal=hexadecimal)
-    keys = keys_of_stdin(hexadecimal=hexadecimal)
+    keys = list(islice(_keys_of_stdin(hexadecimal), 2))
     if len(keys) != 1:
-        raise Misuse(f"KEY is '-' and standard input holds {len(keys)} lines: allowed is one")
+        found = "more than one line" if keys else "nothing"
+        raise Misuse(f"KEY is '-' and standard input holds {found}: allowed is one line")
     return keys[0]
 
 
 def keys_of_stdin(*, hexadecimal: bool) -> list[bytes]:
     """Keys from standard input, one a line, as ``scan --keys-only`` prints them. Raises Misuse."""
-    lines = stdin().read().split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    return [from_hex("KEY", line) if hexadecimal else from_text(line) for line in lines]
+    return list(_keys_of_stdin(hexadecimal))
+
+
+def _keys_of_stdin(hexadecimal: bool) -> Iterator[bytes]:
+    """As they come. One that is too long is refused without its end, for it may have none."""
+    stream = stdin()
+    while line := stream.readline(_LONGEST_KEY_LINE + 1):
+        if len(line) > _LONGEST_KEY_LINE:
+            raise Misuse(f"KEY of more than {MAX_KEY_BYTES} bytes: at most so many are allowed")
+        line = line.removesuffix(b"\n")
+        yield from_hex("KEY", line) if hexadecimal else from_text(line)

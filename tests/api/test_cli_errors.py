@@ -433,28 +433,3 @@ def test_an_output_that_takes_little_at_a_time_is_given_all() -> None:
     stream, value = Slow(), bytes(range(256)) * 20
     Output(stream).write(value)  # type: ignore[arg-type]
     assert stream.taken == value
-
-
-_WITHOUT_END = """
-import resource, sys
-from octavo import arguments
-from octavo.cli.commands import main
-
-arguments.MAX_VALUE_BYTES = 4 << 20
-resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-sys.argv = ["octavo", "put", *sys.argv[1:]]
-main()
-"""
-
-
-@pytest.mark.parametrize("words", [["-"], ["--hex", "-"], ["--file", "/dev/zero"]])
-def test_what_has_no_end_is_refused_as_soon_as_it_is_longer_than_a_value(
-    tmp_path: Path, words: list[str]
-) -> None:
-    with open("/dev/zero", "rb") as zeros:
-        done = subprocess.run(
-            [sys.executable, "-c", _WITHOUT_END, str(tmp_path / "s"), "k", *words],
-            stdin=zeros, capture_output=True, timeout=TIMEOUT_SECONDS, check=False,
-        )  # fmt: skip
-    assert (done.returncode, b"value of more than 4194304 bytes" in done.stderr) == (2, True)
-    assert not (tmp_path / "s").exists()
