@@ -82,6 +82,7 @@ class StagedWriter:
         self._file: AppendFile | None = None
         self._made: list[str] = []
         self._journals: list[StagedJournal] = []
+        self._room = staging.Room()
 
     # ------------------------------------------------------------ rows
 
@@ -91,7 +92,7 @@ class StagedWriter:
 
     def add(self, operations: Operations) -> None:
         """The next ones; of plain puts some 0.25 us each. Raises Misuse (a key that is empty or too
-        long, say), OSError."""
+        long, say, or too many long ones), OSError."""
         if not len(operations):
             return
         _check_lengths(operations)
@@ -173,16 +174,16 @@ class StagedWriter:
             max_bytes=LEDGER_BYTES,
         )
         synced()
-        self._journals.append(
-            StagedJournal(
-                name=self._name,
-                count=len(table) - 1,
-                bytes=int(table[-1]) + len(back),
-                seed=self._seed,
-                digest=int.from_bytes(back[-8:], "little"),
-                ledgers=tuple(StagedLedger(**each.told()) for each in found),
-            )
+        made = StagedJournal(
+            name=self._name,
+            count=len(table) - 1,
+            bytes=int(table[-1]) + len(back),
+            seed=self._seed,
+            digest=int.from_bytes(back[-8:], "little"),
+            ledgers=tuple(StagedLedger(**each.told()) for each in found),
         )
+        self._room.take(made)
+        self._journals.append(made)
 
     def _noted(self, name: str) -> str:
         """The name of a file that is about to be made."""
@@ -192,7 +193,7 @@ class StagedWriter:
     # ------------------------------------------------------------ the end
 
     def finish(self) -> Attempt:
-        """All is durable, and said to be: what the commit is to name. Raises OSError."""
+        """All is durable, and said to be: what the commit is to name. Raises OSError, Misuse."""
         if self._file is not None and len(self._offsets) > 1:
             self._seal()
         attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._clock_ms())

@@ -32,6 +32,8 @@ INBOX = "inbox"
 ATTEMPT_SUFFIX = ".json"
 _FORMAT = 1
 _MAX_ATTEMPT_BYTES = 64 << 20
+_OTHERS_BYTES = 1 << 20
+"""Of those: more than all takes but the journal files."""
 KEPT_MS = 86_400_000
 """How long the files of a job that was not committed are kept, from its newest one on."""
 _AGE = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{16}")
@@ -94,6 +96,23 @@ def checked_name(what: str, name: object) -> str:
 def folder(store: str, job: str) -> str:
     """Where a job's files stand. Raises Misuse."""
     return f"{store}/{STAGING}/{checked_name('job_id', job)}"
+
+
+class Room:
+    """What an attempt that is being made may still name: it is to be read as a whole. Only keys of
+    many KiB can use that up, the first and last ones of each ledger file."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_ATTEMPT_BYTES - _OTHERS_BYTES
+
+    def take(self, journal: StagedJournal) -> None:
+        """For this one. Raises Misuse."""
+        self._left -= len(json.dumps(asdict(journal))) + len(", ")
+        if self._left < 0:
+            raise Misuse(
+                "the keys are so long that one attempt cannot name all its files within "
+                f"{_MAX_ATTEMPT_BYTES >> 20} MiB: load in more tasks, each with fewer rows"
+            )
 
 
 def write_attempt(disk: Disk, store: str, attempt: Attempt) -> None:
