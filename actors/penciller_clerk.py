@@ -37,6 +37,8 @@ log = logging.getLogger("octavo.clerk")
 _ATTEMPTS = 3
 _AGAIN_MS = 5000
 """After so long at the soonest, beside pushes, work that could not be done is tried again."""
+_MOST_DOUBLED = 6
+"""A merge whose workers are killed waits twice as long after each try: up to five minutes."""
 
 
 class PencillerClerk(TurnActor):
@@ -63,6 +65,8 @@ class PencillerClerk(TurnActor):
         """The store is soon closed again: nothing is begun but what is asked for."""
         self._woken = False
         self._waits_ms = 0  # since when work cannot be done that is to be tried again
+        self._killed = 0  # tries to merge in a row of which the workers were killed,
+        self._killed_ms = 0  # and when the last one was
         self.damaged: list[str] = []  # journal records that could not go into the ledger
         self.recalculated: Mapping[int, NamedTag] = {}  # while a rebuild works these types out anew
 
@@ -88,7 +92,10 @@ class PencillerClerk(TurnActor):
             return
         task = self.penciller.call(Penciller.next_task)
         if task is None:
-            self._waits_ms = 0
+            self._waits_ms = self._killed = 0
+            return
+        if isinstance(task, Merge) and self._is_too_soon():
+            self._waits_ms = self._waits_ms or self.clock_ms()
             return
         try:
             self.do(task)
@@ -100,9 +107,20 @@ class PencillerClerk(TurnActor):
             if not self._waits_ms:  # once, however often it is tried
                 log.warning("%s: merging waits: %s", self.penciller.actor.directory, why)
             self._waits_ms = self.clock_ms()
+            if isinstance(task, Merge):
+                self._killed = self._killed + 1 if isinstance(why, WorkerDied) else 0
+                self._killed_ms = self._waits_ms
             return
         self._waits_ms = 0
+        if isinstance(task, Merge):
+            self._killed = 0
         self.wake()
+
+    def _is_too_soon(self) -> bool:
+        """Whether a merge is to wait, since workers were killed in it: each try costs what memory
+        and processor there is, and what pushes need is done meanwhile."""
+        pause_ms = _AGAIN_MS << min(self._killed - 1, _MOST_DOUBLED) if self._killed else 0
+        return abs(self.clock_ms() - self._killed_ms) < pause_ms
 
     def do(self, task: LevelZero | Merge) -> None:
         """One job, from its inputs to the manifest. Raises what stopped it."""

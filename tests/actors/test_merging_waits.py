@@ -5,6 +5,7 @@ tried again."""
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 
 import pytest
 from one_thread import HeldPool, forget, one_thread, opened
@@ -69,5 +70,63 @@ def test_merging_that_could_not_be_done_is_tried_again_before_the_next_push(
         clock.now += 6000
         put(store, pool, 300)
         assert store.get("k") == b"v"
+        assert store.verify().ok
+        forget(store)
+
+
+@pytest.mark.parametrize("why", REASONS, ids=lambda why: type(why).__name__)
+def test_a_merge_whose_workers_are_killed_is_tried_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch, why: octavo.OctavoError
+) -> None:
+    """And no other one is, nor is the saving of level zero."""
+    clock, real = WallClock(1_800_000_000_000), JobRunner.run
+    tries: list[int] = []
+    refusal = [why]
+
+    def refused(runner: JobRunner, job: str, *blobs: bytes, **given: object) -> object:
+        if job == "merge" and refusal:
+            if tries[-1:] != [clock()]:  # a worker that is killed has two successors at once
+                tries.append(clock())
+            raise refusal[0]
+        return real(runner, job, *blobs, **given)
+
+    with one_thread("waits") as pool:
+        store = opened(SimDisk(), clock_ms=clock, push_bytes=64 << 20)
+        monkeypatch.setattr(JobRunner, "run", refused)
+
+        def pushed(number: int) -> None:
+            clock.now += 1
+            store.put(b"%03d" % number, b"v")
+            store._running.bookie.call(Bookie.push)
+            pool.go_on()
+
+        def waited() -> list[int]:
+            """Seconds between the tries within twenty minutes in which there are puts."""
+            tries.clear()
+            for _ in range(1200):
+                clock.now += 1000
+                store._running.bookie.call(Bookie.attend)  # as every few hundred puts
+                pool.go_on()
+            return [(after - before) // 1000 for before, after in pairwise(tries)]
+
+        number = 0
+        while not tries:
+            pushed(number := number + 1)
+        killed = isinstance(why, WorkerDied)
+        assert waited() == ([10, 20, 40, 80, 160, 320, 320] if killed else [5] * 239)
+        before = len(tries)
+        for _ in range(3):
+            pushed(number := number + 1)
+        assert (len(tries) == before) == killed
+        assert not store._bookie.view.frozen
+
+        refusal[:] = [octavo.StorageFull("no room")]  # of another kind than the one before
+        clock.now -= 3_600_000  # set back, it keeps nobody waiting
+        assert waited() == [5] * 239
+        refusal.clear()
+        clock.now += 5000
+        store._running.bookie.call(Bookie.attend)
+        pool.go_on()
+        assert len(store) == number
         assert store.verify().ok
         forget(store)
