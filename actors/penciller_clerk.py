@@ -37,8 +37,8 @@ log = logging.getLogger("octavo.clerk")
 _ATTEMPTS = 3
 _AGAIN_MS = 5000
 """After so long at the soonest, beside pushes, work that could not be done is tried again."""
-_MOST_DOUBLED = 6
-"""A merge whose workers are killed waits twice as long after each try: up to five minutes."""
+_MOST_DOUBLED = 5
+"""A merge whose workers are killed waits twice as long after each try: up to 160 s."""
 
 
 class PencillerClerk(TurnActor):

@@ -113,7 +113,7 @@ def test_a_merge_whose_workers_are_killed_is_tried_less_and_less_often(
         while not tries:
             pushed(number := number + 1)
         killed = isinstance(why, WorkerDied)
-        assert waited() == ([10, 20, 40, 80, 160, 320, 320] if killed else [5] * 239)
+        assert waited() == ([10, 20, 40, 80, *[160] * 6] if killed else [5] * 239)
         before = len(tries)
         for _ in range(3):
             pushed(number := number + 1)
