@@ -176,7 +176,8 @@ def usable(name: str, path: str) -> Iterator[None]:
             raise storage_error(error, f"{name}={path!r}") from error
         if advice is None:
             raise
-        at = error.filename2 or error.filename  # what a rename was to replace
+        replaced = error.filename2 if error.errno == errno.EISDIR else None
+        at = replaced or error.filename
         where = "" if at in (None, path) else f" ({at})"
         raise Misuse(
             f"{name}={path!r} cannot be used: {error.strerror}{where}; {advice}"
