@@ -7,6 +7,8 @@ does, so nothing is ever unmapped under a reader.
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from mmap import mmap
@@ -55,12 +57,25 @@ _MOST, _LEAST = 1 << 14, 8
 _CALLED_OF = 8
 """Of the files that may be mapped one in so many may have a descriptor, for reads by calls."""
 
+_all: set[weakref.ref[OpenFiles]] = set()
+_gone = _all.discard
+"""Not a WeakSet: see turns/runtime.py."""
+# A thread that is not in a forked child may have their locks there; those that go on come back.
+os.register_at_fork(after_in_child=_all.clear)
+
+
+def _everyone() -> list[OpenFiles]:
+    """Of all stores that this process reads."""
+    return [found for each in _all.copy() if (found := each()) is not None]
+
 
 class OpenFiles:
     """At most ``limit`` files are mapped; one more lets go of the one opened longest ago."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """None: as many as suit this process."""
+        """None: as many as suit this process, together with all others of which that was said: the
+        one that has most lets go."""
+        self._shares = limit is None
         if limit is None:
             limit = max(min(share_of_maps(_SHARE), _MOST), _LEAST)
         self.limit = limit
@@ -71,6 +86,8 @@ class OpenFiles:
         """Of sealed files: records that were read singly, where the offsets stand, how many."""
         self._open: OrderedDict[Mappable, None] = OrderedDict()
         self.closed = False
+        self._reference = weakref.ref(self, _gone)
+        _all.add(self._reference)
 
     def opened(self, file: Mappable) -> mmap | bytes:
         """Map ``file`` and count it. One open, one mmap, one close. Raises Closed, Corruption,
@@ -89,9 +106,16 @@ class OpenFiles:
         with self._lock:
             self._open[file] = None
             self._open.move_to_end(file)
-        if len(self._open) > self.limit:
-            self._shrink(self.limit)
+        sharing = self._sharing()
+        over = sum(map(len, sharing)) - self.limit
+        if over > 0:
+            most = max(sharing, key=len)
+            most._shrink(max(len(most) - over, 0))
         return mapped
+
+    def _sharing(self) -> list[OpenFiles]:
+        """Those that have this one's limit together."""
+        return [each for each in _everyone() if each._shares] if self._shares else [self]
 
     def read(self, file: Called, at: int, length: int) -> bytes:
         """Some bytes of a file that is not being written, by a system call: one wait, without the
@@ -115,7 +139,9 @@ class OpenFiles:
         """(bytes of a record, its offset) of a sealed file that is not mapped, where a map would
         take the place of another: by four system calls, a fifth of what that costs. None: map it,
         for it is asked for often, or has to be looked at closely. Raises as ``read``."""
-        if len(self._open) < self.limit or file.reading[0] is not None or file.reading[1]:
+        if file.reading[0] is not None or file.reading[1]:
+            return None
+        if sum(map(len, self._sharing())) < self.limit:
             return None
         try:
             known = self._singly.get(file) or self._table_of(file)
@@ -145,8 +171,10 @@ class OpenFiles:
         return known
 
     def _opened_to_read(self, file: Called) -> Pread:
-        if len(self._called) >= self._most_called:
-            self._close_called()
+        sharing = self._sharing()
+        if sum([len(each._called) for each in sharing]) >= self._most_called:
+            for each in sharing:
+                each._close_called()
         pread = file.pread = file.by_name(file.disk.opened_to_read)
         self._called.append(file)
         return pread
@@ -157,13 +185,17 @@ class OpenFiles:
             file.pread = None
 
     def _with_fewer(self, file: Mappable) -> mmap | bytes:
-        """No descriptor is left, or no room for a map, whoever took them: do with half of ours,
-        and half of those, until ``file`` can be mapped or none is left to let go of."""
-        self._close_called()
-        left = len(self._open)
+        """No descriptor is left, or no room for a map, whoever took them: all stores do with half
+        of what the largest has, and half of that, until ``file`` can be mapped or none is left to
+        let go of."""
+        everyone = _everyone()
+        for each in everyone:
+            each._close_called()
+        left = max(map(len, everyone))
         while True:
             left //= 2
-            self._shrink(left)
+            for each in everyone:
+                each._shrink(left)
             try:
                 return file.map_now()
             except OSError as error:
@@ -190,6 +222,7 @@ class OpenFiles:
     def forked(self) -> None:
         """In a forked child that goes on reading: a thread that is not there may have the lock."""
         self._lock = new_lock()
+        _all.add(self._reference)
 
     def dropped(self, file: Mappable) -> None:
         """``file`` no longer needs to be counted."""

@@ -55,8 +55,8 @@ class Options:
     ``push_bytes``: ... or after this much journal and keys of index entries (64 KiB .. 3 GiB).
     ``read_cache_bytes``: Memory for recently read values; 0: no cache.
     ``max_open_files``: Files that are mapped at once (8 .. 100,000); before Python 3.13 each
-        map holds a descriptor. None: 16,384, or half of the process's descriptors (``ulimit -n``)
-        where maps hold them.
+        map holds a descriptor. None: of all such stores of the process together 16,384, or half
+        of its descriptors (``ulimit -n``) where maps hold them.
     ``compression``: What is done to values where it makes them smaller by an eighth: those from
         2 KiB up as they are put, those from 256 bytes up as the journal is compacted. Any
         setting reads all values.
