@@ -14,6 +14,7 @@ from descriptors import descriptors
 from whole_store import opened, rolled
 
 import octavo
+from octavo.actors import open_files
 from octavo.actors.open_files import OpenFiles
 from octavo.files.door import maps
 
@@ -109,3 +110,17 @@ def test_one_of_its_own_limit_counts_for_itself() -> None:
         few = [File(second) for _ in range(6)]
         assert all(file.mapped for file in [*kept, *few])
         assert (len(own), len(first), len(second)) == (30, 14, 6)
+
+
+def test_a_forked_child_asks_no_store_of_its_parent_to_let_go(tmp_path: Path) -> None:
+    filled(tmp_path / "a")
+    with opened(tmp_path / "a") as store, octavo.open(tmp_path / "a", read_only=True) as reader:
+        here = open_files._everyone()
+        assert store._running.open_files in here
+        assert reader._shared._open_files in here
+        child = os.fork()
+        if not child:  # a thread of the parent may have had the lock of any but the reader
+            left = open_files._everyone()
+            right = store._running.open_files not in left and reader._shared._open_files in left
+            os._exit(0 if right else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
