@@ -212,4 +212,6 @@ def _ledger(
     if not there or adoption.outdated(manifest.persisted_sqn, journal):
         return None
     where = Folders(disk, directory, journal_directory)
-    return None if same_store.difference(where, manifest, journal, tails) else manifest
+    told = same_store.beyond(manifest, journal)
+    told = told or same_store.difference(where, manifest, journal, tails)
+    return None if told else manifest

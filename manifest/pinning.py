@@ -182,7 +182,8 @@ def _refuse_another_ledger(
 ) -> None:
     """Raises Corruption where it is of another journal."""
     where = Folders(disk, draft.path, draft.path)
-    if told := same_store.difference(where, found.ledger, found.journal, tails):
+    told = same_store.beyond(found.ledger, found.journal)
+    if told := told or same_store.difference(where, found.ledger, found.journal, tails):
         raise Corruption(draft.ledger, 0, f"{told}; open the store for writing")
 
 

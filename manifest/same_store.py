@@ -4,7 +4,8 @@ it is, and a folder can be copied, or restored, into the wrong one.
 A row of the ledger names a record by its sqn, and no store gives a sqn twice. So a few rows of the
 newest files are held against the records that they name: in a ledger of another store, or of a
 copy of this one that was written to since, keys or write times differ. Where a record is not there
-any more, or either cannot be read, that shows nothing, and is told when it is read.
+any more, or either cannot be read, that shows nothing, and is told when it is read. Nor has a
+ledger a sqn that the journal never gave.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from octavo.manifest.recovery import Tail
 _MOST_FILES = 3
 _MOST_SEARCHED = 1 << 17
 """Rows of a file in which the newest one is looked for: 30 us."""
-
+_MOST_ROWS = 3
+_MORE_ROWS = 64
+"""Of a file, where those looked at first are of records that the journal does not have."""
 
 _MOST_BYTES = 1 << 14
 """Of a record: one with longer keys and metadata shows nothing."""
@@ -42,17 +45,27 @@ class Folders(NamedTuple):
     journal: str
 
 
+def beyond(ledger: LedgerManifest, journal: JournalManifest) -> str:
+    """What shows that the ledger has sqns that the journal, of which nothing was lost, never gave;
+    "" where nothing does."""
+    has_more = ledger.persisted_sqn >= journal.ceiling > 1
+    return "has more than the journal ever had" if has_more else ""
+
+
 def difference(
     where: Folders, ledger: LedgerManifest, journal: JournalManifest, tails: Sequence[Tail]
 ) -> str:
     """What shows that the ledger is of another journal than this; "" where nothing does. Some 0.2
     ms: three rows at most of a file, of another one only where those showed nothing."""
-    entries = [entry for level in ledger.levels for entry in level]
-    for entry in nlargest(_MOST_FILES, entries, key=attrgetter("max_sqn")):
-        agreed = False
+    files: list[JournalEntry | Tail] = [*journal.entries, *tails]
+    oldest = min([file.base_sqn for file in files], default=1)
+    held = range(oldest, max([file.last_sqn for file in files], default=0) + 1)
+    some = [e for e in ledger.entries if e.max_sqn >= held.start and e.min_sqn < held.stop]
+    for entry in nlargest(_MOST_FILES, some, key=attrgetter("max_sqn")):
+        agreed = 0
         # What is damaged whoever reads it is told.
-        with suppress(OctavoError, OSError, StructError, ValueError, IndexError):
-            for sqn, key, time_ms in _some_rows(where, entry):
+        with suppress(OctavoError, OSError, StructError, ValueError, IndexError, OverflowError):
+            for sqn, key, time_ms in _some_rows(where, entry, held):
                 found = _record(where, journal, tails, sqn)
                 if found is None:
                     continue
@@ -61,23 +74,27 @@ def difference(
                         "is of another store, or of a copy of this one: the journal has another "
                         f"key, or time, under sqn {sqn}"
                     )
-                agreed = True
+                agreed += 1
+                if agreed == _MOST_ROWS:
+                    break
         if agreed:
             break
     return ""
 
 
-def _some_rows(where: Folders, entry: LedgerEntry) -> Iterator[tuple[int, bytes, int]]:
+def _some_rows(where: Folders, entry: LedgerEntry, held: range) -> Iterator[tuple[int, bytes, int]]:
     """(sqn, key without tag and bucket, write time) of the newest row of a file that is not large,
-    of one in its middle and of the last one, verified. Raises Corruption, OSError."""
+    of one in its middle and of the last one, then of some from everywhere; verified, and of sqns
+    that may be in the journal. Raises Corruption, OSError."""
     sst = Sst(where.disk.map(f"{where.ledger}/{entry.name}"), entry.name)
     refuse_another(entry, sst)
-    rows = [sst.rows // 2, sst.rows - 1]
+    rows = [sst.rows // 2, sst.rows - 1, *range(0, sst.rows, max(sst.rows // _MORE_ROWS, 1))]
     if sst.rows <= _MOST_SEARCHED:
-        rows.insert(0, _row_of(sst.sqns, entry.max_sqn - entry.sqn_base))
+        rows.insert(0, _row_of(sst.sqns, min(entry.max_sqn, held.stop - 1) - entry.sqn_base))
     for row in dict.fromkeys(rows):
-        key = sst.user_key(row)  # which verifies the rest of the row, too
-        yield sst.sqns[row] + entry.sqn_base, key, sst.time(row)
+        if sst.sqns[row] + entry.sqn_base in held:
+            key = sst.user_key(row)  # which verifies the rest of the row, too
+            yield sst.sqns[row] + entry.sqn_base, key, sst.time(row)
 
 
 def _row_of(sqns: memoryview, wanted: int) -> int:

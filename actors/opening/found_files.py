@@ -108,11 +108,11 @@ def _of_the_journal(
     journal = files.manifest
     if head_only:
         adoption.refuse_lost_ledger(directory, ledger.persisted_sqn, journal)
-    if not files.doubtful and ledger.persisted_sqn >= journal.ceiling > 1:
+    if not files.doubtful and (told := same_store.beyond(ledger, journal)):
         # Both manifests are whole, and one of them is of another store, or forged.
-        notes.append(f"{directory}: has more than the journal ever had; rebuilt")
+        notes.append(f"{directory}: {told}; rebuilt")
         if head_only:
-            raise Corruption(directory, 0, "has more than the journal ever had: restore a backup")
+            raise Corruption(directory, 0, f"{told}: restore a backup")
         ledger = LedgerManifest.empty()
     if adoption.outdated(ledger.persisted_sqn, journal):
         notes.append(f"{directory}: is older than the journal's last compaction; rebuilt")

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from whole_store import flush, opened
+from whole_store import flush, opened, standing_still
 
 import octavo
 from octavo.files.door.disk import RealDisk
@@ -170,3 +170,49 @@ def test_of_a_head_only_store_one_that_knows_more_is_refused(tmp_path: Path) -> 
     put_ledger(tmp_path / "b", tmp_path / "a")
     with pytest.raises(octavo.Corruption, match="more than the journal ever had"):
         octavo.open(tmp_path / "a")
+
+
+@pytest.mark.parametrize(("keys", "more"), [(5, 50), (600, 3000)])
+def test_nor_does_who_only_reads_or_works_on_a_closed_store_believe_that(
+    tmp_path: Path, keys: int, more: int
+) -> None:
+    wanted = filled(tmp_path / "a", "a", keys)
+    with opened(tmp_path / "b") as store:
+        for number in range(keys + more):  # all rows are of numbers that a never gave
+            store.put(b"%d" % (number % min(more, 300)), b"b")
+        flush(store)
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    with pytest.raises(octavo.Corruption, match=r"more than the journal ever had.* for writing"):
+        octavo.open(tmp_path / "a", read_only=True)
+    with closed_store(RealDisk(), str(tmp_path / "a")) as closed:
+        assert closed.ledger is None
+    with opened(tmp_path / "a") as store:
+        assert dict(store.items()) == wanted
+
+
+@pytest.mark.parametrize(("keys", "more"), [(80, 1000), (600, 3000)])
+def test_beside_a_killed_store_whose_numbers_reach_far_it_is_known_as_well(
+    tmp_path: Path, keys: int, more: int
+) -> None:
+    """The ceiling of a store that was killed is a million above what it gave."""
+    wanted = {b"a-%03d" % number: b"of %d" % number for number in range(keys)}
+    with opened(tmp_path / "open") as store:
+        for key, value in wanted.items():
+            store.put(key, value)
+        flush(store)
+        with standing_still(store):
+            shutil.copytree(tmp_path / "open", tmp_path / "a")
+    with opened(tmp_path / "b", push_rows=1 << 16) as store:  # one file
+        store.put_many((b"b-%05d" % number, b"b") for number in range(keys + more))
+        # Neither the row of the newest number that a gave nor the first one is of the first pass.
+        store.put_many([(b"b-%05d" % (keys - 1), b"again"), (b"b-00000", b"again")])
+        flush(store)
+    put_ledger(tmp_path / "b", tmp_path / "a")
+    with pytest.raises(octavo.Corruption, match=r"is of another store.* for writing"):
+        octavo.open(tmp_path / "a", read_only=True)
+    with closed_store(RealDisk(), str(tmp_path / "a")) as closed:
+        assert closed.ledger is None
+    with opened(tmp_path / "a") as store:
+        assert any("is of another store" in note for note in store.stats()["notes"])
+        assert dict(store.items()) == wanted
+        assert store.verify().ok
