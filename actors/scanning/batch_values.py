@@ -31,6 +31,7 @@ from octavo.files.kernels.byte_strings import (
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.few_maps import most_maps
 from octavo.files.ledger.live_batches import Batch, buckets_of, keys_of
 from octavo.files.lifecycle import State
 
@@ -61,14 +62,25 @@ class OpenJournal:
     def __init__(self) -> None:
         self._growing: dict[JournalFile, Opened] = {}
         self._sums: dict[JournalFile, RecordSums] = {}
+        self._mapped: list[RecordSums] = []
+        """Those that have a map, no more than a process may keep."""
 
     def sums(self, file: JournalFile, mapped: mmap | bytes) -> RecordSums:
         """What says which records of the file are as they were written; for this reader, that it
         was looked at is kept in mind."""
         known = self._sums.get(file)
-        if known is None or known.mapped is not mapped:
+        if known is not None and known.mapped is mapped:
+            return known
+        if len(self._mapped) >= most_maps():
+            for each in self._mapped:
+                each.let_go()
+            self._mapped.clear()
+        if known is None:
             whole = file not in self._growing
             known = self._sums[file] = RecordSums(mapped, file.seed, whole=whole)
+        else:
+            known.read_from(mapped)
+        self._mapped.append(known)
         return known
 
     def open(self, file: JournalFile) -> Opened:
@@ -117,6 +129,8 @@ class Located:
         if so. ``late``: values are compared with their checksums as they are cut out."""
         self._with_care = with_care
         self._maps: list[mmap | bytes] = []
+        self._kept: set[int] = set()
+        """Which maps these are; of files beyond what a process may keep values are copied."""
         self._of, self._at, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
         self._raw_bytes = np.full(count, _LONG_WAY, np.int64)
         self._unseen: tuple[Words, Ints] | None = None
@@ -143,6 +157,12 @@ class Located:
             sums = None if sums is None else (sums[0][chosen], sums[1][chosen])
         if self._unseen is not None and sums is not None:
             self._unseen[0][rows], self._unseen[1][rows] = sums
+        if id(mapped) not in self._kept:
+            if len(self._kept) < most_maps():
+                self._kept.add(id(mapped))
+            else:
+                some = gather(np.frombuffer(mapped, dtype=np.uint8), found.at, found.lengths)
+                mapped, found = some.blob.tobytes(), found._replace(at=some.offsets[:-1])
         self._of[rows] = len(self._maps)
         self._at[rows] = found.at
         self._lengths[rows] = found.lengths

@@ -108,20 +108,30 @@ class RecordSums:
     ) -> None:
         """Of a file that is mapped whole; not ``whole``: of one that is being written, of which
         only records are looked at."""
+        self._seed, self._file, self._whole = seed, file, whole
+        self._state = np.zeros(0, dtype=np.uint8)
+        self._bill = 0
+        self.read_from(mapped)
+
+    def read_from(self, mapped: mmap | bytes) -> None:
+        """Go on with another map of the file; what was seen of it stays seen."""
         self.mapped = mapped
-        self._seed = seed
         self._view = view = memoryview(mapped)
         self._end = 0
         self._sums: Sums | None = None
-        if whole:
+        if self._whole:
             # Not sealed, or damaged where verify tells it: its records have their own.
             with suppress(Corruption, UnsupportedFormat):
-                trailer = trailer_of(view, file)
-                self._sums = read_windows(view, trailer, file)
+                trailer = trailer_of(view, self._file)
+                self._sums = read_windows(view, trailer, self._file)
                 self._end = trailer.tables_at
         count = 0 if self._sums is None else len(self._sums)
-        self._state = np.zeros(count, dtype=np.uint8)
-        self._bill = 0
+        if len(self._state) != count:
+            self._state = np.zeros(count, dtype=np.uint8)
+
+    def let_go(self) -> None:
+        """Keep no map until ``read_from`` gives another."""
+        self.mapped, self._view, self._sums = b"", memoryview(b""), None
 
     def right(self, starts: Ints, head_ends: Ints, ends: Ints, times: int = 1) -> Mask:
         """Which of these records, whose framing fits, are as they were written. By windows, 0.1 ms
