@@ -43,6 +43,8 @@ OFFSETS = ".offsets"
 _SAME_BYTES = 64 << 10
 _SIDE_ROWS = 1 << 18
 _SIDE_BYTES = 64 << 20
+_LARGER = 4
+"""A side file stays if it has so many times the records that are newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +218,20 @@ def _finished(
     now_ms: int,
     before: Published | None,
 ) -> Published:
-    persisted = found.ledger.persisted_sqn
     entries = list(found.journal.entries)
+    same = {entry.name for entry in entries}
+    unsealed: list[tuple[JournalEntry, recovery.Tail]] = []
+    for name in tails:
+        entry, tail, continues = _tail(disk, draft, name, before)
+        if entry.count:
+            entries.append(entry)
+            unsealed.append((entry, tail))
+        if continues:
+            same.add(name)
+    sqn = max([found.ledger.persisted_sqn, *(entry.last_sqn for entry in entries)])
+    kept, persisted = _kept(draft, found.ledger, before, same, sqn)
     parts: list[dict[str, object]] = []
     blobs: list[bytes] = []
-    unsealed: list[recovery.Tail] = []
 
     def add(entry: JournalEntry, offsets: Sequence[int]) -> None:
         low = max(persisted + 1 - entry.base_sqn, 0)
@@ -233,21 +244,16 @@ def _finished(
         )  # fmt: skip
         blobs.append(blob)
 
-    for entry in entries:
+    for entry in found.journal.entries:
         if entry.last_sqn > persisted:
             path = f"{draft.path}/{entry.name}"
             add(entry, cdb.sealed_offsets(disk.map(path), path)[1])
-    for name in tails:
-        entry, tail = _tail(disk, draft, name, before)
-        if entry.count:
-            entries.append(entry)
-            unsealed.append(tail)
-            if entry.last_sqn > persisted:
-                add(entry, tail.offsets)
+    for entry, tail in unsealed:
+        if entry.last_sqn > persisted:
+            add(entry, tail.offsets)
     if before is None:
-        _refuse_another_ledger(disk, draft, found, unsealed)
-    sqn = max([persisted, *(entry.last_sqn for entry in entries)])
-    added = _side_files(disk, draft, parts, b"".join(blobs))
+        _refuse_another_ledger(disk, draft, found, [tail for _, tail in unsealed])
+    added = kept + _side_files(disk, draft, parts, b"".join(blobs))
     return draft.finish(
         name="",
         store_id=str(identity["id"]),
@@ -286,9 +292,9 @@ def _known(disk: Disk, before: str, now: str, name: str) -> array[int] | None:
 
 def _tail(
     disk: Disk, draft: Draft, name: str, before: Published | None
-) -> tuple[JournalEntry, recovery.Tail]:
-    """(what a manifest says of a tail, its whole records). An unsealed one is made durable, and its
-    offsets are written beside it."""
+) -> tuple[JournalEntry, recovery.Tail, bool]:
+    """(what a manifest says of a tail, its whole records, whether it is one of ``before`` that went
+    on). An unsealed one is made durable, and its offsets are written beside it."""
     path = f"{draft.path}/{name}"
     known = None
     if before is not None and name.endswith(LOG):
@@ -310,7 +316,36 @@ def _tail(
         seed=tail.seed,
         state="sealed",
     )
-    return entry, tail
+    return entry, tail, known is not None
+
+
+def _kept(
+    draft: Draft, ledger: LedgerManifest, before: Published | None, same: set[str], sqn: int
+) -> tuple[list[LedgerEntry], int]:
+    """(side files of ``before`` that hold of a state up to ``sqn``, too, and are linked here; up
+    to which sqn the rows are in those, or in the ledger). ``same``: journal files that have what
+    they had then. A side file that is not much larger than all that is newer is made anew with
+    that, so they stay few, and no record is read often."""
+    persisted = ledger.persisted_sqn
+    if before is None or not {entry.name for entry in before.journal.entries} <= same:
+        return [], persisted
+    then = before.ledger.entries
+    kept = [entry for entry in then if entry.name.startswith(SIDE)][::-1]  # oldest first
+    if [e.name for e in then if not e.name.startswith(SIDE)] != [e.name for e in ledger.entries]:
+        return [], persisted
+    top = lowest = before.sqn if kept else persisted
+    while kept:
+        below = kept[-2].max_sqn if len(kept) > 1 else persisted
+        if kept[-1].max_sqn <= lowest and top - below >= _LARGER * (sqn - top):
+            break
+        lowest = min(lowest, kept.pop().min_sqn - 1)  # of two that share sqns neither stays alone
+        top = below
+    try:
+        for entry in kept:
+            draft.link_side(before.path, entry.name)
+    except FileNotFoundError:  # it was released meanwhile
+        return [], persisted
+    return kept, top
 
 
 def _side_files(
@@ -320,8 +355,8 @@ def _side_files(
     if not parts:
         return []
     result = ledger_files.level_zero(
-        disk, offsets, journal=draft.path, ledger=draft.path, stem=SIDE, parts=parts,
-        max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
+        disk, offsets, journal=draft.path, ledger=draft.path, stem=f"{SIDE}-{draft.id}",
+        parts=parts, max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
     )  # fmt: skip
     if result["damaged"]:
         raise Corruption(draft.journal, 0, result["damaged"][0])

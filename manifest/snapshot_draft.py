@@ -57,6 +57,10 @@ class Draft:
             self._link(f"{self.journal}/{name}", name)
         return name
 
+    def link_side(self, path: str, name: str) -> None:
+        """Have a side file of the snapshot at ``path`` here, too. Raises FileNotFoundError."""
+        self._link(f"{path}/{name}", name)
+
     def _link(self, source: str, name: str) -> None:
         if name not in self._there:
             self._disk.link(source, f"{self.path}/{name}")

@@ -9,8 +9,10 @@ import random
 import shutil
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+from unittest.mock import Mock
 
 import pytest
 from descriptors import descriptors
@@ -21,6 +23,7 @@ import octavo
 from octavo import read_only
 from octavo.files.door.disk import RealDisk
 from octavo.manifest import pinning, recovery
+from octavo.manifest.ledger_manifest import LedgerManifest
 
 Held = dict[tuple[bytes, bytes], tuple[bytes, int]]
 
@@ -80,11 +83,14 @@ def some_writes(store: octavo.Store, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("linked", [True, False])
 @pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("rows", [1 << 18, 5])
 def test_it_is_what_opening_again_gives(
-    tmp_path: Path, number: int, linked: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, number: int, linked: bool, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"OCTAVO_SEED={SEED}")
     rng = random.Random(SEED + number)
+    monkeypatch.setattr(pinning, "_SIDE_ROWS", rows)
+    monkeypatch.setattr(pinning, "_LARGER", 1)
     if not linked:
         refuse_links(monkeypatch)
     with opened(tmp_path / "s") as store:
@@ -118,6 +124,89 @@ def test_of_the_unsealed_file_only_what_was_added_is_read(
     assert copied_from == [0, end]
 
 
+@pytest.fixture
+def made_rows_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of how many records the rows of side files were made, pin by pin."""
+    found: list[int] = []
+    plain = pinning.ledger_files.level_zero
+
+    def noted(disk: RealDisk, offsets: bytes, **options: Any) -> dict[str, Any]:
+        found.append(sum(part["count"] for part in options["parts"]))
+        return plain(disk, offsets, **options)
+
+    monkeypatch.setattr(pinning.ledger_files, "level_zero", noted)
+    return found
+
+
+def test_rows_are_made_of_what_was_added(tmp_path: Path, made_rows_of: list[int]) -> None:
+    """And of few more, so that there are few files."""
+    with octavo.open(tmp_path / "s") as store:
+        store.put_many((b"%d" % number, b"v") for number in range(1000))
+        reader = octavo.open(store.path, read_only=True)
+        for number in range(60):
+            store.put("k", b"%d" % number)
+            store.delete(b"%d" % number)
+            newer = reader.newest()
+            reader.close()
+            reader = newer
+            assert len([name for name in os.listdir(reader._found.path) if "side" in name]) < 6
+            assert held(reader) == held(store)
+        reader.close()
+    assert made_rows_of[:2] == [1000, 2]
+    assert max(made_rows_of[1:]) < 120
+    assert sum(made_rows_of[1:]) < 1000
+
+
+def test_rows_of_what_was_lost_are_not_kept(store: octavo.Store, tmp_path: Path) -> None:
+    """As of what was written to a backup that is brought up to date."""
+    path = tmp_path / "backup"
+    flush(store)
+    store.backup(path)
+    with opened(path) as there:
+        for _ in range(20):
+            there.put("k", b"of the backup")
+        reader = octavo.open(path, read_only=True)
+    assert reader["k"] == b"of the backup"
+    for number in range(3):
+        store.put("k", b"%d" % number)
+    store.backup(path)
+    with reader.newest() as newer:
+        assert held(newer) == held(store)
+    reader.close()
+
+
+def test_rows_of_which_the_ledger_has_a_part_since_are_not_kept(store: octavo.Store) -> None:
+    """A merge of those may have dropped a delete that hides one."""
+    for number in range(20):
+        store.put("k", b"%d" % number)
+    with octavo.open(store.path, read_only=True) as reader:
+        before, same = reader._found, {entry.name for entry in reader._found.journal.entries}
+        saved = [
+            replace(entry, name="saved", min_sqn=5, max_sqn=5) for entry in before.ledger.entries
+        ]
+        ledger = LedgerManifest.empty()
+        assert pinning._kept(Mock(), ledger, before, same, 22) == (before.ledger.entries, 21)
+        ledger = ledger.edit(saved, persisted_sqn=5)
+        assert pinning._kept(Mock(), ledger, before, same, 22) == ([], 5)
+
+
+def test_rows_of_one_that_is_released_are_made_anew(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with octavo.open(store.path, read_only=True) as reader:
+        plain = pinning._known
+
+        def gone(*told: Any) -> object:
+            found = plain(*told)
+            for side in Path(reader._found.path).glob("side*"):
+                side.unlink()
+            return found
+
+        monkeypatch.setattr(pinning, "_known", gone)
+        with reader.newest() as newer:
+            assert held(newer) == held(store)
+
+
 def test_one_that_was_closed_gives_none(store: octavo.Store) -> None:
     reader = octavo.open(store.path, read_only=True)
     reader.close()
@@ -136,7 +225,10 @@ def test_links_of_those_that_were_dropped_go(store: octavo.Store) -> None:
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_descriptors_of_those_before_are_let_go_of(store: octavo.Store, closes: bool) -> None:
+def test_descriptors_of_those_before_are_let_go_of(
+    store: octavo.Store, closes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pinning, "_LARGER", 1 << 60)  # one side file each
     flush(store)
     gc.disable()  # or how many are left would be up to that
     try:
