@@ -3,7 +3,8 @@
 A Ctrl-C in the midst of an import may leave an extension half loaded for as long as the process
 lives; and between two steps of CPython's own the lock that all imports take stays taken, so that
 the next import of any other thread waits for ever. So what Octavo loads within a call it loads
-``unbroken``: by this, or by an import statement in ``with unbroken:`` (tests/test_house.py).
+``unbroken``: by this, or by an import statement in ``with unbroken:`` (tests/test_house.py). A
+stack that ends in the midst of an import leaves an extension half loaded, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
-from octavo.files.unbroken import unbroken
+from octavo.files.unbroken import need_room, unbroken
+
+_ROOM = 150
+"""More calls within each other than loading NumPy takes (103)."""
 
 
 class Later:
@@ -27,6 +31,7 @@ class Later:
         self._around = around
 
     def __getattr__(self, attribute: str) -> Any:
+        need_room(_ROOM)
         with unbroken, self._around():  # and so whole
             module = import_module(self.__name__)
         found = getattr(module, attribute)

@@ -144,3 +144,10 @@ def locked(disk: Disk, path: str, *, to_read: bool = False) -> FileLock:
     worker is left."""
     with unbroken:
         return disk.lock_to_read(path) if to_read else disk.lock(path)
+
+
+def need_room(calls: int) -> None:
+    """Raise RecursionError where the stack has no room for so many more calls within each other:
+    before a step that it must not cut in two either."""
+    if calls:
+        need_room(calls - 1)

@@ -64,7 +64,7 @@ from octavo.actors.turns.ref import Ref
 from octavo.actors.turns.turn_future import TurnFuture
 from octavo.files.errors import AskCycle, AskTimeout
 from octavo.files.locks import new_lock, new_rlock
-from octavo.files.unbroken import unbroken
+from octavo.files.unbroken import need_room, unbroken
 
 __all__ = ["Ref", "TurnActor", "in_turn"]
 
@@ -77,6 +77,9 @@ log = logging.getLogger("octavo.runtime")
 _get_ident = threading.get_ident
 _STOPPED = ("stopped",)
 """The inbox of a stopped actor, as a turn sees it: never empty, so that every turn looks."""
+
+_ROOM = 100
+"""More calls within each other than any message takes."""
 
 _numbers = count(1)
 _actors: set[weakref.ref[TurnActor]] = set()
@@ -348,8 +351,11 @@ class TurnActor(pykka.Actor):
                 return  # let them have the turn; they serve the rest, or have this run again
 
     def _serve(self, count: int, deadline: float | None) -> None:
-        """Answer the next ``count`` messages. In a turn."""
+        """Answer the next ``count`` messages. In a turn. Raises AskTimeout; and RecursionError,
+        where the asking thread's stack has no room for them: the pool's has."""
         messages = self.waiting_messages
+        if count and deadline is not None:
+            need_room(_ROOM)
         for _ in range(count):
             if not messages:
                 return

@@ -3,8 +3,10 @@ there was no memory for the message. What is read and what is found again stay r
 
 from __future__ import annotations
 
+import sys
 from collections import UserList
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from look import clock_ms
@@ -201,4 +203,52 @@ def test_a_batch_whose_ends_find_no_memory_is_not_begun() -> None:
         with pytest.raises(MemoryError):
             active.append_encoded(b"ab", Ends([end + 1, end + 2]), atomic=True)
         assert (len(active.offsets) - 1, active.offsets[-1]) == (len(KEYS), end)
+        forget(store)
+
+
+def at_depths_without_room(call: Callable[[], object]) -> None:
+    """Call it at every depth at which Python's stack has room for a few calls and no more."""
+
+    def at(depth: int) -> object:
+        return at(depth - 1) if depth else call()
+
+    limit = sys.getrecursionlimit()
+    for depth in range(limit, limit - 200, -1):
+        with suppress(RecursionError):
+            at(depth)
+
+
+def test_who_has_recursed_too_far_does_nothing_that_others_have_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As what memory has to know of a write that was broken off."""
+    with one_thread("too far") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        broken_off(store, monkeypatch, 2)
+        at_depths_without_room(lambda: store.put(b"deep", b"2"))
+        pool.go_on()
+        store.put(KEYS[0], b"2")
+        assert set(store) <= {KEYS[0], b"deep"}
+        assert store.verify().ok
+        forget(store)
+
+
+def test_no_message_is_lost_in_a_stack_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    with one_thread("no room") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        bookie = store._running.bookie
+        told = list[int]()
+
+        def deep(bookie: Bookie, depth: int = 30) -> None:
+            if depth:
+                deep(bookie, depth - 1)
+            else:
+                told.append(1)
+
+        bookie.send(deep)
+        at_depths_without_room(lambda: store.put(b"deep", b"2"))
+        pool.go_on()
+        assert told == [1]
         forget(store)

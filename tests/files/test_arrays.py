@@ -34,6 +34,30 @@ def test_numpy_is_there_after_an_interrupt_as_it_was_loaded() -> None:
     assert done.stdout.split() == ["interrupted", "0.0"], done.stderr
 
 
+_TOO_DEEP = """
+import sys
+from octavo.files.kernels.arrays import np
+
+def at(depth):
+    return at(depth - 1) if depth else np.zeros(3)
+
+refused = 0
+for depth in range(sys.getrecursionlimit(), 0, -1):
+    try:
+        at(depth)
+        break
+    except RecursionError:
+        refused += 1
+print(refused > 100, np.unique(np.zeros(3))[0])
+"""
+
+
+def test_numpy_is_there_after_a_call_that_had_recursed_too_far_to_load_it() -> None:
+    words = [sys.executable, "-c", _TOO_DEEP]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["True", "0.0"], done.stderr
+
+
 _WITHOUT_THREADS = """
 import os, sys, threading
 from octavo.files.kernels.arrays import np
