@@ -127,7 +127,7 @@ def _state(found: Stats) -> Iterator[_Family]:
         yield _Family(f"octavo_{name}", "gauge", text, [({}, value)])
     consumers = found["consumers"]
     for name, text, values in (
-        ("behind", "Sequence numbers that a consumer of the change feed has yet to acknowledge.",
+        ("behind", "Changes that a consumer of the change feed has yet to acknowledge.",
          [each["behind"] for each in consumers]),
         ("holds_bytes", "Journal files that compaction leaves as they are for a consumer.",
          [each["holds_bytes"] for each in consumers]),

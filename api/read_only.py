@@ -214,7 +214,9 @@ class ReadOnlyStore(_Unpublished):
                 "bytes": sum(level["bytes"] for level in levels),
                 "levels": levels,
             },
-            "consumers": consumers_of(self._consumers(), self.sqn, sealed),
+            "consumers": consumers_of(
+                self._consumers(), [(entry.last_sqn, entry.count) for entry in entries], sealed
+            ),
         }
 
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:

@@ -55,6 +55,8 @@ def stats(running: Running) -> Stats:
     levels = levels_of(view.ledger)
     pending = _pending(running.disk, penciller, clerk)
     ledger_pending = len(penciller.delete_pending)
+    journal = _journal(inker, clerk)
+    counts = [(file["last_sqn"], file["records"]) for file in journal["file_list"]]
     return {
         "path": running.path,
         "id": running.identity.id,
@@ -64,7 +66,7 @@ def stats(running: Running) -> Stats:
         "now_ms": bookie.clock_ms(),
         "last_sqn": inker.last_sqn,
         "persisted_sqn": view.ledger.persisted_sqn,
-        "journal": _journal(inker, clerk),
+        "journal": journal,
         "ledger": _ledger(levels, penciller),
         "memory": {
             "recent_keys": len(view.recent.rows),
@@ -99,7 +101,7 @@ def stats(running: Running) -> Stats:
         },
         "snapshots": len(running.register),
         "live_snapshots": _snapshots(running, pending),
-        "consumers": consumers_of(clerk.consumers.all(), inker.last_sqn, inker.manifest.entries),
+        "consumers": consumers_of(clerk.consumers.all(), counts, inker.manifest.entries),
         "writes": _writes(running),
         "latencies": _latencies(measures),
         "jobs": _jobs(measures),
@@ -236,15 +238,21 @@ def _snapshots(running: Running, pending: list[tuple[int, int]]) -> list[Snapsho
 
 
 def consumers_of(
-    known: Mapping[str, Progress], last_sqn: int, sealed: Sequence[JournalEntry]
+    known: Mapping[str, Progress],
+    files: Sequence[tuple[int, int]],
+    sealed: Sequence[JournalEntry],
 ) -> list[ConsumerStats]:
-    """Where the consumers of the change feed are, and what they hold. O(consumers x files)."""
+    """Where the consumers of the change feed are, and what they hold. ``files``: last sqn and
+    records of each of the journal's; sqns that were skipped after a kill are in none. O(consumers
+    x files)."""
     by_position = sorted(known.items(), key=lambda each: each[1].position)
     return [
         {
             "name": name,
             "position": at.position,
-            "behind": max(last_sqn - at.position, 0),
+            "behind": sum(
+                min(records, last - at.position) for last, records in files if last > at.position
+            ),
             "moved_ms": at.moved_ms,
             "holds_bytes": sum(entry.bytes for entry in sealed if entry.last_sqn > at.position),
         }

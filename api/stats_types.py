@@ -138,7 +138,7 @@ class ConsumerStats(TypedDict):
     position: int
     """The newest sqn that it has acknowledged."""
     behind: int
-    """Sqns that came behind that."""
+    """Changes that came behind that. Numbers that were skipped after a kill are none."""
     moved_ms: int
     """When it acknowledged last, ms UTC."""
     holds_bytes: int

@@ -142,7 +142,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
 
     @property
     def last_sqn(self) -> int:
-        """The newest sequence number given; 0 if there was none."""
+        """The newest sequence number given, or skipped after a kill; 0 if there was none."""
         return self._inker.last_sqn
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +38,30 @@ def test_the_owner_tells_of_each_what_it_holds(store: octavo.Store) -> None:
     later = [file for file in files if file["state"] == "sealed" and file["last_sqn"] > 700]
     assert mail["holds_bytes"] == sum(file["bytes"] for file in later) > 0
     assert search["holds_bytes"] == 0
+
+
+def test_numbers_that_were_skipped_after_a_kill_are_no_changes(tmp_path: Path) -> None:
+    killed = """if True:
+        import os, sys, octavo
+        store = octavo.open(sys.argv[1])
+        store.put_many((str(number), b"v") for number in range(100))
+        store.consumer("mail").acknowledge(100)
+        os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-c", killed, tmp_path / "s"], check=False)
+
+    def behind(source: octavo.Store | octavo.ReadOnlyStore) -> int:
+        return source.stats()["consumers"][0]["behind"]  # type: ignore[no-any-return]
+
+    with octavo.open(tmp_path / "s") as store:
+        assert store.last_sqn > 1_000_000
+        assert behind(store) == 0
+        for number in range(3):
+            store.put("k", b"v")
+            with octavo.open(store.path, read_only=True) as reader:
+                assert behind(store) == behind(reader) == number + 1
+        store.consumer("mail").acknowledge(store.last_sqn - 1)
+        assert behind(store) == 1
 
 
 def test_when_each_moved_last_is_told(store: octavo.Store) -> None:
