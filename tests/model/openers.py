@@ -20,9 +20,16 @@ WAIT = 120.0
 def race(path: str, name: int, luck: str, tries: int, told: Connection) -> None:
     """Open the store again and again; note in it who has it, and find nobody beside."""
     rng = random.Random(luck)
-    have = refused = 0
+    have = refused = seen = 0
     wrong = ""
     for _ in range(tries):
+        if rng.random() < 0.3:  # beside whoever has it
+            with octavo.open(path, read_only=True) as reader:
+                before, seen = seen, int(reader.get(b"count") or b"0")
+            if seen < before:
+                wrong = f"{before} openings were seen, and later {seen}"
+        if rng.random() < 0.03:  # by its owner, or opened for it
+            octavo.acknowledge(path, f"mail{name}", 0)
         try:
             store = octavo.open(path, worker=False, push_rows=64)
         except octavo.StoreLocked:
