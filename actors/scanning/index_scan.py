@@ -25,6 +25,7 @@ from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import column_of
 from octavo.files.ledger import find_many, ledger_key
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.few_maps import most_maps
 from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.sst_lookup import Find
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -97,13 +98,17 @@ _Opened = tuple[Find, memoryview, int]
 
 
 class _Files:
-    """Files of a level, those that were needed open."""
+    """Files of a level, those that were needed open; no more than a process may keep mapped."""
 
     def __init__(self, entries: Sequence[LedgerEntry]) -> None:
         self.entries = entries
         self.opened: list[_Opened | None] = [None] * len(entries)
+        self._kept = 0
 
     def open(self, number: int) -> _Opened:
+        if self._kept >= most_maps():
+            self.opened, self._kept = [None] * len(self.entries), 0
+        self._kept += 1
         entry = self.entries[number]
         sst = entry.file.reader()
         opened = self.opened[number] = (sst.find, sst.sqns, entry.sqn_base)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import random
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from whole_store import opened, rolled
+from whole_store import flush, opened, rolled
 
 import octavo
+from octavo.actors import penciller, penciller_clerk
 from octavo.files.journal.cdb import RECORDS_AT
 from octavo.files.journal.journal_windows import RecordSums
 
@@ -23,6 +25,19 @@ KINDS: dict[str, tuple[int, Callable[[random.Random], bytes]]] = {
     "compressed": (24, lambda r: r.randbytes(9) * 400),
     "large": (2, lambda r: r.randbytes(30_000)),
 }
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    """50 more than there are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = set(map(int, os.listdir("/dev/fd")))
+    free = [number for number in range(1000) if number not in taken]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[50], hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def all_of(store: octavo.Store) -> list[tuple[str, Callable[[], dict[bytes, bytes]]]]:
@@ -55,16 +70,29 @@ def test_they_keep_no_more_maps_than_there_may_be(
                 wanted[key] = value(source)
                 store.put(key, wanted[key])
             rolled(store)
-    with opened(tmp_path / "s", max_open_files=8) as store:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        taken = set(map(int, os.listdir("/dev/fd")))
-        free = [number for number in range(1000) if number not in taken]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free[50], hard))
-        try:
-            found = [(name, read() == wanted) for name, read in all_of(store)]
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with opened(tmp_path / "s", max_open_files=8) as store, few_descriptors():
+        found = [(name, read() == wanted) for name, read in all_of(store)]
     assert found == [("items", True), ("arrow", True), ("by sqn", True)]
+
+
+def test_nor_do_queries_of_an_index_keep_more_of_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    for module in (penciller, penciller_clerk):
+        monkeypatch.setattr(module, "MAX_FILE_ROWS", 64)
+    numbers = list(range(6000))
+    random.Random(SEED).shuffle(numbers)
+    with opened(tmp_path / "s", push_rows=4096) as store:
+        for row, number in enumerate(numbers):
+            store.put(b"%04d" % row, b"v", index={"f": number})
+        flush(store)
+    with opened(tmp_path / "s", max_open_files=8) as store:
+        levels = store._running.penciller.actor.manifest.levels
+        assert sum(map(len, levels)) > 150
+        with few_descriptors():
+            found = [number for number, _ in store.index("f").range()]
+        assert found == sorted(numbers)
 
 
 def test_what_was_seen_of_a_file_stays_seen_under_another_map(
