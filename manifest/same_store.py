@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from heapq import nlargest
+from itertools import islice
 from operator import attrgetter
 from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
@@ -62,24 +63,33 @@ def difference(
     held = range(oldest, max([file.last_sqn for file in files], default=0) + 1)
     some = [e for e in ledger.entries if e.max_sqn >= held.start and e.min_sqn < held.stop]
     for entry in nlargest(_MOST_FILES, some, key=attrgetter("max_sqn")):
-        agreed = 0
-        # What is damaged whoever reads it is told.
-        with suppress(OctavoError, OSError, StructError, ValueError, IndexError, OverflowError):
-            for sqn, key, time_ms in _some_rows(where, entry, held):
-                found = _record(where, journal, tails, sqn)
-                if found is None:
-                    continue
-                if not _is_of(found, key, time_ms):
-                    return (
-                        "is of another store, or of a copy of this one: the journal has another "
-                        f"key, or time, under sqn {sqn}"
-                    )
-                agreed += 1
-                if agreed == _MOST_ROWS:
-                    break
+        agreed = False
+        for sqn, agreed in islice(_compared(where, entry, held, journal, tails), _MOST_ROWS):
+            if not agreed:
+                return (
+                    "is of another store, or of a copy of this one: the journal has another key, "
+                    f"or time, under sqn {sqn}"
+                )
         if agreed:
             break
     return ""
+
+
+def _compared(
+    where: Folders,
+    entry: LedgerEntry,
+    held: range,
+    journal: JournalManifest,
+    tails: Sequence[Tail],
+) -> Iterator[tuple[int, bool]]:
+    """(sqn, whether the record that it names is the row's) of some rows of a file, as far as they
+    and their records can be read: what is damaged whoever reads it is told."""
+    with suppress(OctavoError, OSError, StructError, ValueError, IndexError, OverflowError):
+        for sqn, key, time_ms in _some_rows(where, entry, held):
+            found = _record(where, journal, tails, sqn)
+            if found is None:
+                continue
+            yield sqn, _is_of(found, key, time_ms)
 
 
 def _some_rows(where: Folders, entry: LedgerEntry, held: range) -> Iterator[tuple[int, bytes, int]]:
