@@ -23,7 +23,6 @@ from octavo.actors.progress import untold
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.turns.interpreter import refuse_unfit
 from octavo.actors.writing.interval_sync import IntervalSync
-from octavo.actors.writing.reserve import with_reserve
 from octavo.arguments import Key, to_bucket, to_flag, to_path
 from octavo.batch import Batch
 from octavo.bucket import Bucket
@@ -325,9 +324,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         if self._running.identity.head_only:
             raise Misuse("compact is for standard stores; this one is head-only: trim is for those")
         clerk = self._running.inker_clerk.actor
-        return with_reserve(
-            self._running.disk, self.path, lambda: compaction.compact(clerk, progress or untold)
-        )
+        return self._running.with_reserve(lambda: compaction.compact(clerk, progress or untold))
 
     def ingest(
         self, job_id: str, attempts: Sequence[str], *, stream: str = "", batch: int = 0
@@ -354,7 +351,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         """
         self._refuse_if_not_head_only("trim")
         clerk = self._running.inker_clerk.actor
-        return with_reserve(self._running.disk, self.path, lambda: compaction.trim(clerk))
+        return self._running.with_reserve(lambda: compaction.trim(clerk))
 
     def backup(
         self,

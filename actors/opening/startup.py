@@ -40,12 +40,12 @@ from octavo.actors.turns.runtime import Ref
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.actors.writing.pace import Limits
-from octavo.actors.writing.reserve import with_reserve
+from octavo.actors.writing.reserve import T, with_reserve
 from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.door.file_lock import LOCK
 from octavo.files.door.own_disk import owned
-from octavo.files.errors import OctavoError, StorageFull, storage_error
+from octavo.files.errors import AskCycle, AskTimeout, OctavoError, StorageFull, storage_error
 from octavo.files.handover import staging
 from octavo.files.unbroken import locked, unbroken
 from octavo.files.wall_clock import wall_clock_ms
@@ -81,6 +81,17 @@ class Running:
     open_files: OpenFiles
     notes: list[str]
     replayed: int
+
+    def with_reserve(self, call: Callable[[], T]) -> T:
+        """``call``, a way out of a full disk: see reserve.with_reserve."""
+        return with_reserve(self.disk, self.path, call, self._work_at_hand_ended)
+
+    def _work_at_hand_ended(self) -> bool:
+        try:
+            self.clerk.call(lambda _: None)
+        except (AskTimeout, AskCycle):
+            return False
+        return True
 
 
 def start(

@@ -10,6 +10,7 @@ import errno
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from octavo.files.door.disk import Disk
@@ -52,17 +53,24 @@ def given_up(disk: Disk, path: str) -> bool:
     return True
 
 
-def with_reserve(disk: Disk, path: str, call: Callable[[], T]) -> T:
+def with_reserve(
+    disk: Disk, path: str, call: Callable[[], T], settled: Callable[[], bool] | None = None
+) -> T:
     """What ``call`` answers; where it finds no room, it is called again without the reserve, which
-    comes back when memory is saved and there is room. Raises what ``call`` raises."""
-    try:
-        return call()
-    except StorageFull as full:
-        cause = full.__cause__
-        of_process = isinstance(cause, OSError) and cause.errno in OUT_OF_MEANS
-        if of_process or not given_up(disk, path):
-            raise
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not given_up(disk, path):
-            raise
-    return call()
+    comes back when memory is saved and there is room; and once more when ``settled`` has waited
+    for work whose half-made files take room until it ends. Raises what ``call`` raises."""
+    ways = iter([partial(given_up, disk, path)] + ([settled] if settled else []))
+    while True:
+        try:
+            return call()
+        except (StorageFull, OSError) as error:
+            if not _is_full(error) or not any(way() for way in ways):
+                raise
+
+
+def _is_full(error: StorageFull | OSError) -> bool:
+    """Whether it is the disk that has no room, not the process."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    cause = error.__cause__
+    return not (isinstance(cause, OSError) and cause.errno in OUT_OF_MEANS)

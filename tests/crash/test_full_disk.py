@@ -7,9 +7,11 @@ Long form: scripts/campaign full-disk.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from full_disk import Filling, SmallDisk
@@ -18,10 +20,13 @@ from said_loudly import or_say_so
 from whole_store import flush, opened
 
 import octavo
+from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.writing import reserve
 from octavo.files.door.disk import AppendFile, RealDisk
 
 SEED = os.environ.get("OCTAVO_SEED", "20261121")
+LONGEST = 60.0
+Mode = Literal["standard", "head_only"]
 SMALL = {"push_rows": 64, "roll_count": 256, "worker": False, "compact_every_seconds": None}
 
 
@@ -124,6 +129,44 @@ def test_deletes_of_a_head_only_store_on_a_full_disk_go_by_the_reserve(
         for number in range(300):
             bucket.delete(b"%03d" % number)
         assert len(bucket) == 0
+
+
+@pytest.mark.parametrize("mode", ["standard", "head_only"])
+def test_a_delete_waits_for_work_whose_half_made_files_have_taken_the_room(
+    disk: SmallDisk | None, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if disk is None:
+        return
+    began, refused = threading.Event(), threading.Event()
+    half_made = disk.path / "half-made"
+
+    def work(_: PencillerClerk) -> None:
+        with suppress(OSError), half_made.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        began.set()
+        heard.append(refused.wait(LONGEST))
+        half_made.unlink()
+
+    heard: list[bool] = []
+    plain = reserve.given_up
+
+    def told(*where: Any) -> bool:
+        refused.set()
+        return plain(*where)
+
+    monkeypatch.setattr(reserve, "given_up", told)
+    with octavo.open(disk.path / "s", mode=mode, **SMALL) as store:
+        where = store.head_bucket("b") if mode == "head_only" else store
+        Path(store.path, reserve.RESERVE).unlink(missing_ok=True)
+        store._running.clerk.send(work)
+        assert began.wait(LONGEST)
+        try:
+            assert where.delete(b"k" * 60_000) == store.last_sqn
+        finally:
+            refused.set()
+        assert heard == [True]
+        assert store.verify().ok
 
 
 def test_the_reserve_goes_with_its_store(disk: SmallDisk | None) -> None:
