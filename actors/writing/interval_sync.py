@@ -29,7 +29,8 @@ class IntervalSync:
     def _run(self) -> None:
         while True:
             try:
-                if self._stopped.wait(self._seconds):
+                # A Ctrl-C may have left the store closed and this not told.
+                if self._stopped.wait(self._seconds) or self._inker.is_stopped:
                     return
                 self._inker.make_durable(self._inker.last_sqn)
             except MemoryError:  # nothing failed, either; to tell of it takes some, too

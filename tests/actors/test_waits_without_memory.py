@@ -46,6 +46,7 @@ def test_a_pool_thread_that_cannot_wait_is_no_longer_counted(
 
 def test_a_sync_of_an_interval_without_memory_is_not_the_last() -> None:
     class Syncs:
+        is_stopped = False
         last_sqn = 1
         calls = 0
         done = threading.Event()
