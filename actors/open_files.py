@@ -191,7 +191,7 @@ class OpenFiles:
         everyone = _everyone()
         for each in everyone:
             each._close_called()
-        left = max(map(len, everyone))
+        left = max(map(len, everyone), default=0)
         while True:
             left //= 2
             for each in everyone:

@@ -13,12 +13,12 @@ from io import BytesIO
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import I64, U64, Bools, np, npt
 from octavo.files.kernels.columns import ByteColumn, Bytes
 
-Ints: TypeAlias = "npt.NDArray[np.int64]"
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
-Words: TypeAlias = "npt.NDArray[np.uint64]"
+Ints: TypeAlias = I64
+Mask: TypeAlias = Bools
+Words: TypeAlias = U64
 
 _BLOCK_BYTES = 1 << 20
 """Strings are copied in blocks of about this size, so that the copy stays in the cache."""

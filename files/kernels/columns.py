@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from octavo.files.kernels.arrays import I64, np, npt
+from octavo.files.kernels.arrays import I64, U8, np, npt
 
-Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+Bytes: TypeAlias = U8
 
 
 @dataclass(slots=True)
