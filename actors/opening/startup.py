@@ -82,9 +82,9 @@ class Running:
     notes: list[str]
     replayed: int
 
-    def with_reserve(self, call: Callable[[], T]) -> T:
+    def with_reserve(self, call: Callable[[], T], parts: int = 1) -> T:
         """``call``, a way out of a full disk: see reserve.with_reserve."""
-        return with_reserve(self.disk, self.path, call, self._work_at_hand_ended)
+        return with_reserve(self.disk, self.path, call, self._work_at_hand_ended, parts=parts)
 
     def _work_at_hand_ended(self) -> bool:
         try:

@@ -10,7 +10,6 @@ import errno
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TypeVar
 
 from octavo.files.door.disk import Disk
@@ -25,47 +24,70 @@ RESERVE = "RESERVE"
 RESERVE_BYTES = 4 << 20
 SHARE = 16
 """It is made where so many times its size is free."""
+PARTS = 8
+"""A record is given one of so many at a time: what memory's saving finds free it takes, and the
+records to come need room, too."""
 
 
 def put_by(disk: Disk, path: str) -> None:
-    """Have the reserve of the store at ``path`` there, if there is plenty of room. One call where
-    it is. Raises nothing: the store goes on without it."""
+    """Have the reserve of the store at ``path`` there, in full if there is plenty of room. One
+    call where it is. Raises nothing: the store goes on without it."""
     where = f"{path}/{RESERVE}"
     try:
-        with suppress(FileNotFoundError):
-            if disk.size(where) >= RESERVE_BYTES:
-                return
-            disk.unlink(where)  # its making was cut short by a kill
-        if disk.free_bytes(path) < SHARE * RESERVE_BYTES:
+        found = disk.size(where) if disk.exists(where) else 0
+        if found >= RESERVE_BYTES or disk.free_bytes(path) < SHARE * RESERVE_BYTES:
             return
+        with suppress(FileNotFoundError):
+            disk.unlink(where)  # some of it was given up, or its making was cut short by a kill
         disk.create_zeros(where, RESERVE_BYTES)
     except OSError as error:
         log.info("%s: there is no low-space reserve: %s", path, error)
 
 
-def given_up(disk: Disk, path: str) -> bool:
-    """Whether the reserve was there, and makes room now."""
+def given_up(disk: Disk, path: str, at_once: int) -> bool:
+    """Whether there was a reserve, of which ``at_once`` bytes make room now."""
+    where = f"{path}/{RESERVE}"
     try:
-        disk.unlink(f"{path}/{RESERVE}")
+        left = max(0, disk.size(where) - at_once)
+        if left:
+            disk.reopen(where, left).close()
+        else:
+            disk.unlink(where)
     except OSError:
         return False
-    log.warning("%s: the disk is full; the low-space reserve is given up. Free some space", path)
+    log.warning(
+        "%s: the disk is full; of the low-space reserve %d KiB are left. Free some space",
+        path,
+        left >> 10,
+    )
     return True
 
 
 def with_reserve(
-    disk: Disk, path: str, call: Callable[[], T], settled: Callable[[], bool] | None = None
+    disk: Disk,
+    path: str,
+    call: Callable[[], T],
+    settled: Callable[[], bool] = lambda: False,
+    *,
+    parts: int = 1,
 ) -> T:
-    """What ``call`` answers; where it finds no room, it is called again without the reserve, which
-    comes back when memory is saved and there is room; and once more when ``settled`` has waited
-    for work whose half-made files take room until it ends. Raises what ``call`` raises."""
-    ways = iter([partial(given_up, disk, path)] + ([settled] if settled else []))
+    """What ``call`` answers; where it finds no room, it is called again without the reserve, or
+    without one more of its ``parts`` each time, which come back when memory is saved and there is
+    room; and once more when ``settled`` has waited for work whose half-made files take room until
+    it ends. Raises what ``call`` raises."""
+    at_once = RESERVE_BYTES // parts
+    has_waited = False
     while True:
         try:
             return call()
         except (StorageFull, OSError) as error:
-            if not _is_full(error) or not any(way() for way in ways):
+            if not _is_full(error):
                 raise
+            if given_up(disk, path, at_once):
+                continue
+            if has_waited or not settled():
+                raise
+            has_waited = True
 
 
 def _is_full(error: StorageFull | OSError) -> bool:

@@ -50,3 +50,29 @@ def test_it_is_given_up_where_the_disk_is_full_and_not_for_want_of_descriptors_o
         reserve.with_reserve(RealDisk(), str(tmp_path), call)
     assert calls == ([True, False] if reason == errno.ENOSPC else [True])
     assert file.exists() is (reason != errno.ENOSPC)
+
+
+def test_a_record_is_given_a_part_of_it_at_a_time_until_there_is_room(tmp_path: Path) -> None:
+    file = tmp_path / reserve.RESERVE
+    reserve.put_by(RealDisk(), str(tmp_path))
+    left = []
+
+    def call() -> None:
+        left.append(file.stat().st_size if file.exists() else 0)
+        if left[-1] > 1024:
+            raise OSError(errno.ENOSPC, "told by the system")
+
+    reserve.with_reserve(RealDisk(), str(tmp_path), call, parts=4)
+    assert left == [4096, 3072, 2048, 1024]
+    reserve.with_reserve(RealDisk(), str(tmp_path), call, parts=4)
+    assert left[4:] == [1024]
+
+
+def test_what_is_left_of_it_stays_while_there_is_not_plenty_of_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / reserve.RESERVE
+    file.write_bytes(bytes(1000))
+    monkeypatch.setattr(reserve, "SHARE", 1 << 62)
+    reserve.put_by(RealDisk(), str(tmp_path))
+    assert file.stat().st_size == 1000

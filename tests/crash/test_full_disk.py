@@ -169,6 +169,29 @@ def test_a_delete_waits_for_work_whose_half_made_files_have_taken_the_room(
         assert store.verify().ok
 
 
+def test_what_saves_memory_cannot_take_the_whole_reserve_from_the_deletes_to_come(
+    disk: SmallDisk | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if disk is None:
+        return
+    plain, taken = reserve.given_up, 0
+
+    def taken_at_once(*where: Any) -> bool:
+        nonlocal taken
+        told = plain(*where)
+        while RealDisk().free_bytes(str(disk.path)) >= 48 << 10:
+            RealDisk().create_zeros(str(disk.path / f"saved-{taken}"), 48 << 10)
+            taken += 1
+        return told
+
+    nothing_by_itself = SMALL | {"push_rows": 100_000, "roll_count": 100_000}
+    with octavo.open(disk.path / "s", **nothing_by_itself) as store:
+        filled(with_its_reserve(store))
+        monkeypatch.setattr(reserve, "given_up", taken_at_once)
+        for number in range(300):
+            store.delete(b"%0200d" % number)
+
+
 def test_the_reserve_goes_with_its_store(disk: SmallDisk | None) -> None:
     if disk is None:
         return
