@@ -564,19 +564,20 @@ def test_a_lock_on_a_file_that_was_replaced_meanwhile_is_taken_anew(
 ) -> None:
     path = tmp_path / "lock"
     real = fcntl.flock
-    replaced: list[bool] = []
+    replaced: list[int] = []
 
     def flock(fd: int, operation: int) -> None:
         real(fd, operation)
         if not replaced:
-            replaced.append(True)
             path.unlink()
             path.touch()
+            replaced.append(path.stat().st_ino)
 
     monkeypatch.setattr(fcntl, "flock", flock)
     lock = DISK.lock(str(path))
     with pytest.raises(StoreLocked, match="is locked by"):  # not: by a worker of a gone owner
         DISK.lock(str(path))
+    assert [path.stat().st_ino] == replaced, "somebody else may have locked it"
     lock.release()
 
 
