@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from octavo.actors.reader import STEP, Reader
-from octavo.actors.scanning.index_scan import Entries, entries
+from octavo.actors.scanning.index_scan import FEW, LEAST, Entries, entries
 from octavo.actors.scanning.scan import FIRST_WINDOW
 from octavo.actors.scanning.scan_sources import LARGEST_WINDOW
 from octavo.actors.writing.index_sets import checked_term, field_bytes
@@ -167,17 +167,20 @@ class Index(Handle, Generic[Out]):
         bound = self._bounds(start, end, to_flag("reverse", reverse), after)
         most = to_limit(limit)
         pattern = None if match is None else _pattern(match)
-        first = FIRST_WINDOW if start is None or end is None else BOUNDED
+        first, few = FIRST_WINDOW if start is None or end is None else BOUNDED, FEW
         if most is not None:
             first = min(max(most, LEAST_FIRST), LARGEST_WINDOW)
-        reader, windows = self._entries(bound, first)
+            few = min(max(most, LEAST), FEW)
+        reader, windows = self._entries(bound, first, few)
         found = map(self._pairs, windows)
         return reader, found if pattern is None else _matching(found, pattern)
 
-    def _entries(self, bound: Bounds, first: int) -> tuple[Reader, Iterator[Entries]]:
+    def _entries(
+        self, bound: Bounds, first: int, few: int = FEW
+    ) -> tuple[Reader, Iterator[Entries]]:
         reading = self._reading
         reader = reading._reader()
-        return reader, entries(reader, reading.name, reading._tag, self._field, bound, first)
+        return reader, entries(reader, reading.name, reading._tag, self._field, bound, first, few)
 
     def _keys(self, window: Entries) -> list[Any]:
         text = self._reading._text

@@ -11,6 +11,7 @@ from whole_store import flush, opened, rolled, settle
 
 import octavo
 from octavo.actors.reading import guide, plain_reads
+from octavo.actors.scanning import index_scan
 from octavo.files.errors import Corruption
 
 SEED = 20261122
@@ -88,6 +89,7 @@ def test_reads_are_right_however_many_rows_share_a_slot(
             churn(store, known, rng, metadata)
             flush(store)
         heads = {name: list(map(store.bucket(name).head, KEYS)) for name in BUCKETS}
+        entries = {name: list(store.bucket(name).index("field").range()) for name in BUCKETS}
         tables = made(store)
         assert len(tables.sqns[0]) == len(tables.rows[0]) <= 1 << bits
         for name in BUCKETS:
@@ -95,9 +97,37 @@ def test_reads_are_right_however_many_rows_share_a_slot(
             expected = [known.get((name, key)) for key in KEYS]
             assert list(map(bucket.get, KEYS)) == expected == bucket.get_many(KEYS)
             assert list(map(bucket.head, KEYS)) == heads[name]
+            assert list(bucket.index("field").range()) == entries[name]
             with store.snapshot() as snap:
                 assert snap.bucket(name).get_many(KEYS) == expected
                 assert list(map(snap.bucket(name).head, KEYS)) == heads[name]
+
+
+def test_an_index_query_asks_no_file_where_the_table_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = index_scan._Files.open
+
+    def noted(self: index_scan._Files, number: int) -> index_scan._Opened:
+        asked.append(number)
+        return real(self, number)
+
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        for number in range(200):
+            store.put(b"%d" % number, b"", index={"field": number % 40})
+        flush(store)
+        store.put(b"7", b"", index={"field": 8})  # of those of 7 and 8 in memory
+        store.delete(b"48")
+        made(store)
+        monkeypatch.setattr(index_scan._Files, "open", noted)
+        assert list(store.index("field").having(6)) == [b"126", b"166", b"46", b"6", b"86"]
+        assert list(store.index("field").having(7)) == [b"127", b"167", b"47", b"87"]
+        assert list(store.index("field").having(8)) == [b"128", b"168", b"7", b"8", b"88"]
+        assert not asked
+        flush(store)  # a newer file, and the table is of the older one
+        assert list(store.index("field").having(7)) == [b"127", b"167", b"47", b"87"]
+        assert asked
 
 
 def test_most_values_are_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

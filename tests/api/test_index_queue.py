@@ -52,9 +52,9 @@ def test_a_pop_looks_up_few_entries_however_many_were_taken(
     looked: list[int] = []
     newest = index_scan._Objects.newest
 
-    def counted(self: Any, keys: list[bytes]) -> list[int]:
+    def counted(self: Any, keys: list[bytes], sqns: list[int]) -> list[int]:
         looked.append(len(keys))
-        return newest(self, keys)
+        return newest(self, keys, sqns)
 
     with opened(tmp_path / "s", push_rows=1 << 16) as store:
         bucket = filled(store, ttl=ttl)
@@ -99,9 +99,9 @@ def test_what_expires_elsewhere_does_not_have_a_pop_look_up_more(
     looked: list[int] = []
     newest = index_scan._Objects.newest
 
-    def counted(self: Any, keys: list[bytes]) -> list[int]:
+    def counted(self: Any, keys: list[bytes], sqns: list[int]) -> list[int]:
         looked.append(len(keys))
-        return newest(self, keys)
+        return newest(self, keys, sqns)
 
     with opened(tmp_path / "s", push_rows=1 << 16) as store:
         for name in b"p", b"r":  # on both sides
@@ -126,9 +126,9 @@ def test_where_more_entries_than_a_turn_looks_at_were_taken_a_few_queries_step_o
     looked: list[int] = []
     newest = index_scan._Objects.newest
 
-    def counted(self: Any, keys: list[bytes]) -> list[int]:
+    def counted(self: Any, keys: list[bytes], sqns: list[int]) -> list[int]:
         looked.append(len(keys))
-        return newest(self, keys)
+        return newest(self, keys, sqns)
 
     with opened(tmp_path / "s", push_rows=1 << 16) as store:
         bucket = filled(store)
