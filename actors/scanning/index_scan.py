@@ -6,8 +6,8 @@ delete or an expiry takes back the older version's entries without touching them
 Where steps of them are not valid before the first that is, the range is noted as one in which no
 key lives (empty_ranges.py): so keys can be taken from an index, too, as from a queue.
 
-Few entries are compared one by one: 0.4 us where the guide's table of sqns has the entry's, for then
-it is that of a newest row, else 1.2 us each; windows of many by array kernels, 0.5 us each.
+Few entries are compared one by one: 0.4 us where the guide's table of sqns has the entry's, for
+then that is of a newest row, else 1.2 us each; windows of many by array kernels, 0.5 us each.
 """
 
 from __future__ import annotations

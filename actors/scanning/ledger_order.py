@@ -106,6 +106,7 @@ class LedgerOrder:
         if first == end:
             return [], [], low, high
         key = low[len(prefix) :]
+        beyond = high[len(prefix) :] if high.startswith(prefix) else None
         number = self._block_of(key, first, end)
         keys, sqns = self._block(number)
         at = number * _BLOCK
@@ -114,6 +115,8 @@ class LedgerOrder:
         at += cut
         least = _BLOCK if wanted == FIRST_WINDOW else wanted
         while len(keys) < least and at + len(keys) < end:
+            if beyond is not None and keys and keys[-1] >= beyond:
+                break
             number += 1
             more = self._block(number)
             left = end - number * _BLOCK
@@ -124,8 +127,8 @@ class LedgerOrder:
             behind = prefix + keys[-1] + b"\x00"
         if behind >= high:
             behind = high
-            if high.startswith(prefix):
-                cut = bisect_left(keys, high[len(prefix) :])
+            if beyond is not None:
+                cut = bisect_left(keys, beyond)
                 del keys[cut:], sqns[cut:]
         if self._expiries is not None:
             keys, sqns = self._alive(keys, sqns, at, now_ms)
@@ -137,6 +140,7 @@ class LedgerOrder:
         if first == end:
             return [], [], low, high
         number, cut = (end - 1) // _BLOCK, _BLOCK
+        begins_with = low[len(prefix) :]
         if high.startswith(prefix):
             key = high[len(prefix) :]
             number = self._block_of(key, first, end)
@@ -149,7 +153,7 @@ class LedgerOrder:
         keys, sqns = keys[begins:cut], sqns[begins:cut]
         at += begins
         least = _BLOCK if wanted == FIRST_WINDOW else wanted
-        while len(keys) < least and at > first:
+        while len(keys) < least and at > first and not (keys and keys[0] <= begins_with):
             number -= 1
             more = self._block(number)
             at = number * _BLOCK
@@ -161,7 +165,7 @@ class LedgerOrder:
             begin = prefix + keys[0]
         if begin <= low:
             begin = low
-            cut = bisect_left(keys, low[len(prefix) :])
+            cut = bisect_left(keys, begins_with)
             del keys[:cut], sqns[:cut]
             at += cut
         if self._expiries is not None:
