@@ -394,3 +394,26 @@ class Reader(PlainReads, PlainHeads):
         if self._let_go is not NOTHING:
             self._bookie.release(self.number)
             self._let_go = NOTHING  # not before: a Ctrl-C may have come
+
+
+class Unleased(Reader):
+    """Reads values that were found of a view by a single look. There is no lease: what it needs may
+    go at any moment, and whatever stops it is told as it is."""
+
+    sqn = number = 0
+    _closed = _renewing = False
+    _lease = 0.0
+    _let_go = NOTHING
+
+    def __init__(self, bookie: Bookie, view: View) -> None:
+        self._bookie = bookie
+        self._register = bookie.register
+        self.view = view
+
+    def step(self) -> None:
+        if self._bookie.closed:
+            raise self._bookie.stopped_error()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        yield

@@ -10,12 +10,12 @@ from octavo.actors.opening.tags import Tag
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.merkle_trees import to_segments
 from octavo.actors.scanning.scan import FIRST_WINDOW
-from octavo.arguments import Key, to_bound, to_bytes, to_flag, to_key, to_keys
+from octavo.arguments import Key, to_bytes, to_flag, to_key, to_keys
 from octavo.files.errors import Misuse
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.kernels.freed_memory import MUCH_BYTES, keep_freed
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.bounds import bounds, of_bucket
+from octavo.files.ledger.bounds import Bounds, bounds, of_bucket
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.index_terms import Term, terms_by_field
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
@@ -84,6 +84,10 @@ class Reading(Handle, ABC, Generic[Out, Told]):
     @abstractmethod
     def _reader(self) -> Reader:
         """A reader that pins what it reads; whoever asked for it closes it."""
+
+    def _at_once(self, bound: Bounds, place: Place, most: int, give: Give) -> Scan[Any] | None:
+        """A scan of few rows that needs no reader, if there is one."""
+        return None
 
     @abstractmethod
     def _get(self, key: bytes) -> bytes | None: ...
@@ -343,8 +347,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
     ) -> Scan[Any]:
         bound = bounds(
             self._prefix,
-            to_bound("start", start),
-            to_bound("end", end),
+            None if start is None else to_bytes("start", start),
+            None if end is None else to_bytes("end", end),
             None if prefix is None else to_bytes("prefix", prefix),
             to_flag("reverse", reverse),
         )
@@ -354,6 +358,10 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         behind = None if resume is None else decode(range_of(bound), resume)
         place = Place(bound, behind)
         left = bound if behind is None else bound.behind(behind)
+        if most and keep is None and segments is None and not isinstance(give, Heads):
+            found = self._at_once(left, place, most, give)
+            if found is not None:
+                return found
         first = FIRST_WINDOW
         if most and keep is None:
             first = min(max(most, LEAST_FIRST), _MOST_FIRST)

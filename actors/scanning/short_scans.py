@@ -36,7 +36,7 @@ _LONG = 512
 _LONGEST_KEPT = 256
 _SHORT = 32
 """What is known of fewer rows is put together with what is known behind them."""
-_BEHIND_A_RANGE = 16
+BEHIND_A_RANGE = 16
 """Rows of memory first looked at there, if nobody said how many are wanted: who takes from an end
 wants one; and behind one that was put into a range and taken, the range goes on."""
 
@@ -61,10 +61,8 @@ def short_windows(
     of more that need not, before the first key that is given. ``ahead``: how many rows the windows
     behind the first ones have for each that was given. Raises Corruption."""
     prefix, low, high, reverse = bound
-    memory = _Memory(view, upper, now_ms, take)
-    known = _known_below if reverse else _known
-    order = None if kept is None else kept.order
-    few = _BEHIND_A_RANGE if first == FIRST_WINDOW else first
+    memory = Memory(view, upper, now_ms, take)
+    few = BEHIND_A_RANGE if first == FIRST_WINDOW else first
     passed = given = 0
     stepped = behind = False
     while high is not None and low < high and (passed < _LONG // ahead or not given):
@@ -75,23 +73,9 @@ def short_windows(
                 stepped = behind = True
                 continue
         wanted = min(max(passed, first), LARGEST_WINDOW)
-        lasting = True
-        again = False
-        found = None
-        if order is not None:
-            news, find = order.news, order.below if reverse else order.above
-            found, lasting = find(prefix, low, high, wanted, now_ms), order.lasting
-            again = order.news == news
-            passed += wanted
-        elif kept is not None:
-            news = kept.news
-            if (found := known(kept, prefix, low, high)) is not None:
-                again = kept.news == news
-                passed += len(found[0])
-        if found is None:
-            bound = Bounds(prefix, low, high, reverse)
-            found, lasting = _in_files(view.ledger, bound, wanted, now_ms, kept)
-            passed += wanted
+        bound = Bounds(prefix, low, high, reverse)
+        found, lasting, again, rows = in_ledger(view.ledger, bound, wanted, now_ms, kept)
+        passed += rows
         if memory.tables:
             found, full = memory.added(found, prefix, few if behind else wanted, reverse)
             if full:
@@ -120,6 +104,27 @@ def short_windows(
 
 
 # ------------------------------------------------------------ the ledger
+
+
+def in_ledger(
+    ledger: LedgerManifest, bound: Bounds, wanted: int, now_ms: int, kept: Stretches | None
+) -> tuple[Between, bool, bool, int]:
+    """What a ledger has of a range's beginning, or end: ``wanted`` rows or so; whether it has it
+    at any moment; whether it was found for two scans before; how many rows that counts as."""
+    prefix, low, high, reverse = bound
+    if high is None:
+        raise ValueError("the range of a bucket has an end")
+    if kept is not None:
+        if (order := kept.order) is not None:
+            news, find = order.news, order.below if reverse else order.above
+            found = find(prefix, low, high, wanted, now_ms)
+            return found, order.lasting, order.news == news, wanted
+        news = kept.news
+        known = (_known_below if reverse else _known)(kept, prefix, low, high)
+        if known is not None:
+            return known, True, kept.news == news, len(known[0])
+    found, lasting = _in_files(ledger, bound, wanted, now_ms, kept)
+    return found, lasting, False, wanted
 
 
 def _known(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Between | None:
@@ -272,7 +277,7 @@ def _cut(part: Rows, edge: bytes, reverse: bool) -> Rows:
 # ------------------------------------------------------------ memory
 
 
-class _Memory:
+class Memory:
     """The memory tables of a view, newest first."""
 
     def __init__(self, view: View, upper: int, now_ms: int, take: Slice) -> None:

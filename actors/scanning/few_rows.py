@@ -1,0 +1,106 @@
+"""The few rows that a scan is to give, found by one look, in one turn.
+
+What begins as a scan takes three turns: for its snapshot, for what memory has, and to let go of the
+snapshot. Where it is known that few rows are wanted they are found as of one moment, and nothing
+is held for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.actors.memory_table import MemoryTable
+from octavo.actors.scanning.ledger_order import Between
+from octavo.actors.scanning.scan_windows import Brief
+from octavo.actors.scanning.short_scans import BEHIND_A_RANGE, Memory, in_ledger
+from octavo.actors.view import View
+from octavo.files.errors import Corruption
+from octavo.files.ledger.bounds import Bounds
+
+if TYPE_CHECKING:
+    from octavo.actors.bookie import Bookie
+
+_SPARE = 8
+"""Rows of the ledger beyond those that are wanted, for some that memory says are deleted."""
+_NEWEST = 1 << 63
+"""Above every sqn."""
+
+
+def found_at_once(bookie: Bookie, bound: Bounds, most: int) -> tuple[View, Brief] | None:
+    """The first ``most`` rows of a range of one bucket, fewer only where it has no more, as of one
+    moment, and the view they are of: what short_windows finds through a snapshot, without one.
+
+    None where that takes more than one look, or what is wrong is to be told. Raises Closed, and
+    what an ask does.
+    """
+    prefix, low, high, reverse = bound
+    if high is None or low >= high:
+        return None
+    view, now_ms, empty = bookie.view, bookie.now_ms(), bookie.empty_ranges
+    left = bound
+    if empty.lows:
+        low, high = empty.left(low, high, _NEWEST, now_ms, reverse)
+        if low >= high:
+            return None
+        left = Bounds(prefix, low, high, reverse)
+    wanted = max(most, BEHIND_A_RANGE)
+    try:
+        kept = bookie.kept_scans.of(view.ledger)
+        found, _, again, _ = in_ledger(view.ledger, left, wanted, now_ms, kept)
+    except (Corruption, FileNotFoundError):
+        return None
+    if view.recent.rows or view.frozen or bookie.view is not view or bookie.closed:
+        for table in view.frozen:
+            table.in_order()  # not in the turn: it may take a while
+        found = _fewer(found, prefix, most + _SPARE, reverse)
+        whole = bookie.actor_ref.call(_with_memory, view, bound, left, found, wanted, now_ms)
+        if whole is None:
+            return None
+        found = whole
+    keys, sqns, begin, end = found
+    if end <= begin or (len(keys) < most and (begin > low if reverse else end < high)):
+        return None
+    if reverse:
+        keys.reverse()
+        sqns.reverse()
+    return view, Brief(keys, sqns, again)
+
+
+def _fewer(found: Between, prefix: bytes, rows: int, reverse: bool) -> Between:
+    """At most so many of these rows, from where a scan begins: each one of memory costs more."""
+    keys, sqns, begin, end = found
+    if len(keys) <= rows:
+        return found
+    if reverse:
+        return keys[-rows:], sqns[-rows:], prefix + keys[-rows], end
+    return keys[:rows], sqns[:rows], begin, prefix + keys[rows]
+
+
+def _with_memory(
+    bookie: Bookie,
+    view: View,
+    bound: Bounds,
+    left: Bounds,
+    found: Between,
+    wanted: int,
+    now_ms: int,
+) -> Between | None:
+    """In the turn: what was found of the ledger with what memory has there. None if the view is not
+    the newest any more, or what is ``left`` of the range not all that is."""
+    if bookie.closed:
+        raise bookie.stopped_error()
+    if bookie.view is not view:
+        return None
+    prefix, low, high, reverse = bound
+    if left != bound and high is not None:
+        rest = bookie.empty_ranges.left(low, high, _NEWEST, now_ms, reverse)
+        if rest != (left.low, left.high):
+            return None
+    memory = Memory(view, _NEWEST, now_ms, _here)
+    return memory.added(found, prefix, wanted, reverse)[0] if memory.tables else found
+
+
+def _here(
+    table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
+) -> list[bytes]:
+    return table.slice(low, high, limit, reverse=reverse)

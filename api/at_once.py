@@ -1,0 +1,66 @@
+"""Scans of which few rows are wanted, and found before the first is asked for.
+
+To take a snapshot, to look into memory and to let go of the snapshot are three turns. Who says by a
+``limit`` that few rows are wanted gets them by one look, in one turn; nothing is held then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from octavo.actors.bookie import Bookie
+from octavo.actors.reader import Unleased
+from octavo.actors.scanning.few_rows import found_at_once
+from octavo.actors.scanning.read_values import STRETCH_BYTES
+from octavo.files.errors import OctavoError
+from octavo.files.ledger.bounds import Bounds
+from octavo.scans import Give, Items, Place, Scan, keys_of
+
+_MOST_KEYS, _MOST_ITEMS = 96, 32
+"""Rows that are found so at most."""
+
+
+def at_once(bookie: Bookie, bound: Bounds, place: Place, most: int, give: Give) -> Scan[Any] | None:
+    """A scan of at most so many rows of a range of one bucket, its keys or items. None where they
+    are not to be had so. Raises Closed."""
+    if most > (_MOST_ITEMS if isinstance(give, Items) else _MOST_KEYS):
+        return None
+    found = found_at_once(bookie, bound, most)
+    if found is None:
+        return None
+    view, window = found
+    window.cut(most)
+    reader = Unleased(bookie, view)
+    given: list[Any] | None = window.keys
+    if give is not keys_of:
+        try:
+            given = _read(give(reader, window, Place(bound, None)), most)
+        except (OctavoError, OSError):
+            return None  # the scan that follows tells of it as it comes there
+    if given is None:
+        return None
+    return Scan.of(place, _given(reader, place, window.keys, given, most), reader)
+
+
+def _read(parts: Iterator[Iterator[Any]], most: int) -> list[Any] | None:
+    """What is to be given; None if it is much: then each is read when it is asked for."""
+    given: list[Any] = []
+    left = STRETCH_BYTES
+    for each in chain.from_iterable(parts):
+        given.append(each)
+        left -= len(each[1] if type(each) is tuple else each)
+        if left < 0 and most > 1:
+            return None
+    return given
+
+
+def _given(
+    reader: Unleased, place: Place, keys: list[bytes], given: list[Any], most: int
+) -> Iterator[Iterator[Any]]:
+    reader.step()
+    yield place.giving(keys, given)
+    if len(keys) < most:
+        place.settle()
+        place.done = True

@@ -1,0 +1,196 @@
+"""Scans of few rows, which are found by one look: they give what a snapshot's would, one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beside import seeded
+from whole_store import WallClock, active_file, flush, opened
+
+import octavo
+from octavo.actors.bookie import Bookie
+from octavo.actors.scanning import few_rows
+
+KEYS = [b"%03d" % at for at in range(160)]
+START_MS = 1_700_000_000_000
+
+
+def churn(store: octavo.Store, rng: random.Random, names: list[bytes], most: int) -> None:
+    for _ in range(rng.randrange(most)):
+        bucket, key = store.bucket(rng.choice(names)), rng.choice(KEYS)
+        match rng.randrange(6):
+            case 0:
+                bucket.delete(key)
+            case 1:
+                bucket.put(key, b"soon gone", ttl=rng.choice([1, 1000]))
+            case 2:
+                bucket.delete_many(bucket.keys(key, rng.choice(KEYS)))
+            case _:
+                bucket.put(key, rng.randbytes(rng.choice([0, 9, 4000])).hex())
+
+
+def steps(scan: octavo.Scan[Any]) -> Iterator[tuple[object, str | None]]:
+    """What a scan gives, and where it stands then."""
+    yield None, scan.position
+    for found in scan:
+        yield found, scan.position
+    yield None, scan.position
+
+
+def without_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the snapshots that are taken from now on."""
+    taken: list[int] = []
+    real = Bookie.snapshot
+
+    def noted(self: Bookie, lease_seconds: float, number: int) -> Any:
+        taken.append(number)
+        return real(self, lease_seconds, number)
+
+    monkeypatch.setattr(Bookie, "snapshot", noted)
+    return taken
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_scans_of_few_rows_give_what_a_snapshot_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    rng = seeded(f"few {number}")
+    names = [b"", b"other"]
+    clock = WallClock(START_MS)
+    at_once = 0
+    with opened(tmp_path / "s", clock_ms=clock, read_cache_bytes=number % 3 << 20) as store:
+        taken = without_a_snapshot(monkeypatch)
+        for _ in range(6):
+            churn(store, rng, names, 120)
+            if rng.random() < 0.5:
+                flush(store)
+            clock.now += rng.choice([0, 2000])
+            with store.snapshot() as snap:
+                for _ in range(60):
+                    name, text = rng.choice(names), rng.random() < 0.2
+                    live = store.bucket(name, text=text)  # type: ignore[call-overload]
+                    kept = snap.bucket(name, text=text)  # type: ignore[call-overload]
+                    what = rng.choice(["keys", "items", "values"])
+                    told = {
+                        "limit": rng.choice([1, 1, 2, 5, 20, 32, 90]),
+                        "reverse": rng.random() < 0.5,
+                        "prefix": rng.choice([None, None, b"0", b"03", b"1", b"x"]),
+                        "start": rng.choice([None, *KEYS[:100]]),
+                        "end": rng.choice([None, *KEYS[60:]]),
+                    }
+                    before = len(taken)
+                    found = list(steps(getattr(live, what)(**told)))
+                    at_once += len(taken) == before
+                    assert found == list(steps(getattr(kept, what)(**told))), (name, what, told)
+                    if found[-1][1]:
+                        told["resume"] = found[-1][1]
+                        rest = list(getattr(live, what)(**told))
+                        assert rest == list(getattr(kept, what)(**told))
+    assert at_once > 100
+
+
+def test_what_is_written_after_the_call_is_not_seen(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((key, key) for key in KEYS)
+        scans = [store.keys(limit=3), store.keys(limit=3, reverse=True), store.items(limit=3)]
+        store.put(b"00", b"first")
+        store.put(b"1599", b"last")
+        store.put_many((key, b"changed") for key in KEYS[1:])
+        store.delete(KEYS[0])
+        assert list(scans[0]) == KEYS[:3]
+        assert list(scans[1]) == KEYS[:-4:-1]
+        assert list(scans[2]) == [(key, key) for key in KEYS[:3]]
+
+
+def beside_the_look(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """The next time that a scan has looked into the ledger, before it looks into memory: this."""
+    real = few_rows.in_ledger
+
+    def look(*args: Any) -> Any:
+        monkeypatch.setattr(few_rows, "in_ledger", real)
+        found = real(*args)
+        then()
+        return found
+
+    monkeypatch.setattr(few_rows, "in_ledger", look)
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("pushed", [False, True])
+def test_a_write_between_the_looks_is_seen_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_memory: bool, pushed: bool
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((key, b"") for key in KEYS)
+        flush(store)
+        if in_memory:
+            store.put(b"5", b"")
+
+        def moved() -> None:
+            with store.batch() as batch:
+                batch.delete(b"", KEYS[0])
+                batch.put(b"", b"0000", b"")
+            if pushed:
+                flush(store)
+
+        beside_the_look(monkeypatch, moved)
+        assert list(store.keys(limit=2)) == [b"0000", KEYS[1]]
+        beside_the_look(monkeypatch, lambda: store.put(b"9", b""))
+        assert list(store.keys(limit=1, reverse=True)) == [b"9"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_put_into_a_range_that_was_empty_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reverse: bool
+) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        store.put_many((key, b"") for key in KEYS)
+        gone = KEYS[40:] if reverse else KEYS[:120]
+        store.delete_many(gone)
+        here = [key for key in KEYS if key not in gone][:: -1 if reverse else 1]
+        assert next(store.keys(reverse=reverse)) == here[0]  # notes it
+        assert store._bookie.empty_ranges.lows
+        assert list(store.keys(limit=1, reverse=reverse)) == here[:1]
+        beside_the_look(monkeypatch, lambda: store.put(gone[30], b""))
+        assert list(store.keys(limit=1, reverse=reverse)) == [gone[30]]
+
+
+def test_a_scan_of_a_store_that_was_closed_says_so(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((key, b"") for key in KEYS)
+        scan = store.keys(limit=3)
+    with pytest.raises(octavo.Closed):
+        next(scan)
+    with pytest.raises(octavo.Closed):
+        store.keys(limit=3)
+
+
+def test_a_damaged_value_is_told_where_it_comes(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((key, b"value of " + key) for key in KEYS)
+        where = active_file(store)
+        at = where.read_bytes().index(b"value of 002")
+        with where.open("r+b") as file:
+            file.seek(at)
+            file.write(b"V")
+        scan = store.items(limit=5)
+        assert [next(scan) for _ in range(2)] == [(key, b"value of " + key) for key in KEYS[:2]]
+        with pytest.raises(octavo.Corruption):
+            next(scan)
+
+
+def test_large_values_are_read_as_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put_many((key, bytes(300_000)) for key in KEYS[:8])
+        taken = without_a_snapshot(monkeypatch)
+        assert [key for key, _ in store.items(limit=8)] == KEYS[:8]
+        assert taken
+        taken.clear()
+        assert len(next(store.values(limit=1))) == 300_000
+        assert not taken
