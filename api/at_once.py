@@ -22,16 +22,26 @@ _MOST_KEYS, _MOST_ITEMS = 96, 32
 """Rows that are found so at most."""
 
 
-def at_once(bookie: Bookie, bound: Bounds, place: Place, most: int, give: Give) -> Scan[Any] | None:
+def at_once(
+    bookie: Bookie, bound: Bounds, place: Place, limit: int | None, narrow: bool, give: Give
+) -> Scan[Any] | None:
     """A scan of at most so many rows of a range of one bucket, its keys or items. None where they
-    are not to be had so. Raises Closed."""
-    if most > (_MOST_ITEMS if isinstance(give, Items) else _MOST_KEYS):
-        return None
-    found = found_at_once(bookie, bound, most)
+    are not to be had so. ``narrow``: the range has two ends, so that few keys may be all of it.
+    Raises Closed."""
+    items = isinstance(give, Items)
+    most = limit or 0
+    whole = not 0 < most <= (_MOST_ITEMS if items else _MOST_KEYS)
+    if whole:
+        if items or not narrow:
+            return None
+        most = _MOST_KEYS + 1
+    found = found_at_once(bookie, bound, most, whole=whole)
     if found is None:
         return None
     view, window = found
-    window.cut(most)
+    done = limit is None or len(window.keys) < limit
+    if limit is not None:
+        window.cut(limit)
     reader = Unleased(bookie, view)
     given: list[Any] | None = window.keys
     if give is not keys_of:
@@ -41,7 +51,7 @@ def at_once(bookie: Bookie, bound: Bounds, place: Place, most: int, give: Give) 
             return None  # the scan that follows tells of it as it comes there
     if given is None:
         return None
-    return Scan.of(place, _given(reader, place, window.keys, given, most), reader)
+    return Scan.of(place, _given(reader, place, window.keys, given, done), reader)
 
 
 def _read(parts: Iterator[Iterator[Any]], most: int) -> list[Any] | None:
@@ -57,10 +67,10 @@ def _read(parts: Iterator[Iterator[Any]], most: int) -> list[Any] | None:
 
 
 def _given(
-    reader: Unleased, place: Place, keys: list[bytes], given: list[Any], most: int
+    reader: Unleased, place: Place, keys: list[bytes], given: list[Any], done: bool
 ) -> Iterator[Iterator[Any]]:
     reader.step()
     yield place.giving(keys, given)
-    if len(keys) < most:
+    if done:
         place.settle()
         place.done = True

@@ -27,18 +27,15 @@ from octavo.arguments import (
     to_sync,
     to_value,
 )
-from octavo.at_once import at_once
 from octavo.drawn_pairs import plain_pairs
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.journal.record import DELETE, LOW_32, PUT
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.kernels.cold_pages import COLD
-from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.index_edit import IndexEdit
 from octavo.mutable import Mutable
-from octavo.scans import Give, Place, Scan
 from octavo.type_parameters import Out, Told
 
 D = TypeVar("D")
@@ -71,7 +68,7 @@ class Bucket(Mutable[Out, Told]):
         if running.identity.head_only:
             self._refuse(OF_HEADS)
         self._running = running
-        self._bookie = running.bookie.actor
+        self._bookie = self._newest = running.bookie.actor
         self._plain_put: PlainPut | None = None
         self._plain_delete: PlainPut | None = None
         self._inker = running.inker.actor
@@ -295,9 +292,6 @@ class Bucket(Mutable[Out, Told]):
 
     def _reader(self) -> Reader:
         return Reader(self._bookie)
-
-    def _at_once(self, bound: Bounds, place: Place, most: int, give: Give) -> Scan[Any] | None:
-        return at_once(self._bookie, bound, place, most, give)
 
     @overload
     def get(self, key: Key) -> Out | None: ...

@@ -6,16 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from octavo.actors.bookie import Bookie
 from octavo.actors.opening.tags import Tag
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.merkle_trees import to_segments
 from octavo.actors.scanning.scan import FIRST_WINDOW
 from octavo.arguments import Key, to_bytes, to_flag, to_key, to_keys
+from octavo.at_once import at_once
 from octavo.files.errors import Misuse
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.kernels.freed_memory import MUCH_BYTES, keep_freed
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.bounds import Bounds, bounds, of_bucket
+from octavo.files.ledger.bounds import bounds, of_bucket
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.index_terms import Term, terms_by_field
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
@@ -53,6 +55,9 @@ class Reading(Handle, ABC, Generic[Out, Told]):
     if not TYPE_CHECKING:
         __class_getitem__ = classmethod(with_defaults)
 
+    _newest: Bookie | None = None
+    """Of a live bucket: who is asked for few rows, without a reader."""
+
     def __init__(
         self, name: bytes, text: bool, tag: int = ledger_key.STANDARD, kind: Tag | None = None
     ) -> None:
@@ -84,10 +89,6 @@ class Reading(Handle, ABC, Generic[Out, Told]):
     @abstractmethod
     def _reader(self) -> Reader:
         """A reader that pins what it reads; whoever asked for it closes it."""
-
-    def _at_once(self, bound: Bounds, place: Place, most: int, give: Give) -> Scan[Any] | None:
-        """A scan of few rows that needs no reader, if there is one."""
-        return None
 
     @abstractmethod
     def _get(self, key: bytes) -> bytes | None: ...
@@ -358,9 +359,10 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         behind = None if resume is None else decode(range_of(bound), resume)
         place = Place(bound, behind)
         left = bound if behind is None else bound.behind(behind)
-        if most and keep is None and segments is None and not isinstance(give, Heads):
-            found = self._at_once(left, place, most, give)
-            if found is not None:
+        if keep is None and segments is None and most != 0 and not isinstance(give, Heads):
+            narrow = prefix is not None or (start is not None and end is not None)
+            newest = self._newest
+            if newest and (found := at_once(newest, left, place, most, narrow, give)) is not None:
                 return found
         first = FIRST_WINDOW
         if most and keep is None:

@@ -26,9 +26,12 @@ _NEWEST = 1 << 63
 """Above every sqn."""
 
 
-def found_at_once(bookie: Bookie, bound: Bounds, most: int) -> tuple[View, Brief] | None:
+def found_at_once(
+    bookie: Bookie, bound: Bounds, most: int, *, whole: bool = False
+) -> tuple[View, Brief] | None:
     """The first ``most`` rows of a range of one bucket, fewer only where it has no more, as of one
     moment, and the view they are of: what short_windows finds through a snapshot, without one.
+    ``whole``: all rows of the range, if they are fewer.
 
     None where that takes more than one look, or what is wrong is to be told. Raises Closed, and
     what an ask does.
@@ -49,16 +52,19 @@ def found_at_once(bookie: Bookie, bound: Bounds, most: int) -> tuple[View, Brief
         found, _, again, _ = in_ledger(view.ledger, left, wanted, now_ms, kept)
     except (Corruption, FileNotFoundError):
         return None
+    if whole and (found[2] > low if reverse else found[3] < high):
+        return None
     if view.recent.rows or view.frozen or bookie.view is not view or bookie.closed:
         for table in view.frozen:
             table.in_order()  # not in the turn: it may take a while
         found = _fewer(found, prefix, most + _SPARE, reverse)
-        whole = bookie.actor_ref.call(_with_memory, view, bound, left, found, wanted, now_ms)
-        if whole is None:
+        seen = bookie.actor_ref.call(_with_memory, view, bound, left, found, wanted, now_ms)
+        if seen is None:
             return None
-        found = whole
+        found = seen
     keys, sqns, begin, end = found
-    if end <= begin or (len(keys) < most and (begin > low if reverse else end < high)):
+    few = whole or len(keys) < most
+    if end <= begin or (few and (begin > low if reverse else end < high)):
         return None
     if reverse:
         keys.reverse()

@@ -76,7 +76,7 @@ def test_scans_of_few_rows_give_what_a_snapshot_has(
                     kept = snap.bucket(name, text=text)  # type: ignore[call-overload]
                     what = rng.choice(["keys", "items", "values"])
                     told = {
-                        "limit": rng.choice([1, 1, 2, 5, 20, 32, 90]),
+                        "limit": rng.choice([None, 1, 1, 2, 5, 20, 32, 90, 300]),
                         "reverse": rng.random() < 0.5,
                         "prefix": rng.choice([None, None, b"0", b"03", b"1", b"x"]),
                         "start": rng.choice([None, *KEYS[:100]]),
@@ -91,6 +91,27 @@ def test_scans_of_few_rows_give_what_a_snapshot_has(
                         rest = list(getattr(live, what)(**told))
                         assert rest == list(getattr(kept, what)(**told))
     assert at_once > 100
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_range_comes_as_a_whole_however_many_keys_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_memory: bool
+) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        store.put_many((key, b"") for key in KEYS[::2])
+        if not in_memory:
+            flush(store)
+        store.put_many((key, b"") for key in KEYS[1::2])
+        taken = without_a_snapshot(monkeypatch)
+        for count in range(20, 130):
+            for reverse in (False, True):
+                here = KEYS[10 : 10 + count]
+                found = list(store.keys(here[0], KEYS[10 + count], reverse=reverse))
+                assert found == here[:: -1 if reverse else 1]
+                limited = store.keys(here[0], KEYS[10 + count], reverse=reverse, limit=100)
+                assert list(limited) == found[:100]
+                assert (limited.position is None) == (count < 100)
+        assert len(taken) < 200
 
 
 def test_what_is_written_after_the_call_is_not_seen(tmp_path: Path) -> None:
