@@ -17,6 +17,7 @@ from octavo.actors.reading.plain_heads import PlainHeads
 from octavo.actors.reading.plain_reads import PlainReads
 from octavo.actors.scanning import scan
 from octavo.actors.scanning.batches import BatchWindow, batches
+from octavo.actors.scanning.few_rows import Few
 from octavo.actors.scanning.kept_items import ItemsOfBucket
 from octavo.actors.scanning.scan_sources import head_in_memory
 from octavo.actors.scanning.scan_windows import Brief, LookedUp, Window
@@ -397,18 +398,22 @@ class Reader(PlainReads, PlainHeads):
 
 
 class Unleased(Reader):
-    """Reads values that were found of a view by a single look. There is no lease: what it needs may
-    go at any moment, and whatever stops it is told as it is."""
+    """Reads what belongs to few rows that were found by one look. There is no lease: what it needs
+    may go at any moment, and whatever stops it is told as it is."""
 
-    sqn = number = 0
     _closed = _renewing = False
     _lease = 0.0
     _let_go = NOTHING
 
-    def __init__(self, bookie: Bookie, view: View) -> None:
+    def __init__(self, bookie: Bookie, few: Few) -> None:
         self._bookie = bookie
         self._register = bookie.register
-        self.view = view
+        self.number = next(bookie.register.numbers)
+        self.view, self.sqn, self.now_ms, self._window, _ = few
+
+    def windows(self, *_: object, **__: object) -> Iterator[Window]:
+        """The rows that were found."""
+        yield self._window
 
     def step(self) -> None:
         if self._bookie.closed:

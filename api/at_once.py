@@ -11,8 +11,9 @@ from itertools import chain
 from typing import Any
 
 from octavo.actors.bookie import Bookie
-from octavo.actors.reader import Unleased
+from octavo.actors.reader import Reader, Unleased
 from octavo.actors.scanning.few_rows import found_at_once
+from octavo.actors.scanning.index_scan import Entries, Sought, entries
 from octavo.actors.scanning.read_values import STRETCH_BYTES
 from octavo.files.errors import OctavoError
 from octavo.files.ledger.bounds import Bounds
@@ -38,11 +39,11 @@ def at_once(
     found = found_at_once(bookie, bound, most, whole=whole)
     if found is None:
         return None
-    view, window = found
+    window = found.window
     done = limit is None or len(window.keys) < limit
     if limit is not None:
         window.cut(limit)
-    reader = Unleased(bookie, view)
+    reader = Unleased(bookie, found)
     given: list[Any] | None = window.keys
     if give is not keys_of:
         try:
@@ -52,6 +53,33 @@ def at_once(
     if given is None:
         return None
     return Scan.of(place, _given(reader, place, window.keys, given, done), reader)
+
+
+def entries_at_once(
+    bookie: Bookie, sought: Sought, limit: int | None, narrow: bool
+) -> tuple[Reader, Iterator[Entries]] | None:
+    """The same of the valid entries of an index: what reads them, and they."""
+    most = limit or 0
+    whole = not 0 < most <= _MOST_ITEMS
+    if limit == 0 or (whole and not narrow):
+        return None
+    few = found_at_once(bookie, sought.bound, _MOST_KEYS + 1 if whole else most, whole=whole)
+    if few is None:
+        return None
+    reader = Unleased(bookie, few)
+    given: list[Entries] = []
+    try:
+        for some in entries(reader, sought):
+            given.append(some)
+            most -= len(some.keys)
+            if not whole and most <= 0:
+                break
+        else:
+            if not few.whole:
+                return None
+    except (OctavoError, OSError):
+        return None
+    return reader, iter(given)
 
 
 def _read(parts: Iterator[Iterator[Any]], most: int) -> list[Any] | None:

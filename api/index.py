@@ -10,11 +10,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from octavo.actors.reader import STEP, Reader
-from octavo.actors.scanning.index_scan import FEW, LEAST, Entries, entries
+from octavo.actors.scanning.index_scan import FEW, LEAST, Entries, Sought, entries
 from octavo.actors.scanning.scan import FIRST_WINDOW
 from octavo.actors.scanning.scan_sources import LARGEST_WINDOW
 from octavo.actors.writing.index_sets import checked_term, field_bytes
 from octavo.arguments import Key, to_flag
+from octavo.at_once import entries_at_once
 from octavo.drained import Drained
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
@@ -106,7 +107,7 @@ class Index(Handle, Generic[Out]):
         part = self._part(term)
         front = self._front()
         bound = Bounds(front, front + part, ledger_key.after(front + part), False)
-        reader, windows = self._entries(bound, BOUNDED)
+        reader, windows = self._entries(bound, BOUNDED, None, narrow=True)
         return _query(reader, map(self._keys, windows), None)
 
     def terms(
@@ -167,20 +168,31 @@ class Index(Handle, Generic[Out]):
         bound = self._bounds(start, end, to_flag("reverse", reverse), after)
         most = to_limit(limit)
         pattern = None if match is None else _pattern(match)
-        first, few = FIRST_WINDOW if start is None or end is None else BOUNDED, FEW
+        narrow = start is not None and end is not None
+        first = BOUNDED if narrow else FIRST_WINDOW
         if most is not None:
             first = min(max(most, LEAST_FIRST), LARGEST_WINDOW)
-            few = min(max(most, LEAST), FEW)
-        reader, windows = self._entries(bound, first, few)
+        # If some are left out it is not known how many will do.
+        limit = most if pattern is None else None
+        reader, windows = self._entries(bound, first, limit, narrow=narrow)
         found = map(self._pairs, windows)
         return reader, found if pattern is None else _matching(found, pattern)
 
     def _entries(
-        self, bound: Bounds, first: int, few: int = FEW
+        self, bound: Bounds, first: int, most: int | None, *, narrow: bool
     ) -> tuple[Reader, Iterator[Entries]]:
+        """The valid entries of a range, ``most`` at least if there are, and what reads them.
+        ``narrow``: few may be all of it."""
         reading = self._reading
+        few = FEW if most is None else min(max(most, LEAST), FEW)
+        told = Sought(reading.name, reading._tag, self._field, bound, first, few)
+        newest = reading._newest
+        if newest is not None:
+            found = entries_at_once(newest, told, most, narrow)
+            if found is not None:
+                return found
         reader = reading._reader()
-        return reader, entries(reader, reading.name, reading._tag, self._field, bound, first, few)
+        return reader, entries(reader, told)
 
     def _keys(self, window: Entries) -> list[Any]:
         text = self._reading._text

@@ -7,7 +7,7 @@ is held for them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.scanning.ledger_order import Between
@@ -26,12 +26,21 @@ _NEWEST = 1 << 63
 """Above every sqn."""
 
 
-def found_at_once(
-    bookie: Bookie, bound: Bounds, most: int, *, whole: bool = False
-) -> tuple[View, Brief] | None:
-    """The first ``most`` rows of a range of one bucket, fewer only where it has no more, as of one
-    moment, and the view they are of: what short_windows finds through a snapshot, without one.
-    ``whole``: all rows of the range, if they are fewer.
+class Few(NamedTuple):
+    """What was found of a view, as of this sqn and this moment, ms UTC."""
+
+    view: View
+    upper: int
+    now_ms: int
+    window: Brief
+    whole: bool
+    """That is all there is in the range."""
+
+
+def found_at_once(bookie: Bookie, bound: Bounds, most: int, *, whole: bool = False) -> Few | None:
+    """The first ``most`` rows of a range of one bucket, or a few more, fewer only where it has no
+    more, as of one moment: what short_windows finds through a snapshot, without one. ``whole``:
+    all rows of the range, if they are fewer.
 
     None where that takes more than one look, or what is wrong is to be told. Raises Closed, and
     what an ask does.
@@ -54,6 +63,7 @@ def found_at_once(
         return None
     if whole and (found[2] > low if reverse else found[3] < high):
         return None
+    upper = view.recent.since
     if view.recent.rows or view.frozen or bookie.view is not view or bookie.closed:
         for table in view.frozen:
             table.in_order()  # not in the turn: it may take a while
@@ -61,15 +71,17 @@ def found_at_once(
         seen = bookie.actor_ref.call(_with_memory, view, bound, left, found, wanted, now_ms)
         if seen is None:
             return None
-        found = seen
+        found, upper = seen
     keys, sqns, begin, end = found
-    few = whole or len(keys) < most
-    if end <= begin or (few and (begin > low if reverse else end < high)):
+    if end <= begin:
+        return None
+    every = begin <= low if reverse else end >= high
+    if not every and (whole or len(keys) < most):
         return None
     if reverse:
         keys.reverse()
         sqns.reverse()
-    return view, Brief(keys, sqns, again)
+    return Few(view, upper, now_ms, Brief(keys, sqns, again), every)
 
 
 def _fewer(found: Between, prefix: bytes, rows: int, reverse: bool) -> Between:
@@ -90,9 +102,10 @@ def _with_memory(
     found: Between,
     wanted: int,
     now_ms: int,
-) -> Between | None:
-    """In the turn: what was found of the ledger with what memory has there. None if the view is not
-    the newest any more, or what is ``left`` of the range not all that is."""
+) -> tuple[Between, int] | None:
+    """In the turn: what was found of the ledger with what memory has there, and the newest sqn.
+    None if the view is not the newest any more, or what is ``left`` of the range not all that is.
+    """
     if bookie.closed:
         raise bookie.stopped_error()
     if bookie.view is not view:
@@ -103,7 +116,9 @@ def _with_memory(
         if rest != (left.low, left.high):
             return None
     memory = Memory(view, _NEWEST, now_ms, _here)
-    return memory.added(found, prefix, wanted, reverse)[0] if memory.tables else found
+    if memory.tables:
+        found, _ = memory.added(found, prefix, wanted, reverse)
+    return found, bookie.inker.last_sqn
 
 
 def _here(

@@ -54,14 +54,24 @@ class Entries(NamedTuple):
     keys: list[bytes]
 
 
-def entries(
-    reader: Reader, bucket: bytes, tag: int, field: bytes, bound: Bounds, first: int, few: int
-) -> Iterator[Entries]:
-    """The valid entries of a range of one field, in its direction, a window at a time.
+class Sought(NamedTuple):
+    """Which entries: of the objects of a bucket and tag in a range of one field."""
 
-    ``field`` as index_terms.escaped has it; ``first`` rows make the first window, the objects of
-    ``few`` are looked up first. One look at the ledger an entry.
-    """
+    bucket: bytes
+    tag: int
+    field: bytes
+    """As index_terms.escaped has it."""
+    bound: Bounds
+    first: int
+    """Rows of the first window,"""
+    few: int
+    """of which so many have their objects looked up first."""
+
+
+def entries(reader: Reader, sought: Sought) -> Iterator[Entries]:
+    """The valid entries that are sought, in their direction, a window at a time. One look at the
+    ledger an entry."""
+    bucket, tag, field, bound, first, few = sought
     objects = _Objects(reader, ledger_key.prefix(tag, bucket))
     begins = len(field)
     index = bytes.index
@@ -131,6 +141,7 @@ class _Objects:
         view = reader.view
         self._front = front
         self._upper = reader.sqn
+        self._check = reader.check
         self._recent = view.recent
         self._tables = [table.rows for table in (view.recent, *view.frozen) if table.rows]
         self._ledger = view.ledger
@@ -175,7 +186,8 @@ class _Objects:
                     continue
                 if entry < 0:
                     entry = -entry
-                if entry > upper:  # written since: an older version may have been kept
+                if entry > upper:  # written since: an older version was kept, if that is read
+                    self._check()
                     entry = abs(self._recent.entry(whole[at], upper) or 0)
                 found[at] = entry
         return found

@@ -12,6 +12,7 @@ from beside import seeded
 from whole_store import WallClock, active_file, flush, opened
 
 import octavo
+from octavo import at_once
 from octavo.actors.bookie import Bookie
 from octavo.actors.scanning import few_rows
 
@@ -29,6 +30,8 @@ def churn(store: octavo.Store, rng: random.Random, names: list[bytes], most: int
                 bucket.put(key, b"soon gone", ttl=rng.choice([1, 1000]))
             case 2:
                 bucket.delete_many(bucket.keys(key, rng.choice(KEYS)))
+            case 3:
+                bucket.put(key, b"found", index={"field": [rng.randrange(4), rng.randrange(4)]})
             case _:
                 bucket.put(key, rng.randbytes(rng.choice([0, 9, 4000])).hex())
 
@@ -61,7 +64,7 @@ def test_scans_of_few_rows_give_what_a_snapshot_has(
     rng = seeded(f"few {number}")
     names = [b"", b"other"]
     clock = WallClock(START_MS)
-    at_once = 0
+    found_so = 0
     with opened(tmp_path / "s", clock_ms=clock, read_cache_bytes=number % 3 << 20) as store:
         taken = without_a_snapshot(monkeypatch)
         for _ in range(6):
@@ -84,13 +87,69 @@ def test_scans_of_few_rows_give_what_a_snapshot_has(
                     }
                     before = len(taken)
                     found = list(steps(getattr(live, what)(**told)))
-                    at_once += len(taken) == before
+                    found_so += len(taken) == before
                     assert found == list(steps(getattr(kept, what)(**told))), (name, what, told)
                     if found[-1][1]:
                         told["resume"] = found[-1][1]
                         rest = list(getattr(live, what)(**told))
                         assert rest == list(getattr(kept, what)(**told))
-    assert at_once > 100
+    assert found_so > 100
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_queries_of_few_entries_give_what_a_snapshot_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    rng = seeded(f"few entries {number}")
+    clock = WallClock(START_MS)
+    found_so = 0
+    with opened(tmp_path / "s", clock_ms=clock) as store:
+        taken = without_a_snapshot(monkeypatch)
+        for _ in range(8):
+            churn(store, rng, [b"", b"other"], 200)
+            if rng.random() < 0.5:
+                flush(store)
+            clock.now += rng.choice([0, 2000])
+            with store.snapshot() as snap:
+                live, kept = store.index("field"), snap.index("field")
+                for _ in range(20):
+                    before, term = len(taken), rng.randrange(4)
+                    assert list(live.having(term)) == list(kept.having(term))
+                    told = {
+                        "start": rng.choice([None, 0, 1]),
+                        "end": rng.choice([None, 2, 3]),
+                        "limit": rng.choice([None, 0, 1, 3, 20, 50]),
+                        "reverse": rng.random() < 0.5,
+                        "match": rng.choice([None, None, "1"]),
+                    }
+                    found = list(live.range(**told))
+                    assert found == list(kept.range(**told)), told
+                    if found:
+                        told["after"] = found[-1]
+                        assert list(live.keys(**told)) == list(kept.keys(**told))
+                    found_so += len(taken) == before
+    assert found_so > 20
+
+
+@pytest.mark.parametrize("where", ["memory", "the ledger"])
+def test_an_entry_that_is_replaced_beside_the_look_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    with opened(tmp_path / "s") as store:
+        for key in KEYS[:9]:
+            store.put(key, b"", index={"field": 1})
+        if where == "the ledger":
+            flush(store)
+        real = at_once.found_at_once
+
+        def found(*args: Any, **options: Any) -> Any:
+            few = real(*args, **options)
+            store.put(KEYS[3], b"again", index={"field": 1})
+            return few
+
+        monkeypatch.setattr(at_once, "found_at_once", found)
+        assert list(store.index("field").having(1)) == KEYS[:9]
+        assert [key for _, key in store.index("field").range(limit=9)] == KEYS[:9]
 
 
 @pytest.mark.parametrize("in_memory", [False, True])

@@ -85,9 +85,9 @@ def test_a_query_steps_over_entries_that_expired_once(
         clock.now += 5000
         query = bucket.index("due")
         assert list(query.keys(limit=1, reverse=reverse)) == [b"b"]
-        assert sum(dead) == COUNT
+        assert COUNT <= (once := sum(dead)) <= COUNT + 16  # which are seen to be few rows first
         assert list(query.keys(limit=1, reverse=reverse)) == [b"b"]
-        assert sum(dead) == COUNT
+        assert sum(dead) == once
         clock.now -= 5000
         assert len(list(query.keys(reverse=reverse))) == COUNT + 1
 
@@ -242,7 +242,9 @@ def test_an_entry_that_is_put_again_while_a_query_runs_is_found(
 
         bucket.delete_many(b"%04d" % number for number in range(100))
         monkeypatch.setattr(Bookie, "no_entries", late)
-        assert list(bucket.index("due").keys(limit=1)) == [b"0100"]  # as of its beginning
+        assert list(bucket.index("due").keys(limit=50)) == [
+            b"%04d" % number for number in range(100, 150)
+        ]  # as of its beginning
         assert not missing
         assert list(bucket.index("due").keys(limit=2)) == [b"0005", b"0400"]
 
