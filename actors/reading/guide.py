@@ -171,17 +171,19 @@ def _empty(rows: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], int]:
 
 def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct:
     """A row of a delete takes the place of older ones all the same, and spares who asks for it a
-    look into the journal. Index entries are not of the key that their record has."""
+    look into the journal. Index entries, which are not of the key that their record has, take
+    nobody's place."""
     files = list(_oldest_first(steps, places))
     highest = max(sst.max_sqn + base for sst, _, base in files)
     slots, shift = _empty(rows, np.uint32 if highest < 1 << 32 else np.uint64)
     for sst, _, base in files:
-        found = sst.sqns_of(slice(None), base)
+        found, at = sst.sqns_of(slice(None), base), sst.hashes() >> np.uint32(shift)
         found[(array_of(sst.flags) & TOMBSTONE) != 0] = 0
+        of_keys = np.ones(sst.rows, dtype=np.bool_)
         for tag in (HEAD_ONLY, INDEX):
             low, high = sst.lower_bound(bytes((tag,))), sst.lower_bound(bytes((tag + 1,)))
-            found[low:high] = 0
-        slots[sst.hashes() >> np.uint32(shift)] = found
+            of_keys[low:high] = False
+        slots[at[of_keys]] = found[of_keys]
     return slots.data.toreadonly(), shift
 
 

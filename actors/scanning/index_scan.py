@@ -146,6 +146,7 @@ class _Objects:
         self._tables = [table.rows for table in (view.recent, *view.frozen) if table.rows]
         self._ledger = view.ledger
         self._told = view.guide.sqns
+        self._find = view.find_in_ledger
         if not reader.number & _SOME:
             view.guide.wanted()
 
@@ -196,12 +197,17 @@ class _Objects:
         self, whole: list[bytes], left: Iterable[int], found: list[int], sqns: list[int]
     ) -> None:
         slots, shift = self._told
+        told = len(slots) > 1  # most of them, so the files need not be gone through for the others
         for at in left:
             key = whole[at]
             h32 = xxh3(key) & LOW_32
             # Of a newest row, and its record is of this key, as the entry says.
             if slots[h32 >> shift] == sqns[at]:
                 found[at] = sqns[at]
+                continue
+            if told:
+                place = self._find(key)
+                found[at] = 0 if place is None else place.sqn
                 continue
             for firsts, files in self._levels:
                 if firsts is None:
