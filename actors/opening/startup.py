@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from octavo.actors.bookie import Bookie
+from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
@@ -82,6 +83,7 @@ class Running:
     notes: list[str]
     replayed: int
 
+    @or_closed
     def with_reserve(self, call: Callable[[], T], parts: int = 1) -> T:
         """``call``, a way out of a full disk: see reserve.with_reserve."""
         return with_reserve(self.disk, self.path, call, self._work_at_hand_ended, parts=parts)
@@ -89,6 +91,7 @@ class Running:
     def _work_at_hand_ended(self) -> bool:
         try:
             self.clerk.call(lambda _: None)
+            self.inker_clerk.call(lambda _: None)
         except (AskTimeout, AskCycle):
             return False
         return True

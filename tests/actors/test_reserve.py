@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import octavo
 from octavo.actors.writing import reserve
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import StorageFull, storage_error
@@ -76,3 +77,16 @@ def test_what_is_left_of_it_stays_while_there_is_not_plenty_of_room(
     monkeypatch.setattr(reserve, "SHARE", 1 << 62)
     reserve.put_by(RealDisk(), str(tmp_path))
     assert file.stat().st_size == 1000
+
+
+def test_a_store_that_was_closed_while_work_was_waited_for_says_so(tmp_path: Path) -> None:
+    store = octavo.open(tmp_path / "s")
+
+    def delete() -> int:
+        if store.closed:
+            return store.delete(b"k")
+        store.close()  # as another thread may
+        raise StorageFull("no room")
+
+    with pytest.raises(octavo.Closed):
+        store._running.with_reserve(delete)
