@@ -166,16 +166,19 @@ def _end_to_end(blocks: list[Columns], count: int) -> Iterator[Array]:
         yield np.concatenate(column) if column else np.empty(0, dtype=np.uint64)
 
 
-def agreement(identity: Identity, reader: Reader, both: Both) -> Iterator[Report]:
+def agreement(identity: Identity, horizon: int, reader: Reader, both: Both) -> Iterator[Report]:
     """The newest record of each key is what the ledger and memory have of it, and what they have
-    is in the journal. The records were noted while the journal was read."""
+    is in the journal. The records were noted while the journal was read. ``horizon``: the
+    journal's."""
     recalculated = identity.tags.by_functions()  # whoever has the types' functions
     bound = HEAD_ROWS if identity.head_only else OBJECTS
     for batch in reader.batches(bound, heads=True):
         both.note_rows(record_digests.of_batch(batch))
         yield Report(keys=len(batch.rows))
     bases = reader.view.journal.bases
-    trimmed = bases[0] - 1 if identity.head_only and bases else 0
+    trimmed = 0
+    if identity.head_only:
+        trimmed = bases[0] - 1 if bases else horizon
     for part in range(both.parts):
         told, kinds, indexed = both.newest(part)
         keys, sqns, rests = both.rows(part)

@@ -60,7 +60,10 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
         steps = [
             *_journal_steps(what, reader, both),
             *_ledger_steps(reader),
-            ("ledger and journal", agreement(what.identity, reader, both)),
+            (
+                "ledger and journal",
+                agreement(what.identity, what.journal.horizon, reader, both),
+            ),
         ]
         for done, (part, work) in enumerate(steps):
             progress(part, done, len(steps))

@@ -143,3 +143,18 @@ def test_a_lease_that_ends_meanwhile_is_no_damage(store: octavo.Store) -> None:
 
         with pytest.raises(octavo.SnapshotExpired):
             reader.verify(rest)
+
+
+def test_of_a_head_only_store_whose_journal_was_all_trimmed_nothing_is_wrong(
+    tmp_path: Path,
+) -> None:
+    with octavo.open(tmp_path / "s", mode="head_only") as store:
+        store.head_bucket("b").put("k", b"v")
+        assert store.trim() > 0
+        store.backup(tmp_path / "b")
+        with octavo.open(tmp_path / "s", read_only=True) as reader:
+            assert reader.verify().problems == []
+    for path in (tmp_path / "s", tmp_path / "b"):
+        with octavo.open(path, read_only=True) as reader:
+            report = reader.verify()
+            assert (report.problems, report.keys) == ([], 1)
