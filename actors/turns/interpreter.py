@@ -10,6 +10,7 @@ from octavo.files.errors import Misuse, StorageFull
 from octavo.files.unbroken import unbroken
 
 _get_ident = threading.get_ident
+_INTERPRETERS = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
 
 
 def refuse_unfit() -> None:
@@ -23,18 +24,17 @@ def refuse_subinterpreter() -> None:
     """Raise Misuse in any interpreter but the process's first one. Up to 3.13 the end of another
     ends the process where a thread of it is left, as one of a store's may be for some seconds; and
     a fork in the first one would leave the child with the store's lock."""
-    for name in ("_interpreters", "_xxsubinterpreters"):  # from 3.13 on; before
-        try:
-            with unbroken:
-                known = import_module(name)
-        except ImportError:  # a build without
-            continue
-        if known.get_current() != known.get_main():
-            raise Misuse(
-                "this is a subinterpreter, in which no store can be open: open it in the first "
-                "interpreter (mod_wsgi: WSGIApplicationGroup %{GLOBAL}) or in another process"
-            )
+    try:
+        with unbroken:
+            # One that is not there would be looked for each time.
+            known = import_module(_INTERPRETERS)
+    except ImportError:  # a build without
         return
+    if known.get_current() != known.get_main():
+        raise Misuse(
+            "this is a subinterpreter, in which no store can be open: open it in the first "
+            "interpreter (mod_wsgi: WSGIApplicationGroup %{GLOBAL}) or in another process"
+        )
 
 
 def refuse_free_threads() -> None:

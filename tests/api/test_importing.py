@@ -65,6 +65,29 @@ def test_in_a_subinterpreter_an_opening_says_so_and_the_process_goes_on(tmp_path
     assert done.returncode == 0, done.stderr
 
 
+class Seeker:
+    """Hears which modules are looked for."""
+
+    def __init__(self) -> None:
+        self.sought: list[str] = []
+
+    def find_spec(self, name: str, *_: object) -> None:
+        self.sought.append(name)
+
+
+def test_a_second_opening_looks_for_no_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A child that another thread forks meanwhile would wait for CPython's lock of it for ever.
+    seeker = Seeker()
+    for _ in range(2):
+        seeker.sought.clear()
+        octavo.open(tmp_path / "s").close()
+        octavo.open(tmp_path / "s", read_only=True).close()
+        monkeypatch.setattr(sys, "meta_path", [seeker, *sys.meta_path])
+    assert seeker.sought == []
+
+
 @pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["writing", "reading"])
 def test_without_the_interpreter_lock_an_opening_says_how_to_have_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
