@@ -114,6 +114,8 @@ class ReadCache:
                 self.bytes += size
                 if self.bytes > self.limit:
                     self._make_room()
+                elif size < 0 and self.bytes < self.limit >> 1:
+                    self._full = False
                 return
         self.write_without((key,), partial(rows.__setitem__, key, entry))
 

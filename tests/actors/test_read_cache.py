@@ -116,6 +116,15 @@ def test_a_cache_that_was_full_lets_in_all_keys_once_it_was_cleared() -> None:
     assert keys_let_in(cache) == 4
 
 
+def test_a_cache_that_was_full_lets_in_all_keys_once_far_less_took_the_place_of_all() -> None:
+    cache = made((ReadCache.OVERHEAD_BYTES + 1000) * 10)
+    for number in range(11):
+        fill(cache, b"%d" % number, bytes(1000))
+    for key in list(cache.entries):
+        cache.write_over(key, b"", {}, 1)
+    assert keys_let_in(cache) == 4
+
+
 def test_a_discarded_key_leaves_no_mark_and_may_come_again() -> None:
     cache = filled(10, 10)
     cache.marks.add(b"3")
