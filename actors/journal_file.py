@@ -71,7 +71,7 @@ class JournalFile(TurnActor):
         self.failed: StorageFailed | None = None
         self.pread: Pread | None = None
         self.open_files = open_files
-        self.growing = GrowingMap(self.map_now)
+        self.growing = GrowingMap(self.map_now, lambda: open_files.mapped(self))
         self._name_durable = self._expects = self.missing = False
         self._ahead = RoomAhead()
         self.full = cdb.MAX_FILE_BYTES  # at this size it is time to roll

@@ -94,15 +94,7 @@ class OpenFiles:
         FileNotFoundError, StorageFailed, StorageFull."""
         if self.closed:
             raise Closed("the store is closed")
-        try:
-            mapped = file.map_now()
-        except FileNotFoundError:
-            raise  # its caller knows what that means
-        except OSError as error:
-            if error.errno not in OUT_OF_MEANS:
-                raise storage_error(error, "a file of the store cannot be read") from error
-            with room_for("map of a file"):
-                mapped = self._with_fewer(file)
+        mapped = self.mapped(file)
         with self._lock:
             self._open[file] = None
             self._open.move_to_end(file)
@@ -112,6 +104,18 @@ class OpenFiles:
             most = max(sharing, key=len)
             most._shrink(max(len(most) - over, 0))
         return mapped
+
+    def mapped(self, file: Mappable) -> mmap | bytes:
+        """A map that is not counted. Raises as ``opened``, but for Closed."""
+        try:
+            return file.map_now()
+        except FileNotFoundError:
+            raise  # its caller knows what that means
+        except OSError as error:
+            if error.errno not in OUT_OF_MEANS:
+                raise storage_error(error, "a file of the store cannot be read") from error
+            with room_for("map of a file"):
+                return self._with_fewer(file)
 
     def _sharing(self) -> list[OpenFiles]:
         """Those that have this one's limit together."""

@@ -19,10 +19,13 @@ page faults may come of it."""
 class GrowingMap:
     """One map at a time, shared by all who read the file: each holds a descriptor. Any thread."""
 
-    __slots__ = ("_behind", "_map_now", "_over", "mapped")
+    __slots__ = ("_behind", "_map_now", "_map_surely", "_over", "mapped")
 
-    def __init__(self, map_now: Callable[[], mmap | bytes]) -> None:
-        self._map_now = map_now
+    def __init__(
+        self, map_now: Callable[[], mmap | bytes], map_surely: Callable[[], mmap | bytes]
+    ) -> None:
+        """``map_surely``: for who cannot do without; other maps are let go of for it."""
+        self._map_now, self._map_surely = map_now, map_surely
         self.mapped: mmap | bytes = b""
         """The file up to some moment; nothing at first, and once it is no longer written."""
         self._behind = 0
@@ -30,12 +33,14 @@ class GrowingMap:
 
     def up_to(self, end: int) -> mmap | bytes:
         """A map that goes at least as far as ``end``, where a record ends that was published.
-        Raises what mapping raises."""
+        Raises as ``OpenFiles.mapped``."""
         mapped = self.mapped
-        if len(mapped) < end:
-            mapped = self._map_now()
-            if not self._over:
-                self.mapped = mapped
+        return mapped if len(mapped) >= end else self._anew(self._map_surely)
+
+    def _anew(self, map_now: Callable[[], mmap | bytes]) -> mmap | bytes:
+        mapped = map_now()
+        if not self._over:
+            self.mapped = mapped
         return mapped
 
     def missed(self) -> mmap | bytes:
@@ -46,7 +51,7 @@ class GrowingMap:
             return mapped
         self._behind = 0
         try:
-            return self.up_to(len(mapped) + 1)
+            return self._anew(self._map_now)
         except OSError:  # no descriptor is left, or no room: it can be read without
             return mapped
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
+import resource
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -142,8 +145,37 @@ def test_where_no_map_is_to_be_had_the_old_one_stays() -> None:
             raise OSError(errno.EMFILE, "no descriptor left")
         return maps.pop()
 
-    growing = GrowingMap(map_now)
+    growing = GrowingMap(map_now, map_now)
     assert growing.up_to(8) == b"12345678"
     assert {growing.missed() for _ in range(100)} == {b"12345678"}
     with pytest.raises(OSError, match="no descriptor left"):
         growing.up_to(9)
+
+
+@contextmanager
+def no_descriptor() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = set(map(int, os.listdir("/dev/fd")))
+    free = next(number for number in range(soft) if number not in taken)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("read", ["items", "arrow"])
+def test_a_scan_without_a_descriptor_for_it_says_so(tmp_path: Path, read: str) -> None:
+    def scanned() -> int:
+        if read == "arrow":
+            with store.snapshot() as snap:
+                return snap.to_arrow().read_all().num_rows
+        return len(list(store.items()))
+
+    with octavo.open(tmp_path / "s", read_cache_bytes=0) as store:
+        store.put_many((b"%04d" % number, bytes(500)) for number in range(2000))
+        assert scanned() == 2000
+        store.put_many((b"%04d" % number, bytes(500)) for number in range(2000))
+        with no_descriptor(), pytest.raises(octavo.StorageFull, match="raise the limit"):
+            scanned()
+        assert scanned() == 2000

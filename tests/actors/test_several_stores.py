@@ -94,6 +94,23 @@ def test_one_finds_room_where_another_has_taken_all(tmp_path: Path) -> None:
         assert other.verify().ok
 
 
+def test_one_finds_room_to_scan_what_it_has_just_written_where_another_has_taken_all(
+    tmp_path: Path,
+) -> None:
+    filled(tmp_path / "a")
+    with (
+        opened(tmp_path / "a", max_open_files=1000) as large,
+        octavo.open(tmp_path / "b", read_cache_bytes=0) as other,
+    ):
+        settle(large)
+        other.put_many((b"%04d" % number, bytes(500)) for number in range(2000))
+        assert len(list(large.items())) == FILES
+        taken = set(map(int, os.listdir("/dev/fd")))
+        with allowed(min(number for number in range(1000) if number not in taken)):
+            assert len(list(other.items())) == 2000
+        assert len(large._running.open_files) < FILES
+
+
 def test_one_of_its_own_limit_counts_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_files, "_all", set())  # without what other tests have left open
 
