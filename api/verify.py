@@ -80,6 +80,7 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
             except (StorageFull, ScratchFailed, SnapshotExpired):
                 raise  # it is this process that is short of something, or too late
             except (OctavoError, OSError) as wrong:
+                reader.check()  # that it was closed, say, is no damage
                 report.problems.append(str(wrong))
         progress("done", len(steps), len(steps))
     return report

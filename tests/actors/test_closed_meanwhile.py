@@ -56,3 +56,32 @@ def test_a_snapshot_that_is_closed_just_as_the_store_is_says_nothing(
     snap.close()
     assert bookie.closed
     assert snap.closed
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["owner", "reader"])
+def test_a_verification_during_which_the_store_is_closed_says_so_and_tells_of_no_damage(
+    tmp_path: Path, reads: bool
+) -> None:
+    def verify(close_at: int) -> octavo.Report:
+        """Closed behind so many steps; below 0: not."""
+        store = opened(tmp_path / "s")
+        store.put_many((b"%d" % n, b"v") for n in range(600))
+        which: octavo.Store | octavo.ReadOnlyStore = store
+        if reads:
+            store.close()
+            which = octavo.open(store.path, read_only=True)
+
+        def progress(what: str, *_: int) -> None:
+            steps.append(what)
+            if len(steps) == close_at:
+                which.close()
+
+        steps.clear()
+        with which:
+            return which.verify(progress)
+
+    steps: list[str] = []
+    assert verify(-1).ok
+    for at in range(1, len(steps)):
+        with pytest.raises(octavo.Closed):
+            verify(at)
