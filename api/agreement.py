@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from octavo.actors.opening.identity import Identity
 from octavo.actors.reader import Reader
 from octavo.files.door.disk import Disk
-from octavo.files.errors import OctavoError
+from octavo.files.errors import OctavoError, StorageFull
 from octavo.files.journal import record, record_digests
 from octavo.files.journal.record_digests import Digests
 from octavo.files.journal.sealed_records import Stretch
@@ -253,6 +253,8 @@ def _recorded(reader: Reader, key: bytes, head: Head, recalculated: frozenset[in
     try:
         file = reader.view.journal.file_of(head.sqn)
         header = file.header(head.sqn)
+    except StorageFull:
+        raise  # see verify.py
     except (OctavoError, OSError) as wrong:
         return [f"{wrong} (ledger key {key[:80]!r})"]
     where = f"{file.path}: sqn {head.sqn}"

@@ -150,6 +150,8 @@ def _journal_file(what: Verified, file: JournalFile, upto: int, both: Both) -> I
     for sqn in file.sqns(file.base, upto):
         try:
             both.note(sqn, file.read(sqn))
+        except StorageFull:
+            raise
         except OctavoError as wrong:
             problems.append(str(wrong))
         records += 1

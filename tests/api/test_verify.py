@@ -193,6 +193,21 @@ def test_what_its_own_process_is_short_of_is_no_damage(
         store.verify()
 
 
+@pytest.mark.parametrize("call", ["read", "header"])
+def test_nor_is_it_where_a_record_is_read_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def short(*_: object) -> None:
+        raise StorageFull("short")
+
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", "v", index={"f": "a"})
+        flush(store)  # in memory its head would be asked for before
+        monkeypatch.setattr(JournalFile, call, short)
+        with pytest.raises(StorageFull, match="short"):
+            store.verify()
+
+
 def test_what_cannot_be_read_is_told(store: octavo.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "unreadable")
