@@ -428,3 +428,4 @@ class InkerClerk(TurnActor):
             file.actor_ref.call(JournalFile.close)
             file.actor_ref.stop()
         self.delete_pending = []  # a sweep that was asked for before may still come
+        self.consumers.close()

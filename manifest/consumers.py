@@ -20,6 +20,7 @@ from octavo.files.argument_checks import shown
 from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import (
+    Closed,
     Corruption,
     HistoryCompacted,
     Misuse,
@@ -87,6 +88,7 @@ class Consumers:
         ms UTC; None: there is none."""
         self.lock = new_rlock()
         """Held while positions change, and while files go that a consumer might need."""
+        self._closed = False
         self._disk = disk
         self._file = f"{path}/{CONSUMERS}"
         self._clock_ms = clock_ms
@@ -102,6 +104,12 @@ class Consumers:
                 self._known = _decoded(disk.read(self._file, _MAX_BYTES), self._file)
             except Corruption as wrong:
                 self._tell(f"{wrong}: the consumers of the change feed are lost; they begin anew")
+
+    def close(self) -> None:
+        """No position changes from now on: the file is soon another owner's. Waits for a change
+        that is under way."""
+        with self.lock:
+            self._closed = True
 
     def all(self) -> dict[str, Progress]:
         """Every consumer by its name."""
@@ -188,6 +196,8 @@ class Consumers:
                 self._write(left)
 
     def _write(self, known: dict[str, Progress]) -> None:
+        if self._closed:
+            raise Closed("the store is closed")
         try:
             _write(self._disk, self._file, known)
         except OSError as error:

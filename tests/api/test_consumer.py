@@ -332,3 +332,26 @@ def test_as_many_consumers_as_there_may_be_are_known_again(tmp_path: Path) -> No
         assert set(store.consumers()) == set(names)
         with pytest.raises(octavo.Misuse, match="drop some"):
             store.consumer("one more")
+
+
+@pytest.mark.parametrize("change", ["move", "drop"])
+def test_of_a_store_that_was_closed_just_before_no_position_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    store = opened(tmp_path / "s")
+    store.put("k", "v")
+    mail = store.consumer("mail", since=0)
+    file = tmp_path / "s" / consumers.CONSUMERS
+    before = file.read_bytes()
+    changed = getattr(consumers.Consumers, change)
+
+    def closed_by_another(*given: object) -> None:
+        """Behind the look at whether the store is open."""
+        with ThreadPoolExecutor() as pool:
+            pool.submit(store.close).result()
+        changed(*given)
+
+    monkeypatch.setattr(consumers.Consumers, change, closed_by_another)
+    with pytest.raises(octavo.Closed):
+        {"move": lambda: mail.acknowledge(1), "drop": mail.drop}[change]()
+    assert file.read_bytes() == before  # which may be another owner's by now
