@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import cast
 
 from octavo.actors.bookie import Bookie
+from octavo.actors.closed_meanwhile import or_closed
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
@@ -111,6 +112,7 @@ def stats(running: Running) -> Stats:
     }
 
 
+@or_closed
 def score(running: Running) -> bool:
     """Look for garbage in the journal's files anew: samples of each, in the worker process.
     False: not now, since a compaction is going on, the ledger has to be rebuilt first, or workers

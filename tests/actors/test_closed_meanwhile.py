@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from whole_store import opened
@@ -85,3 +87,23 @@ def test_a_verification_during_which_the_store_is_closed_says_so_and_tells_of_no
     for at in range(1, len(steps)):
         with pytest.raises(octavo.Closed):
             verify(at)
+
+
+@pytest.mark.parametrize("call", ["stats", "inspect_html"])
+def test_a_look_for_garbage_during_which_the_store_is_closed_raises_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    store = opened(tmp_path / "s")
+    alone = InkerClerk.alone
+
+    def closed_by_another(clerk: InkerClerk, patience: float) -> Any:
+        monkeypatch.undo()
+        closer = threading.Thread(target=store.close)
+        closer.start()
+        closer.join()
+        return alone(clerk, patience)
+
+    monkeypatch.setattr(InkerClerk, "alone", closed_by_another)
+    with suppress(octavo.Closed):
+        getattr(store, call)(score=True)
+    assert store.closed
