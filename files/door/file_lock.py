@@ -255,9 +255,11 @@ def _stands(path: str, token: object) -> bool:
     """Whether ``path`` is still the directory that was locked; True once it is no more."""
     held = _held.get(token)
     try:
-        return held is None or os.path.samestat(os.stat(path), os.fstat(held[0][1]))
+        if held is None or os.path.samestat(os.stat(path), os.fstat(held[0][1])):
+            return True
     except OSError:
-        return token not in _held
+        pass
+    return token not in _held  # the number may be another file's since
 
 
 def _names(path: str, fd: int) -> bool:
