@@ -207,9 +207,10 @@ def open_regular(path: str, flags: int) -> int:
 
 
 def link_file(source: str, target: str) -> None:
-    """As ``os.link``; Corruption where a directory has the place of the file."""
+    """As ``os.link``, also of a symbolic link itself: those lead out of the store. Corruption where
+    a directory has the place of the file."""
     try:
-        os.link(source, target)
+        os.link(source, target, follow_symlinks=False)
     except PermissionError:
         if stat.S_ISDIR(os.lstat(source).st_mode):
             raise _not_a_file(source, "directory") from None
