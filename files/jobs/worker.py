@@ -1,8 +1,8 @@
 """The worker process: runs jobs that come in on standard input, answers on standard output.
 
-Started as ``python -m octavo.files.jobs.worker``. It leaves as soon as its input closes, in the
-middle of a job too: any job may be cut short anywhere. It has inherited a lock that keeps the next
-owner of the store out until it has left.
+Started as ``python -m octavo.files.jobs.worker``. It leaves as soon as its input closes (on macOS,
+in the middle of a job, at its next sign of life): any job may be cut short anywhere. It has
+inherited a lock that keeps the next owner of the store out until it has left.
 
 A message, both ways: u32 length of a JSON head, u32 number of blobs, u64 length of each blob,
 the head, the blobs. All lengths are bounded. Nothing is unpickled. While a job runs, a message
@@ -132,8 +132,11 @@ def _allow_many_files() -> None:
     """A job may have every file of a large ledger open; the limit is this process's own."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    while soft < wanted:
+        try:
+            return resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):  # macOS says that there is no limit, and has one
+            wanted //= 2
 
 
 def _leave_with(requests: int) -> None:
@@ -170,8 +173,8 @@ class _Answers:
                 with self._one_message:
                     if self._working.is_set():
                         send(self._stream, {ALIVE: True})
-        except OSError:
-            return  # the other side is gone, and so is this process at once
+        except OSError:  # the other side is gone, of which macOS's poll does not tell
+            os._exit(0)
 
 
 def main() -> None:
