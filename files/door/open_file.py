@@ -23,6 +23,8 @@ Buffer = bytes | bytearray | memoryview
 OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 _PIECE = 1 << 20
+_MOST = 0x7FFFF000
+"""Bytes that one call takes or gives: of Linux no more, and macOS refuses more."""
 _STANDARD = 2
 """The highest descriptor that others write to without having opened it."""
 
@@ -145,7 +147,20 @@ if sys.platform == "darwin":
             os.fsync(fd)
 
     sync_directory = sync_data
+
+    def _pread(fd: int, length: int, offset: int, /) -> bytes:
+        return os.pread(fd, min(length, _MOST), offset)
+
+    def _pwrite(fd: int, buf: Buffer, offset: int, /) -> int:
+        whole = memoryview(buf)
+        return os.pwrite(fd, buf if whole.nbytes <= _MOST else whole.cast("B")[:_MOST], offset)
+
+    def _pwritev(fd: int, parts: Sequence[bytes], offset: int, /) -> int:
+        if sum(map(len, parts)) <= _MOST and hasattr(os, "pwritev"):
+            return os.pwritev(fd, parts, offset)
+        return _pwrite(fd, b"".join(parts), offset)
 else:
+    _pread, _pwrite, _pwritev = os.pread, os.pwrite, os.pwritev
 
     def sync_data(fd: int) -> None:
         try:
@@ -219,12 +234,12 @@ def link_file(source: str, target: str) -> None:
 
 def pread_all(fd: int, length: int, offset: int) -> bytes:
     """What preads give until there is enough, or no more."""
-    first = os.pread(fd, length, offset)
+    first = _pread(fd, length, offset)
     if len(first) == length or not first:
         return first
     parts = [first]
     had = len(first)
-    while had < length and (more := os.pread(fd, length - had, offset + had)):
+    while had < length and (more := _pread(fd, length - had, offset + had)):
         parts.append(more)
         had += len(more)
     return b"".join(parts)
@@ -257,7 +272,7 @@ def _read_into(fd: int, room: memoryview, at: int) -> int:
 if hasattr(os, "preadv"):
 
     def _pread_into(fd: int, room: memoryview, at: int) -> int:
-        return os.preadv(fd, (room,), at)
+        return os.preadv(fd, (room[:_MOST],), at)
 else:
 
     def _pread_into(fd: int, room: memoryview, at: int) -> int:
@@ -319,7 +334,7 @@ def pread_by(fd: Descriptor) -> Callable[[int, int], bytes]:
     """Reads by a descriptor: each has what is asked for read, and no more around it."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-    return partial(os.pread, fd)
+    return partial(_pread, fd)
 
 
 class RealFile(AppendFile):
@@ -331,16 +346,14 @@ class RealFile(AppendFile):
         self.path = path
         self.fd = owned = fd if isinstance(fd, Descriptor) else Descriptor(fd)
         self.write = partial(os.write, owned)
-        self.pread = partial(os.pread, owned)
-        self.pwrite = partial(os.pwrite, owned)
+        self.pread = partial(_pread, owned)
+        self.pwrite = partial(_pwrite, owned)
 
-    if hasattr(os, "pwritev"):
-
-        def pwrite_parts(self, parts: Sequence[bytes], offset: int) -> int:
-            fd = self.fd  # as in sync
-            if fd < 0:
-                _refuse(self.path)
-            return os.pwritev(fd, parts, offset)
+    def pwrite_parts(self, parts: Sequence[bytes], offset: int) -> int:
+        fd = self.fd  # as in sync
+        if fd < 0:
+            _refuse(self.path)
+        return _pwritev(fd, parts, offset)
 
     def sync(self) -> None:
         fd = self.fd  # keeps it open to the end of the call

@@ -84,3 +84,68 @@ def test_a_worker_leaves_in_the_middle_of_a_job_where_hang_ups_are_not_told() ->
             assert process.wait(60) == 0
         finally:
             process.kill()
+
+
+_REFUSES_LONG_CALLS = """
+import errno, fcntl, os, sys
+sys.platform = "darwin"
+fcntl.F_FULLFSYNC, real = -1, fcntl.fcntl
+fcntl.fcntl = lambda fd, what, *more: real(fd, what, *more) if what >= 0 else os.fsync(fd)
+MOST = 1 << 20
+
+def refusing(call, size_of):
+    def made(fd, what, at):
+        if size_of(what) > MOST:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return call(fd, what, at)
+    return made
+
+def size(data):
+    return memoryview(data).nbytes
+
+os.pread = refusing(os.pread, int)
+os.pwrite = refusing(os.pwrite, size)
+os.preadv = refusing(os.preadv, lambda parts: sum(map(size, parts)))
+os.pwritev = refusing(os.pwritev, lambda parts: sum(map(size, parts)))
+
+import octavo
+from octavo.actors import journal_file, open_files
+from octavo.files.door import open_file
+from octavo.files.door.disk import RealDisk
+open_file._MOST = MOST
+journal_file._READ_BYTES = open_files._MOST_BYTES = MOST // 2
+
+path, rng = sys.argv[1], __import__("random").Random(7)
+large = [rng.randbytes(size) for size in (MOST - 100, MOST, 3 * MOST + 1)]
+small = [rng.randbytes(10) for _ in range(40)]
+expected = dict(enumerate([*large, *small, *large, *small]))
+with octavo.open(path, compact_every_seconds=None) as store:
+    for number in range(3):
+        store.put(str(number), expected[number])
+    store.put_many((str(number), expected[number]) for number in range(3, 60))
+    with store.batch() as batch:
+        for number in range(60, len(expected)):
+            batch.put("", str(number), expected[number])
+    with octavo.open(path, read_only=True) as reader:
+        for number, value in expected.items():
+            if reader[str(number)] != value or store[str(number)] != value:
+                raise SystemExit(f"{number} differs")
+    store.backup(path + " copied", copy=True)
+for each in (path, path + " copied"):
+    with octavo.open(each) as store:
+        if not store.verify().ok or len(store) != len(expected):
+            raise SystemExit(f"{each}: damage")
+for file in os.scandir(path + "/journal"):
+    if file.is_file():
+        whole = open(file.path, "rb").read()
+        if RealDisk().pread(file.path, len(whole), 0) != whole:
+            raise SystemExit(f"{file.name} differs")
+print("done")
+"""
+
+
+def test_what_is_longer_than_the_system_takes_in_a_call_is_written_and_read(tmp_path: Path) -> None:
+    """More than 2 GiB is refused by macOS, with EINVAL; here it is 1 MiB."""
+    command = [sys.executable, "-c", _REFUSES_LONG_CALLS, str(tmp_path / "s")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stderr
