@@ -48,7 +48,6 @@ above ``row bits`` bits of row + 1; 0 is empty.
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -79,8 +78,6 @@ _MAX_KEY_BYTES = 2 * (MAX_KEY_BYTES + MAX_FIELD_BYTES + MAX_TERM_BYTES) + 16
 
 if HEADER_BYTES != 64 or _FIXED.size != 72 or _SECTION.size != 24:
     raise ImportError("the layout of ledger files is not what its description says")
-if sys.byteorder != "little":
-    raise ImportError("ledger files are mapped as they are: Octavo needs a little-endian machine")
 
 
 class Section(IntEnum):

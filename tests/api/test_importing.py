@@ -21,6 +21,14 @@ def test_on_windows_importing_says_what_there_is_to_do() -> None:
     assert "ImportError: Octavo runs on Linux and macOS" in done.stderr
 
 
+@pytest.mark.parametrize("has", ["maxsize = (1 << 31) - 1", "byteorder = 'big'"])
+def test_on_machines_of_another_kind_importing_says_so(has: str) -> None:
+    script = f"import sys; sys.{has}; import octavo"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ImportError: Octavo needs a 64-bit Python on a little-endian machine" in done.stderr
+
+
 def test_without_spark_a_frame_says_what_to_install_and_leaves_nothing_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
