@@ -31,7 +31,7 @@ from octavo.files.door.belonging import hand_over, hand_over_directory
 from octavo.files.door.file_lock import FileLock, hold_file, is_held, lock_file, lock_to_read
 from octavo.files.door.file_system import PROBE_PREFIX
 from octavo.files.door.maps import map_whole
-from octavo.files.door.names import directory_of, refuse_links
+from octavo.files.door.names import directory_of, refuse_links, unlink_file
 from octavo.files.door.open_file import (
     OPEN_FLAGS,
     AppendFile,
@@ -396,7 +396,7 @@ class RealDisk(Disk):
         link_file(source, target)
 
     def unlink(self, path: str) -> None:
-        os.unlink(path)
+        unlink_file(path)
 
     def rmdir(self, path: str) -> None:
         os.rmdir(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from octavo.files.errors import Corruption
@@ -33,3 +35,13 @@ def are_one(one: str, other: str) -> bool:
         return os.path.samestat(os.lstat(one), os.lstat(other))
     except OSError:
         return False
+
+
+def unlink_file(path: str) -> None:
+    """As ``os.unlink``; of a directory IsADirectoryError, also where the system's word is EPERM."""
+    try:
+        os.unlink(path)
+    except PermissionError as error:
+        if error.errno == errno.EPERM and stat.S_ISDIR(os.lstat(path).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path) from None
+        raise

@@ -208,7 +208,7 @@ def open_regular(path: str, flags: int) -> int:
     except OSError as error:
         if error.errno == errno.ELOOP and os.path.islink(path):
             raise _not_a_file(path, "symbolic link") from None
-        if error.errno == errno.ENXIO:
+        if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):
             raise _not_a_file(path, "socket or device") from None
         if error.errno == errno.EISDIR:
             raise _not_a_file(path, "directory") from None

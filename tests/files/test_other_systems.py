@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +35,46 @@ def test_a_link_of_a_symbolic_link_does_not_lead_out_of_the_store(
     assert os.stat(tmp_path / "outside").st_nlink == 1
     with pytest.raises(Corruption, match="symbolic link"):
         DISK.map(str(tmp_path / "b"))
+
+
+def test_a_directory_is_told_from_what_may_not_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux answers EISDIR, macOS as POSIX has it."""
+    real = os.unlink
+
+    def refuses(path: str) -> None:
+        try:
+            real(path)
+        except IsADirectoryError:
+            raise PermissionError(errno.EPERM, "Operation not permitted", path) from None
+
+    monkeypatch.setattr(os, "unlink", refuses)
+    with pytest.raises(IsADirectoryError) as told:
+        DISK.unlink(str(tmp_path))
+    assert told.value.filename == str(tmp_path)
+
+
+def test_a_socket_is_told_from_what_the_system_does_not_support(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that is opened Linux says ENXIO, macOS EOPNOTSUPP."""
+    real = os.open
+
+    def refuses(path: str, *how: int) -> int:
+        try:
+            return real(path, *how)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise OSError(errno.EOPNOTSUPP, "Operation not supported", path) from None
+            raise
+
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    monkeypatch.setattr(os, "open", refuses)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind("a")
+        with pytest.raises(Corruption, match="socket"):
+            DISK.map("a")
 
 
 @pytest.mark.parametrize("most", [10_240, 61_440, 1 << 20])
