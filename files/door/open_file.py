@@ -145,6 +145,8 @@ if sys.platform == "darwin":
             if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
                 raise
             os.fsync(fd)
+        except MemoryError as untold:
+            raise _failed_untold(fd) from untold
 
     sync_directory = sync_data
 

@@ -191,3 +191,40 @@ def test_what_is_longer_than_the_system_takes_in_a_call_is_written_and_read(tmp_
     command = [sys.executable, "-c", _REFUSES_LONG_CALLS, str(tmp_path / "s")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == "done\n", done.stderr
+
+
+_FULL_SYNCS = """
+import errno, fcntl, os, sys
+sys.platform = "darwin"
+fcntl.F_FULLFSYNC, asked, plain = 51, [], []
+answers = [0, OSError(errno.ENOTSUP, "?"), OSError(errno.EIO, "?"), MemoryError(),
+           OSError(errno.ENOTTY, "?")]
+
+def fcntl_(fd, what):
+    asked.append(what)
+    answer = answers.pop(0)
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+fcntl.fcntl, fsync = fcntl_, os.fsync
+os.fsync = plain.append
+from octavo.files.door.open_file import sync_data, sync_directory
+
+def told(call):
+    try:
+        call(7)
+    except OSError as error:
+        return error.errno == errno.EIO
+    return None
+
+print(told(sync_data), told(sync_directory), told(sync_data), told(sync_directory), end=" ")
+os.fsync = fsync
+print(told(lambda _: sync_data(9999)), set(asked), plain)
+"""
+
+
+def test_a_sync_is_one_of_the_drive_where_fsync_is_not_and_a_failed_one_is_told() -> None:
+    """On macOS. What has no such sync is synced as it can be; want of memory hides no failure."""
+    done = subprocess.run([sys.executable, "-c", _FULL_SYNCS], capture_output=True, text=True)
+    assert done.stdout == "None None True True False {51} [7]\n", done.stderr
