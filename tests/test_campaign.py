@@ -119,3 +119,16 @@ def names() -> list[str]:
 def test_every_campaign_is_on_the_page_with_its_figures() -> None:
     for name in names():
         assert f"`{name}`" in PAGE
+
+
+def test_a_campaign_that_starts_itself_as_a_program_finds_what_it_imports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    import speculation
+
+    told = subprocess.run(
+        [sys.executable, speculation.__file__], env=speculation.environment(),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "IndexError" in told.stderr  # it has no arguments, and comes as far as those

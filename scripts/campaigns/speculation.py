@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whole_store import rolled
+from whole_store import NEVER_MS, rolled
 
 import octavo
 import octavo.pipeline
@@ -42,6 +42,17 @@ WAYS = ("stalled", "woken", "overtaken", "too late", "both")
 WORKS = ("load", "stream", "compact", "rebuild", "merge")
 JOBS_A_CASE = 12
 ROWS = 20_000
+KEYS = ROWS - 999
+PLAIN = (f"cast('k' || id % {KEYS} as binary) key", "cast('v' || id as binary) value")
+MIXED = (
+    PLAIN[0],
+    f"cast('b' || id % {KEYS} % 3 as binary) bucket",
+    "if(id % 7 = 3, null, cast('v' || id as binary)) value",
+    "if(id % 5 = 1, cast('m' || id as binary), null) metadata",
+    f"if(id % 11 = 5, timestamp_millis({NEVER_MS}), null) expires_at",
+    "-id turn",
+)
+"""Rows of every kind: puts of three buckets, some with metadata or an expiry, and deletes."""
 SLOW = 1
 """The partition of which a copy is made; there are more, for a copy is made once some are done."""
 WAIT_SECONDS = 600.0
@@ -69,13 +80,22 @@ def case(seed: int, number: int) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="octavo-copies-") as work:
         done = subprocess.run(
             [sys.executable, __file__, work, f"{seed} {number}"],
-            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True, text=True, check=False, cwd=ROOT,
+            env=environment(), capture_output=True, text=True, check=False, cwd=ROOT,
         )  # fmt: skip
     told = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not told:
         raise AssertionError(f"{done.stdout[-1000:]}\n{done.stderr[-4000:]}")
     return {str(name): int(count) for name, count in json.loads(told[-1]).items()}
+
+
+def environment() -> dict[str, str]:
+    """That of the program that this file is, too: it and its tasks find the tests' modules."""
+    paths = [str(ROOT / "tests" / folder) for folder in ("model", "pipeline")]
+    return os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": os.pathsep.join([*paths, *filter(None, sys.path)]),
+    }
 
 
 # ---------------------------------------------------------------- a Spark of two addresses
@@ -230,6 +250,22 @@ class SlowRun(offline.Run):
 # ---------------------------------------------------------------- the jobs
 
 
+def loaded(kind: str) -> dict[tuple[bytes, bytes], tuple[bytes, bytes, int | None]]:
+    """What a load of this kind comes to. Of a key's two rows the first has the higher turn."""
+    rows: dict[tuple[bytes, bytes], tuple[bytes, bytes, int | None]] = {}
+    for number in range(ROWS) if kind in ("plain", "last") else reversed(range(ROWS)):
+        key, value = b"k%d" % (number % KEYS), b"v%d" % number
+        if kind == "plain":
+            rows[b"", key] = value, b"", None
+            continue
+        place = b"b%d" % (number % KEYS % 3), key
+        metadata = b"m%d" % number if number % 5 == 1 else b""
+        rows.pop(place, None)
+        if number % 7 != 3:
+            rows[place] = value, metadata, NEVER_MS if number % 11 == 5 else None
+    return rows
+
+
 class Jobs:
     """The jobs of a case, and what must come of them."""
 
@@ -248,8 +284,8 @@ class Jobs:
             rolled(store)
             flush(store)
         self._want = self._state(self._kept)
-        rows = [(b"k%d" % (n % (ROWS - 999)), b"v%d" % n) for n in range(ROWS)]
-        self._loaded = dict(rows)
+        self._rng = rng
+        self._loaded: dict[Path, Any] = {}
 
     def _state(self, path: Path) -> Any:
         from random_stores import held
@@ -274,11 +310,22 @@ class Jobs:
         return partial(self._look, path, what, late=way == "woken")
 
     def _load(self, path: Path, way: str, marks: str) -> None:
+        """Plain puts, or rows of every kind of which the last, the first or that of the highest
+        turn counts."""
         self._spark.dataSource.register(slow_format(way, marks))
-        rows = self._spark.range(0, ROWS, 1, 4).selectExpr(
-            f"cast('k' || id % {ROWS - 999} as binary) key", "cast('v' || id as binary) value"
-        )
-        rows.write.format("octavo-slow").mode("append").option("jobId", "j").save(str(path))
+        kind = self._rng.choice(("plain", "last", "first", "turn"))
+        print(f"  {kind}", file=sys.stderr, flush=True)
+        rows = self._spark.range(0, ROWS, 1, 4).selectExpr(*(PLAIN if kind == "plain" else MIXED))
+        options = {"jobId": "j"}
+        if kind in ("first", "turn"):  # all of a key in one task
+            rows = rows.repartition(4, "bucket", "key")
+            options |= {"orderColumn": "turn"} if kind == "turn" else {"duplicates": "first"}
+        if kind == "first":
+            rows = rows.sortWithinPartitions(rows.turn.desc())
+        if kind != "turn":
+            rows = rows.drop("turn")
+        rows.write.format("octavo-slow").mode("append").options(**options).save(str(path))
+        self._loaded[path] = loaded(kind)
 
     def _stream(self, path: Path, way: str, marks: str) -> None:
         """The kept store's changes, of one batch."""
@@ -307,7 +354,14 @@ class Jobs:
         if what == "load":
             with octavo.open(path, compact_every_seconds=None) as store:
                 assert store.verify().ok
-                assert dict(store.items()) == self._loaded
+                held = {
+                    (name, key): (value, head.metadata, head.expires_at)
+                    for name in store.buckets()
+                    for (key, value), (_, head) in zip(
+                        store.bucket(name).items(), store.bucket(name).heads(), strict=True
+                    )
+                }
+                assert held == self._loaded[path]
                 assert store.last_sqn == ROWS
         elif what == "stream":
             with (
@@ -337,8 +391,6 @@ class Jobs:
 
 
 def main(work: Path, seed: str) -> None:
-    for folder in ("tests/model", "tests/pipeline"):
-        sys.path.append(str(ROOT / folder))
     offline.STRETCH_SQNS, offline.RANGE_ROWS = 2000, 600
     offline_journal.RUN_BYTES = 400 << 10
     rng = random.Random(seed)
