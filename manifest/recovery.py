@@ -162,7 +162,9 @@ def whole_records(disk: Disk, path: str, name: str, known: array[int] | None = N
     harmless = ("torn tail", "a batch of", "held no record")
     wrong = [note for note in found.notes if not any(mark in note for mark in harmless)]
     if wrong:
-        raise Corruption(path, 0, f"{wrong[0]}; open the store for writing to have it recovered")
+        raise Corruption(
+            path, 0, f"{wrong[0]}; open the store for writing, which recovers it within moments"
+        )
     return tail
 
 

@@ -1,5 +1,6 @@
 """A store against a model, for tens of thousands of steps: every kind of call, over random options,
-with a clock that jumps, snapshots, backups, reopenings, kills and power cuts.
+with a clock that jumps, snapshots, backups, reopenings, kills and power cuts, bulk loads, and what
+other processes read of it.
 
 On a simulated disk and one thread, so that a seed says everything. After each step the key that
 was touched is read; now and then all of it, each way there is.
@@ -9,8 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from history import Found, History, State, Version, Where
+from long_machine_more import MORE, MORE_WEIGHTS
 from look import FIELD, look, read_all
 from one_thread import HeldPool, forget, one_thread, opened
 from simdisk import MODES, SimDisk
@@ -57,6 +60,9 @@ class LongMachine:
         self.hidden: dict[Where, set[bytes | None]] = {}
         """Of keys that were absent behind a power cut: what may have expired, and come back."""
         self.snapshots: list[tuple[octavo.Snapshot, State]] = []
+        self.pins: list[tuple[Any, int, int, State]] = []
+        """Readers of other processes, since when and until when, and what they see."""
+        self.jobs = 0
         self.step = 0
         self.done: dict[str, int] = {}
 
@@ -123,6 +129,7 @@ class LongMachine:
 
     def lose(self, disk: SimDisk) -> None:
         self.snapshots.clear()
+        self.pins.clear()
         forget(self.store)
         self.pool.work.clear()
         self.disk = disk
@@ -306,7 +313,9 @@ class LongMachine:
         wrong = self.history._wrong_entries(found)
         assert not wrong, wrong
 
-    def same(self, found: State, state: State) -> None:
+    def same(self, found: State, state: State, now: int | None = None) -> None:
+        """``now``: the moment as of which it was found."""
+        now = self.now if now is None else now
         for where in found.keys() | state.keys():
             value, expected = found.get(where), state.get(where)
             ends = self.expiry.get(expected or b"")
@@ -317,7 +326,7 @@ class LongMachine:
                 told = f"{where}: {value!r} is found, {expected!r} was written"
                 assert value == expected, told
             ends = self.expiry.get(value or b"")
-            assert ends is None or ends > self.now, f"{where} has expired and is there"
+            assert ends is None or ends > now, f"{where} has expired and is there"
 
 
 RULES: tuple[Callable[[LongMachine], None], ...] = (
@@ -325,8 +334,8 @@ RULES: tuple[Callable[[LongMachine], None], ...] = (
     LongMachine.put_many, LongMachine.delete, LongMachine.batch, LongMachine.jump,
     LongMachine.roll, LongMachine.save, LongMachine.sync, LongMachine.compact, LongMachine.verify,
     LongMachine.take_snapshot, LongMachine.read_snapshots, LongMachine.fold, LongMachine.backup,
-    LongMachine.reopen, LongMachine.kill, LongMachine.cut_the_power,
+    LongMachine.reopen, LongMachine.kill, LongMachine.cut_the_power, *MORE,
 )  # fmt: skip
-WEIGHTS = (300, 100, 60, 20, 90, 70, 25, 6, 6, 10, 3, 3, 15, 15, 15, 3, 5, 5, 5)
+WEIGHTS = (300, 100, 60, 20, 90, 70, 25, 6, 6, 10, 3, 3, 15, 15, 15, 3, 5, 5, 5, *MORE_WEIGHTS)
 
 __all__ = ["LongMachine", "look"]

@@ -64,6 +64,8 @@ def _read(store: octavo.Store, disk: SimDisk, found: Found) -> None:
         _read_bucket(bucket, name, found.objects)
         found.entries.update((name, term, key) for term, key in bucket.index(FIELD).range())
     for each in store.published():
+        if not each.name:
+            continue  # pinned by another process
         found.snapshots[each.name] = published_state(disk, store.path, each.name)
 
 
@@ -99,11 +101,19 @@ def published_state(disk: SimDisk, path: str, name: str) -> State:
     """What another process reads in a published snapshot."""
     there = published.found(disk, path, name, NOW_MS)
     reader: Any = PublishedReader(disk, there, clock_ms, 64)
-    identity = identity_of(disk, path)
-    objects: dict[Where, tuple[bytes, int]] = {}
-    for bucket in reader.buckets(identity.tags.number("standard")):
-        _read_bucket(SnapshotBucket(reader, identity, bucket), bucket, objects)
+    objects = published_objects(reader, identity_of(disk, path))
     return {where: value for where, (value, _) in objects.items()}
 
 
-__all__ = ["FIELD", "NOW_MS", "HeldPool", "clock_ms", "look", "published_state", "read_all"]
+def published_objects(reader: Any, identity: Any) -> dict[Where, tuple[bytes, int]]:
+    """Value and sqn of each; raises where the ways of reading do not agree."""
+    objects: dict[Where, tuple[bytes, int]] = {}
+    for bucket in reader.buckets(identity.tags.number("standard")):
+        _read_bucket(SnapshotBucket(reader, identity, bucket), bucket, objects)
+    return objects
+
+
+__all__ = [
+    "FIELD", "NOW_MS", "HeldPool", "clock_ms", "look", "published_objects", "published_state",
+    "read_all",
+]  # fmt: skip
