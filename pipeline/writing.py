@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from octavo.files.door.disk import RealDisk
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, storage_errors
 from octavo.files.handover import staging
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
@@ -82,7 +82,8 @@ class Staged(WriterCommitMessage):
 def staged(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, job: str, query: str = ""
 ) -> Staged:
-    """In a task: stage its rows; nothing is left of them if that fails."""
+    """In a task: stage its rows; nothing is left of them if that fails. Raises Misuse, StorageFull,
+    StorageFailed."""
     settle()
     _refuse_none(options.path)
     context = TaskContext.get()
@@ -95,11 +96,14 @@ def staged(
         if options.order_column or options.duplicates == "first":
             batches = _ordered(batches, options)
         for batch in (batch for batch in batches if batch.num_rows):
-            writer.add(staged_columns.operations(batch, options.bucket))
-        made = writer.finish()
+            operations = staged_columns.operations(batch, options.bucket)
+            with storage_errors(f"a load into {options.path}"):
+                writer.add(operations)
+        with storage_errors(f"a load into {options.path}"):
+            made = writer.finish()
     except BaseException as error:
         writer.abandon()
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error.__cause__, FileNotFoundError):
             _refuse_none(options.path)
         raise
     return Staged(job, attempt, made.count, query)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import octavo
+from octavo.files.door.disk import RealDisk
 from octavo.pipeline.commit import made_store
 from octavo.pipeline.source import DefaultSource
-from octavo.pipeline.writing import checked, forget, write_options
+from octavo.pipeline.writing import checked, forget, staged, write_options
 
 
 @pytest.fixture
@@ -188,6 +191,46 @@ def test_a_task_that_fails_first_leaves_nothing(session: Any, tmp_path: Path) ->
     with octavo.open(tmp_path / "s") as store:
         assert store.last_sqn == 500
     assert left_over(tmp_path / "s") == []
+
+
+@pytest.mark.parametrize("call", ["mkdir_within", "create", "sync_dir", "write_atomically"])
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, (octavo.StorageFull, "free some space")),
+        (errno.EIO, (octavo.StorageFailed, "Input/output error")),
+        (errno.EACCES, (octavo.StorageFailed, "Permission denied")),
+    ],
+)
+def test_a_task_that_cannot_write_says_so_in_an_error_of_ours_and_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    number: int,
+    told: tuple[type[Exception], str],
+) -> None:
+    octavo.open(tmp_path / "s").close()
+    rows = pa.record_batch({"key": pa.array([b"a"]), "value": pa.array([b"b"])})
+
+    def fails(self: RealDisk, path: str, *more: object) -> None:
+        raise OSError(number, os.strerror(number), path)
+
+    options = write_options({"path": str(tmp_path / "s")})
+    monkeypatch.setattr(RealDisk, call, fails)
+    with pytest.raises(told[0], match=told[1]):
+        staged(iter([rows]), options, "job")
+    assert left_over(tmp_path / "s") == []
+
+
+def test_what_spark_hands_to_a_task_is_no_file_of_the_store(tmp_path: Path) -> None:
+    octavo.open(tmp_path / "s").close()
+
+    def broken() -> Any:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        yield
+
+    with pytest.raises(BrokenPipeError):
+        staged(broken(), write_options({"path": str(tmp_path / "s")}), "job")
 
 
 def test_a_head_only_store_is_refused_before_any_task_runs(tmp_path: Path) -> None:
