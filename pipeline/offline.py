@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from octavo.files.door.disk import Disk, RealDisk
-from octavo.files.errors import Corruption, Misuse
+from octavo.files.errors import Corruption, Misuse, storage_errors
 from octavo.files.jobs import ledger_files
 from octavo.files.journal import cdb
 from octavo.files.journal.sparse_offsets import cut
@@ -113,7 +113,13 @@ class _OnSpark(Run):
         self.parallelism = spark_tasks.parallelism(spark)
 
     def __call__(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        return spark_tasks.results(self._spark, work, tasks)
+        return spark_tasks.results(self._spark, partial(_told, work), tasks)
+
+
+def _told(work: Callable[[T], R], task: T) -> R:
+    """In a task of Spark's. Raises StorageFull, StorageFailed and what else ``work`` does."""
+    with storage_errors("work on a closed store"):
+        return work(task)
 
 
 def on_spark(spark: Any) -> Run:

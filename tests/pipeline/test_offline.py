@@ -8,6 +8,7 @@ import errno
 import os
 import random
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -239,6 +240,24 @@ def test_tasks_that_fail_leave_the_store_as_it_was(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="the rest"):
             begun(RealDisk, str(tmp_path / "s"), Failing())
         assert {path.name for path in (tmp_path / "s" / "ledger").rglob("*")} == before
+
+
+def test_a_task_of_spark_that_finds_no_room_says_so_in_an_error_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def here(spark: object, work: Callable[[int], int], tasks: list[int]) -> list[int]:
+        return [work(task) for task in tasks]
+
+    def full(task: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a.sst")
+
+    monkeypatch.setattr(offline.spark_tasks, "results", here)
+    monkeypatch.setattr(offline.spark_tasks, "session_of", id)
+    monkeypatch.setattr(offline.spark_tasks, "parallelism", id)
+    run = offline.on_spark(None)
+    assert run(abs, [-1, 2]) == [1, 2]
+    with pytest.raises(octavo.StorageFull, match=r"a\.sst.*free some space"):
+        run(full, [1])
 
 
 def test_a_ledger_whose_install_fails_once_it_is_durable_is_whole(tmp_path: Path) -> None:
