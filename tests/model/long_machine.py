@@ -60,8 +60,8 @@ class LongMachine:
         self.hidden: dict[Where, set[bytes | None]] = {}
         """Of keys that were absent behind a power cut: what may have expired, and come back."""
         self.snapshots: list[tuple[octavo.Snapshot, State]] = []
-        self.pins: list[tuple[Any, int, int, State]] = []
-        """Readers of other processes, since when and until when, and what they see."""
+        self.pins: list[tuple[Any, int, Any]] = []
+        """Readers of other processes, the end of their leases, and what they saw first."""
         self.jobs = 0
         self.step = 0
         self.done: dict[str, int] = {}
@@ -313,9 +313,7 @@ class LongMachine:
         wrong = self.history._wrong_entries(found)
         assert not wrong, wrong
 
-    def same(self, found: State, state: State, now: int | None = None) -> None:
-        """``now``: the moment as of which it was found."""
-        now = self.now if now is None else now
+    def same(self, found: State, state: State) -> None:
         for where in found.keys() | state.keys():
             value, expected = found.get(where), state.get(where)
             ends = self.expiry.get(expected or b"")
@@ -326,7 +324,7 @@ class LongMachine:
                 told = f"{where}: {value!r} is found, {expected!r} was written"
                 assert value == expected, told
             ends = self.expiry.get(value or b"")
-            assert ends is None or ends > now, f"{where} has expired and is there"
+            assert ends is None or ends > self.now, f"{where} has expired and is there"
 
 
 RULES: tuple[Callable[[LongMachine], None], ...] = (

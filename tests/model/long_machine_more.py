@@ -66,19 +66,21 @@ def pin(machine: LongMachine) -> None:
         machine.pool.go_on()
         made = pinning.pin(machine.disk, PATH, lease, machine.now)
     reader: Any = PublishedReader(machine.disk, made, lambda: machine.now, 64)
-    machine.pins.append((reader, machine.now, made.expires_at, machine.history.now()))
+    found = published_objects(reader, machine.store._running.identity)
+    machine.same({where: value for where, (value, _) in found.items()}, machine.history.now())
+    machine.pins.append((reader, made.expires_at, found))
 
 
 def read_pins(machine: LongMachine) -> None:
-    """What was pinned stays as it was, until its lease ends."""
+    """What was pinned stays as it was, whatever the clock says by now, until its lease ends."""
     identity = machine.store._running.identity
-    for reader, began, ends, state in machine.pins:
+    for reader, ends, first in machine.pins:
         try:
             found = published_objects(reader, identity)
         except octavo.SnapshotExpired:
             assert machine.latest >= ends
             continue
-        machine.same({where: value for where, (value, _) in found.items()}, state, began)
+        assert found == first, "what was pinned changed"
 
 
 def follow(machine: LongMachine) -> None:
