@@ -146,7 +146,13 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
 
 
 def _is_begun(disk: Disk, path: str) -> bool:
-    return any(disk.pread(path, record.FIXED_BYTES, cdb.RECORDS_AT))
+    """Whether anything stands behind the header; not the first record, where that was lost."""
+    size, at = record.FIXED_BYTES, cdb.RECORDS_AT
+    while piece := disk.pread(path, size, at):
+        if piece.count(0) < len(piece):
+            return True
+        size, at = cdb.AHEAD_BYTES, at + len(piece)
+    return False
 
 
 def _missing(disk: Disk, store: str, what: FileNotFoundError) -> OctavoError:
