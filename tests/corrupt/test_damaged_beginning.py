@@ -1,4 +1,4 @@
-"""The first record of the journal file that is being written is lost, and those behind it are not."""
+"""The first record of the journal file being written is lost, and those behind it are not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_who_only_reads_is_told_of_what_was_lost_at_the_beginning(
     with journal.open("r+b") as file:
         file.seek(cdb.RECORDS_AT)
         file.write(bytes(lost))
-    with pytest.raises(octavo.Corruption, match="damaged .* and skipped"):
+    with pytest.raises(octavo.Corruption, match=r"damaged .* and skipped"):
         octavo.open(tmp_path / "killed", read_only=True)
     with octavo.open(tmp_path / "killed") as recovered:
         assert "damaged" in recovered.stats()["notes"][0]
