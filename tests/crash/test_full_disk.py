@@ -122,8 +122,7 @@ def test_deletes_of_a_head_only_store_on_a_full_disk_go_by_the_reserve(
 ) -> None:
     if disk is None:
         return
-    # Saved rarely: each file of the ledger that gets done takes of the reserve for good.
-    with octavo.open(disk.path / "s", mode="head_only", **(SMALL | {"push_rows": 1024})) as store:
+    with octavo.open(disk.path / "s", mode="head_only", **SMALL) as store:
         bucket = store.head_bucket("b")
         with_its_reserve(store, bucket)
         filled(bucket)
