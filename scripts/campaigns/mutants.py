@@ -99,7 +99,7 @@ class Scratch:
             [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
              "--tb=line", "-rfE", *tests],
             cwd=self.root, env=told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True, preexec_fn=_bounded,
+            errors="backslashreplace", start_new_session=True, preexec_fn=_bounded,
         )  # fmt: skip
         try:
             out, _ = process.communicate(timeout=timeout)
