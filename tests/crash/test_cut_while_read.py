@@ -19,14 +19,17 @@ from octavo.files.journal import cdb
 from octavo.files.door.disk import RealDisk
 from octavo.pipeline.feed_files import JournalLook
 
-path, how = sys.argv[1:]
+path, how, file, whole = sys.argv[1:]
 scan_runs = cdb.scan_runs
 
 def scanning(*args):
     cdb.scan_runs = scan_runs
-    with octavo.open(path) as owner:
-        (note,) = owner.stats()["notes"]
-        assert "torn tail" in note, note
+    if whole:  # the first that a new owner does
+        RealDisk().reopen(file, int(whole)).close()
+    else:
+        with octavo.open(path) as owner:
+            (note,) = owner.stats()["notes"]
+            assert "torn tail" in note, note
     return scan_runs(*args)
 
 cdb.scan_runs = scanning
@@ -40,16 +43,22 @@ else:
 
 
 @pytest.mark.parametrize("how", ["pin", "feed"])
-def test_who_reads_what_a_new_owner_cuts_off_goes_on(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("sealed", [True, False])
+def test_who_reads_what_a_new_owner_cuts_off_goes_on(
+    tmp_path: Path, how: str, *, sealed: bool
+) -> None:
     with no_hang(), opened(tmp_path / "s") as store:
         for n in range(20):
             store.put(b"%d" % n, bytes(40))
         name = active_file(store).name
         image = killed(store, tmp_path / "image")
-    with open(image / "journal" / name, "ab") as torn:  # as if SIGKILL had met a large put
+    file = image / "journal" / name
+    whole = "" if sealed else str(file.stat().st_size)
+    with file.open("ab") as torn:  # as if SIGKILL had met a large put
         torn.write(random.Random(1).randbytes(1 << 20))
     done = subprocess.run(
-        [sys.executable, "-c", READER, image, how], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", READER, image, how, file, whole],
+        capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "20 20\n"), done.stderr
