@@ -198,8 +198,18 @@ def test_none_are_put_together_where_compaction_is_for_who_asks(
 
 
 def test_a_damaged_file_stays_as_it_is_and_nothing_goes_past_it(
-    tmp_path: Path, rng: random.Random
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tried: list[int] = []
+    replace = InkerClerk.replace
+
+    def counted(self: InkerClerk, run: Any, **how: Any) -> Any:
+        tried.append(len(run))
+        if len(tried) > 20:
+            raise octavo.Misuse("it is tried again and again")
+        return replace(self, run, **how)
+
+    monkeypatch.setattr(InkerClerk, "replace", counted)
     with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
         bring_many(store, rng, 2 * FEW_SMALL + 4)
         wanted = history(store)
