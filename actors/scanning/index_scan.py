@@ -90,14 +90,17 @@ def entries(reader: Reader, sought: Sought) -> Iterator[Entries]:
             step *= _MORE
             ends = [index(row, _END, begins) for row in rows]
             keys = [row[at + 3 :] for row, at in zip(rows, ends, strict=True)]
+            tags = [row[at + 2] for row, at in zip(rows, ends, strict=True)]
+            of_one = tags.count(tag) == len(tags)
+            told = sqns
+            if not of_one:
+                told = [sqn if each == tag else 0 for each, sqn in zip(tags, sqns, strict=True)]
             with reader.reading():
-                newest = objects.newest(keys, sqns)
+                newest = objects.newest(keys, told)
             valid = list(map(eq, newest, sqns))
             if begins_so:
                 # What is not valid once never will be; but another type's may be.
-                begins_so = not any(valid) and all(
-                    row[at + 2] == tag for row, at in zip(rows, ends, strict=True)
-                )
+                begins_so = of_one and not any(valid)
                 if begins_so:
                     replaced = rows[-1]
                 elif replaced is not None:
@@ -164,7 +167,8 @@ class _Objects:
 
     def newest(self, keys: list[bytes], sqns: list[int]) -> list[int]:
         """Sqn of each object's newest version that the reader sees, deletes included; 0: none.
-        ``sqns``: what most of those are. Raises Corruption."""
+        ``sqns``: what most of those are; each is of a record of that object, or 0. Raises
+        Corruption."""
         front = self._front
         whole = [front + key for key in keys]
         found = self._in_memory(whole)
@@ -202,8 +206,8 @@ class _Objects:
             key = whole[at]
             h32 = xxh3(key) & LOW_32
             # Of a newest row, and its record is of this key, as the entry says.
-            if slots[h32 >> shift] == sqns[at]:
-                found[at] = sqns[at]
+            if (sqn := sqns[at]) and slots[h32 >> shift] == sqn:
+                found[at] = sqn
                 continue
             if told:
                 place = self._find(key)

@@ -245,6 +245,20 @@ def test_an_index_entry_never_leads_to_the_record_it_was_put_with(tmp_path: Path
         assert store.get(b"k") == b"new"
 
 
+def test_index_entries_of_another_type_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guide, "_LEAST_BITS", 0)
+    monkeypatch.setattr(guide, "_DIRECT_BITS", 0)  # one slot for all
+    with opened(tmp_path / "s", tags={"note": octavo.Tag()}) as store:
+        notes = store.bucket("b", tag="note")
+        notes.put(b"k", b"", index={"field": 1})
+        flush(store)
+        made(store)
+        assert list(notes.index("field").having(1)) == [b"k"]
+        assert list(store.bucket("b").index("field").having(1)) == []
+
+
 def test_numbers_that_need_more_than_32_bits_are_told(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         store.put(b"k", b"value")
