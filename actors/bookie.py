@@ -305,7 +305,7 @@ class Bookie(LiveReads, TurnActor):
     def journal_rolled(self, journal: JournalView) -> None:
         """The Inker has a new file. Called on the thread that holds the Bookie's turn."""
         self.view = replace(self.view, journal=journal)
-        self.active = self.inker.active
+        self.active = None if self.closed else self.inker.active  # it may be as it closes
 
     @in_turn
     def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> int:

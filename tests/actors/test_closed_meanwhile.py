@@ -15,6 +15,8 @@ import octavo
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.keeping import backup as backups
+from octavo.actors.keeping import publishing
+from octavo.actors.penciller_clerk import PencillerClerk
 
 
 def test_a_backup_during_which_the_store_is_closed_says_so(
@@ -107,3 +109,26 @@ def test_a_look_for_garbage_during_which_the_store_is_closed_raises_an_error_of_
     with suppress(octavo.Closed):
         getattr(store, call)(score=True)
     assert store.closed
+
+
+def test_where_a_snapshot_is_published_as_its_store_closes_no_write_comes_in_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path / "s")
+    store.put(b"k", b"v")
+    bookie, closing = store._bookie, PencillerClerk.save_all
+    refused: list[bool] = []
+
+    def rolled_meanwhile(clerk: PencillerClerk) -> None:
+        bookie.actor_ref.call(publishing._rolled_past, 1)
+        with pytest.raises(octavo.Closed):
+            store.put(b"late", b"v")
+        refused.append(True)
+        closing(clerk)
+
+    monkeypatch.setattr(PencillerClerk, "save_all", rolled_meanwhile)
+    store.close()
+    monkeypatch.undo()
+    assert refused == [True]
+    with opened(tmp_path / "s") as store:
+        assert dict(store.items()) == {b"k": b"v"}
