@@ -83,11 +83,11 @@ class Running:
     notes: list[str]
     replayed: int
 
-    @or_closed
     def with_reserve(self, call: Callable[[], T], parts: int = 1) -> T:
         """``call``, a way out of a full disk: see reserve.with_reserve."""
         return with_reserve(self.disk, self.path, call, self._work_at_hand_ended, parts=parts)
 
+    @or_closed
     def _work_at_hand_ended(self) -> bool:
         try:
             self.clerk.call(lambda _: None)

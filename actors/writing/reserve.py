@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from octavo.files.door.disk import Disk
-from octavo.files.errors import OUT_OF_MEANS, StorageFull
+from octavo.files.errors import OUT_OF_MEANS, Corruption, StorageFull
 
 log = logging.getLogger("octavo.reserve")
 
@@ -34,7 +34,9 @@ def put_by(disk: Disk, path: str) -> None:
     call where it is. Raises nothing: the store goes on without it."""
     where = f"{path}/{RESERVE}"
     try:
-        found = disk.size(where) if disk.exists(where) else 0
+        found = 0
+        with suppress(FileNotFoundError):
+            found = disk.size(where)
         if found >= RESERVE_BYTES or disk.free_bytes(path) < SHARE * RESERVE_BYTES:
             return
         with suppress(FileNotFoundError):
@@ -49,9 +51,12 @@ def given_up(disk: Disk, path: str, at_once: int) -> bool:
     where = f"{path}/{RESERVE}"
     try:
         left = max(0, disk.size(where) - at_once)
-        if left:
-            disk.reopen(where, left).close()
-        else:
+        try:
+            if left:
+                disk.reopen(where, left).close()
+        except Corruption:  # another thread has given up more of it meanwhile
+            left = 0
+        if not left:
             disk.unlink(where)
     except OSError:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,21 @@ def test_a_store_that_was_closed_while_work_was_waited_for_says_so(tmp_path: Pat
 
     with pytest.raises(octavo.Closed):
         store._running.with_reserve(delete)
+
+
+def test_what_another_thread_gives_up_meanwhile_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve.put_by(RealDisk(), str(tmp_path))
+    file = tmp_path / reserve.RESERVE
+    size = RealDisk.size
+
+    def and_then_given_up(self: RealDisk, path: str) -> int:
+        found = size(self, path)
+        os.truncate(file, 100)
+        return found
+
+    monkeypatch.setattr(RealDisk, "size", and_then_given_up)
+    assert reserve.given_up(RealDisk(), str(tmp_path), 1024)
+    assert not file.exists()
+    assert not reserve.given_up(RealDisk(), str(tmp_path), 1024)
