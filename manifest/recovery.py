@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import secrets
 from array import array
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from mmap import mmap
+from typing import TypeVar
 
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
@@ -22,6 +24,7 @@ HIGHEST = (1 << 32) - 2
 """Of a record in a file: what a damaged or forged one says beyond that is not believed."""
 LOG = ".log"
 SEALED = ".cdb"
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -38,6 +41,8 @@ class Tail:
     length: int = 0
     """How long an unsealed file is to be: so long that its records fit, and zeros behind them that
     are there. Others may have them in a map, so they are not cut off."""
+    damaged: bool = False
+    """Something before its end is no record of it: others may refuse to read it unsealed."""
 
     @property
     def last_sqn(self) -> int:
@@ -112,7 +117,9 @@ def find_tails(
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):
         path = f"{directory}/{name}"
+        noted = len(found.notes)
         tail = _tail(disk.map(path), path, name, base, seed, above, found)
+        tail.damaged = bool(_damage(found.notes[noted:]))
         if tail.sealed and not all(older.sealed for older in found.tails):
             # What is older goes into memory, and the ledger takes nothing past that.
             again = _scanned(disk.map(path), path, name, base, seed, above, Found([], []))
@@ -151,21 +158,41 @@ def whole_records(disk: Disk, path: str, name: str, known: array[int] | None = N
     who = identity(name)
     if who is None:
         raise Corruption(path, 0, "not the name of a journal file")
+    base, seed = who
+    return steadily(lambda: _growing_tail(disk, path, name, base, seed, known))
+
+
+def steadily(read: Callable[[], T]) -> T:
+    """What ``read`` finds in a file that its owner writes meanwhile. What looks damaged is read
+    twice more: a record may have been written behind the reading, and the next one before it."""
+    for _ in range(2):
+        with suppress(Corruption):
+            return read()
+    return read()
+
+
+def _growing_tail(
+    disk: Disk, path: str, name: str, base: int, seed: int, known: array[int] | None
+) -> Tail:
     found = Found([], [])
     # One that is not sealed its owner may cut, where a write broke off.
     start = known[-1] if known is not None else 0
     buffer = disk.map(path) if name.endswith(SEALED) else disk.map_growing(path, start)
     if known is None:
-        tail = _tail(buffer, path, name, *who, 1 << 63, found)
+        tail = _tail(buffer, path, name, base, seed, 1 << 63, found)
     else:
-        tail = _scanned(buffer, path, name, *who, 1 << 63, found, known)
-    harmless = ("torn tail", "a batch of", "held no record")
-    wrong = [note for note in found.notes if not any(mark in note for mark in harmless)]
-    if wrong:
+        tail = _scanned(buffer, path, name, base, seed, 1 << 63, found, known)
+    if wrong := _damage(found.notes):
         raise Corruption(
             path, 0, f"{wrong[0]}; open the store for writing, which recovers it within moments"
         )
     return tail
+
+
+def _damage(notes: list[str]) -> list[str]:
+    """Those that do not tell of what a write that broke off left."""
+    harmless = ("torn tail", "a batch of", "held no record")
+    return [note for note in notes if not any(mark in note for mark in harmless)]
 
 
 def rebuilt_offsets(

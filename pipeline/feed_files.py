@@ -186,27 +186,32 @@ class JournalLook:
         return newest
 
     def _grown(self, seed: int, name: str) -> Places:
-        """Records of a file, whole and durable. Only what came since the last look is read."""
+        """Records of a file, whole and durable. Only what came since the last look is read. Raises
+        Corruption."""
         if name.endswith(recovery.SEALED):
             return self._sealed(name)
         path = f"{self._folder}/{name}"
         reached, places = self._places.get(name, (cdb.RECORDS_AT, Places()))
+        above = places.numbers[-1] if places else -1
         try:
             length = self._disk.size(path)
             if length == self._lengths.get(name) and not self._goes_on(path, reached, length):
                 return places
-            buffer = self._disk.map_growing(path, reached)
+            more, end = recovery.steadily(lambda: self._behind(path, seed, reached, length, above))
         except FileNotFoundError:  # sealed meanwhile, with the same records at the same places
             return self._sealed(recovery.when_sealed(name))
-        above = places.numbers[-1] if places else -1
-        end = min(length, len(buffer))
-        more, reached = whole_records(buffer, reached, end, seed, above=above)
         if more:
             self._sync(path)
         places.add(more)
-        self._places[name] = (reached, places)
+        self._places[name] = (end, places)
         self._lengths[name] = length
         return places
+
+    def _behind(
+        self, path: str, seed: int, reached: int, length: int, above: int
+    ) -> tuple[Places, int]:
+        buffer = self._disk.map_growing(path, reached)
+        return whole_records(buffer, reached, min(length, len(buffer)), seed, path, above=above)
 
     def _goes_on(self, path: str, reached: int, length: int) -> bool:
         """Whether there may be another record in a file as long as before: in the room that it was
@@ -410,7 +415,9 @@ def opened(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[
     if path.endswith(recovery.SEALED):
         places = sealed_places(memoryview(buffer), path)
     else:
-        places, _ = whole_records(buffer, part.start, part.end, part.seed, first=first, last=last)
+        places, _ = whole_records(
+            buffer, part.start, part.end, part.seed, path, first=first, last=last
+        )
     yield Opened(path, buffer, part.base, part.seed, places, places.within(first - 1, last))
 
 

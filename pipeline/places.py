@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from mmap import mmap
 
+from octavo.files.errors import Corruption
 from octavo.files.journal import cdb
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sealed_records import table_of
@@ -72,6 +73,7 @@ def whole_records(
     start: int,
     end: int,
     seed: int,
+    path: str,
     *,
     above: int = -1,
     first: int = -1,
@@ -81,15 +83,21 @@ def whole_records(
 
     A batch that is not whole is left out: at the end it may still come, before that it never
     will. So is a record whose number is not above that of the one before, or ``above``: recovery
-    drops it. ``first``, ``last``: relative numbers of records whose batches are known to be whole,
-    though they may begin before ``start``, or end behind ``end``. O(bytes).
+    drops it. ``first``, ``last``: relative numbers of the first and the last record there, which
+    are known to be whole, though their batches may begin before ``start``, or end behind ``end``.
+    O(bytes). Raises Corruption where a whole record follows something that is none, or the last
+    one known is not there.
     """
     found = Places()
+    end = min(end, len(buffer))
+    damages: list[cdb.Damage] = []
     batch: list[cdb.Scanned] = []
     before = 0  # records of the batch that stand before ``start``
     reached = start
     newest = above
-    for each in cdb.scan_runs(buffer, start, end, seed, []):
+    for each in cdb.scan_runs(buffer, start, end, seed, damages):
+        if damages:
+            raise _damage(path, damages[0].start, damages[0].what)
         rows: Iterable[cdb.Scanned]
         if isinstance(each, Run):
             run = each.behind(newest)
@@ -125,7 +133,16 @@ def whole_records(
             if batch and (before + len(batch) == of or newest == last):
                 reached = _take(found, batch)
                 batch = []
+    if newest < last:
+        raise _damage(path, reached, damages[0].what if damages else "not there")
     return found, reached
+
+
+def _damage(path: str, at: int, what: str) -> Corruption:
+    return Corruption(
+        path, at,
+        f"journal record ({what}); open the store for writing, which recovers what is whole",
+    )  # fmt: skip
 
 
 def _take(places: Places, rows: Sequence[cdb.Scanned]) -> int:

@@ -258,7 +258,7 @@ class _Opening:
             goes_on = (
                 tail is tails[-1]
                 and begun.clean
-                and tail.name.endswith(recovery.LOG)
+                and not tail.damaged
                 and resumes(tail.offsets)
                 and apart
             )

@@ -18,10 +18,11 @@ from look import NOW_MS, clock_ms
 from one_thread import forget, one_thread
 from one_thread import opened as opened_on
 from simdisk import SimDisk
-from whole_store import SEED, WallClock, flush, opened, rolled
+from whole_store import SEED, WallClock, active_file, flush, opened, rolled
 
 import octavo
 from octavo import read_only
+from octavo.actors.compacting.compaction import seal_waiting
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import change_log, pinning, recovery
@@ -370,3 +371,21 @@ def test_what_is_written_behind_a_commit_that_is_being_made_is_not_seen_without_
     with octavo.open(store.path, read_only=True) as reader:
         assert reader.sqn == sqn
         assert {b"before", b"loaded", b"after"} & set(reader.keys()) == {b"before"}
+
+
+@pytest.mark.parametrize("at", [2048, 2300], ids=["header", "record"])
+def test_damage_that_an_opening_steps_over_keeps_no_reader_out(tmp_path: Path, at: int) -> None:
+    path = str(tmp_path / "s")
+    with opened(path) as store:
+        store.put_many((b"%d" % number, b"value") for number in range(9))
+        file = active_file(store)
+    with file.open("r+b") as damaged:
+        damaged.seek(at)
+        damaged.write(b"\xff" * 8)
+    with pytest.raises(octavo.Corruption, match="open the store for writing"):
+        octavo.open(path, read_only=True)
+    with opened(path) as store:
+        assert store.stats()["notes"]
+        seal_waiting(store._running.inker_clerk.actor)
+        with octavo.open(path, read_only=True) as reader:
+            assert everything(reader) == everything(store)

@@ -15,6 +15,8 @@ import pytest
 from whole_store import flush, opened, rolled, settle
 
 import octavo
+from octavo import read_only
+from octavo.actors.compacting.compaction import seal_waiting
 from octavo.files.door.disk import RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import record
@@ -524,3 +526,58 @@ def test_what_is_known_of_files_goes_with_them(tmp_path: Path) -> None:
 def test_where_no_store_is_the_feed_says_so(tmp_path: Path) -> None:
     with pytest.raises(octavo.Misuse, match=f"there is no store at {tmp_path}/missing"):
         JournalLook(RealDisk(), str(tmp_path / "missing")).look()
+
+
+def test_a_damaged_record_of_the_file_being_written_is_not_left_out(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        for number in range(9):
+            store.put(b"k%d" % number, b"value %d" % number)
+        assert told(str(tmp_path / "s")) == expected(store)
+        (file,) = (tmp_path / "s" / "journal").glob("*.log")
+        with file.open("r+b") as whole:
+            whole.seek(file.read_bytes().index(b"value 4"))
+            whole.write(b"X")
+        with pytest.raises(octavo.Corruption, match="open the store for writing") as damage:
+            told(str(tmp_path / "s"))
+        assert damage.value.file == str(file)
+    with opened(tmp_path / "s") as store:
+        seal_waiting(store._running.inker_clerk.actor)
+        left = [key for _, key, _ in expected(store)]
+        assert left == [b"k%d" % number for number in range(9) if number != 4]
+        assert [key for _, key, _ in told(str(tmp_path / "s"))] == left
+
+
+class Torn(RealDisk):
+    """Of what it reads first of a growing file a part is missing, which was written behind it."""
+
+    def __init__(self, missing: bytes, times: int) -> None:
+        super().__init__()
+        self.missing, self.times = missing, times
+
+    def map_growing(self, path: str, start: int = 0) -> bytes:
+        found = bytes(super().map_growing(path, start))
+        if self.times:
+            self.times -= 1
+            found = found.replace(self.missing, bytes(len(self.missing)))
+        return found
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_record_that_is_written_as_the_file_is_read_is_read_again(
+    tmp_path: Path, times: int
+) -> None:
+    path = str(tmp_path / "s")
+    with opened(path) as store:
+        for number in range(9):
+            store.put(b"k%d" % number, b"value %d" % number)
+        look = JournalLook(Torn(b"value 4", times), path)
+        disk = Torn(b"value 4", times)
+        if times < 3:
+            assert look.newest() == 9
+            with read_only.opened(disk, path, {}) as reader:
+                assert reader.get(b"k4") == b"value 4"
+        else:
+            with pytest.raises(octavo.Corruption):
+                look.newest()
+            with pytest.raises(octavo.Corruption):
+                read_only.opened(disk, path, {})
