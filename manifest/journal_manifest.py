@@ -23,7 +23,7 @@ from octavo.files.errors import Corruption, Misuse
 from octavo.manifest import commits as packed_commits
 from octavo.manifest.commits import Commit
 from octavo.manifest.file_name import is_plain
-from octavo.manifest.packing import Packer, Unpacker
+from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 
 MAX_SQN = (1 << 64) - 1
 MAX_BASE = 1 << 62
@@ -214,7 +214,7 @@ class JournalManifest:
 
         Each entry is possible in itself; names are unique; entries are in order of their base
         sqns and share none; only the last may be active; the base sqns are those of the
-        entries; the ceiling is above every sqn, and not too high.
+        entries; the ceiling is above every sqn, and not too high; nor is the version.
         """
         for entry in self.entries:
             if fault := fault_of(entry):
@@ -224,6 +224,8 @@ class JournalManifest:
     def _check_together(self) -> None:
         if not 1 <= self.ceiling <= MAX_BASE:
             raise _wrong(f"ceiling {self.ceiling}")
+        if self.version > MAX_VERSION:
+            raise _wrong(f"version {self.version}")
         if len({entry.name for entry in self.entries}) != len(self.entries):
             raise _wrong("names are not unique")
         for left, right in pairwise(self.entries):

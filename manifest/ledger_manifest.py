@@ -20,7 +20,7 @@ from operator import attrgetter
 from octavo.files.errors import Corruption, Misuse
 from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.ledger_entry import MAX_LEVELS, LedgerEntry, fault_of, pack, unpack
-from octavo.manifest.packing import Packer, Unpacker
+from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 
 __all__ = ["MAX_LEVELS", "LedgerEntry", "LedgerManifest"]
 
@@ -184,8 +184,10 @@ class LedgerManifest:
         Each entry is possible in itself; names are unique; each file stands in its level; level
         0 is in order of age, and files in it that share keys share no sqns; the others are in
         order of their keys and share none; there is no empty last level; the first keys are
-        those of the entries; no file is newer than the persisted sqn.
+        those of the entries; no file is newer than the persisted sqn; the version is not too high.
         """
+        if self.version > MAX_VERSION:
+            raise _wrong(f"version {self.version}")
         names: set[str] = set()
         count = 0
         for level, entries in enumerate(self.levels):

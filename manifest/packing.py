@@ -11,7 +11,6 @@ much memory is taken: a column that is longer than what is left is refused.
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -20,18 +19,14 @@ from octavo.files.errors import Corruption, UnsupportedFormat
 
 MAX_COUNT = 1 << 21
 """Rows of a table at most."""
+MAX_VERSION = 1 << 42
+"""No manifest is edited so often: what says so is damaged or forged, and what is made of a version
+has room behind it."""
 
 _FRONT = struct.Struct("<4sH")
 _NUMBER = struct.Struct("<Q")
 _CODES = {array(code).itemsize: code for code in "BHILQ"}
 """array's letters by bytes of an integer; I and L are of 4 and 8, or both of 4."""
-
-
-def _swapped(column: array[int]) -> array[int]:
-    """The column's other order of bytes where this machine is big-endian."""
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column
 
 
 class Packer:
@@ -50,7 +45,7 @@ class Packer:
         width = next(w for w in (0, 1, 2, 4, 8) if top < 1 << 8 * w)
         self._parts.append(bytes((width,)))
         if width:
-            self._parts.append(_swapped(array(_CODES[width], values)).tobytes())
+            self._parts.append(array(_CODES[width], values).tobytes())
 
     def strings(self, values: Sequence[bytes]) -> None:
         """A column of byte strings, none of them empty."""
@@ -97,7 +92,7 @@ class Unpacker:
             return [0] * count
         if width not in _CODES:
             raise self.wrong("width of a column", expected="0, 1, 2, 4 or 8", found=width)
-        return _swapped(array(_CODES[width], self._take(count * width))).tolist()
+        return array(_CODES[width], self._take(count * width)).tolist()
 
     def strings(self, count: int) -> list[bytes]:
         """A column of ``count`` byte strings, none of them empty."""

@@ -169,7 +169,10 @@ def read_origin(buffer: bytes | memoryview, trailer: Trailer, file: str) -> Orig
     found = xxh3(fixed)
     if found != expected:
         raise Corruption(file, at, "origin", expected=expected, found=found)
-    return Origin(*_ORIGIN.unpack(fixed))
+    made = Origin(*_ORIGIN.unpack(fixed))
+    if made.rank >> 62:
+        raise Corruption(file, at, "origin: no compaction comes so far", found=made.rank)
+    return made
 
 
 def trailer_bytes(trailer: Trailer) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from octavo.files.door.disk import RealDisk
+from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
 from octavo.files.journal.journal_writer import SealedWriter
 from octavo.files.journal.sparse_offsets import SparseOffsets, cut, numbers_of, plain, stretch
@@ -61,14 +62,14 @@ def test_a_stretch_of_a_sparse_table_has_as_many_records_as_asked_for() -> None:
     assert total == 100
 
 
-def written(path: Path, numbers: list[int], count: int) -> Path:
+def written(path: Path, numbers: list[int], count: int, rank: int = 3) -> Path:
     writer = SealedWriter(RealDisk(), str(path), 1000, 77, 1, 0)
     for number in numbers:
         encoded = record.encode(
             number, 77 ^ writer.at, record.PUT, 0x6F, b"", b"k%d" % number, b"v" * (number % 50), 5
         )
         writer.add(number, encoded, 5 + number)
-    found = writer.finish(1000 + count - 1, cdb.Origin(3, 1000, 1000 + count - 1, 9, 8))
+    found = writer.finish(1000 + count - 1, cdb.Origin(rank, 1000, 1000 + count - 1, 9, 8))
     return path / str(found["name"])
 
 
@@ -95,6 +96,13 @@ def test_stock_cdb_reads_a_compacted_file_of_either_kind(tmp_path: Path, count: 
     assert len(list(stock.iterkeys())) == len(numbers) + 1  # and our header
 
 
+def test_a_rank_that_no_compaction_comes_to_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, [1, 5, 9], 5000, rank=1 << 62)
+    image = file.read_bytes()
+    with pytest.raises(Corruption, match=file.name):
+        cdb.read_origin(image, cdb.sealed_offsets(image, file.name)[0], file.name)
+
+
 def test_a_compacted_file_without_any_record(tmp_path: Path) -> None:
     file = written(tmp_path, [], 1 << 20)
     image = file.read_bytes()
@@ -107,7 +115,6 @@ def test_a_compacted_file_without_any_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [-100, -130, -150, -200])
 def test_damage_at_the_end_is_seen(tmp_path: Path, at: int) -> None:
-    from octavo.files.errors import Corruption
     from octavo.files.journal.journal_windows import read_windows
 
     file = written(tmp_path, [1, 5, 9], 5000)

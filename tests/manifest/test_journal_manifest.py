@@ -16,6 +16,7 @@ from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedForm
 from octavo.manifest.change_log import ChangeLog, recover
 from octavo.manifest.commits import KEPT, Commit, found, merged
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
+from octavo.manifest.packing import MAX_VERSION
 
 
 def sealed(base: int, last: int, **more: Any) -> JournalEntry:
@@ -200,6 +201,15 @@ def test_a_file_that_is_not_there_cannot_go() -> None:
 def test_an_impossible_ceiling_is_refused(ceiling: int) -> None:
     with pytest.raises(Misuse):
         JournalManifest.empty().edit(ceiling=ceiling)
+
+
+def test_an_impossible_version_is_refused() -> None:
+    far = replace(JournalManifest.empty(), version=MAX_VERSION + 1)
+    with pytest.raises(Corruption, match="version"):
+        JournalManifest.decode(far.encode())
+    near = replace(far, version=MAX_VERSION)
+    with pytest.raises(Corruption, match="version"):
+        changed(near, near.change_to(near.edit(ceiling=9)))
 
 
 GOOD = JournalManifest.empty().edit([sealed(1, 9), sealed(10, 19), active(20)], ceiling=100)

@@ -15,6 +15,7 @@ from simdisk import SimDisk
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
 from octavo.manifest.change_log import ChangeLog, recover
 from octavo.manifest.ledger_manifest import MAX_LEVELS, LedgerEntry, LedgerManifest
+from octavo.manifest.packing import MAX_VERSION
 
 
 def entry(name: str, level: int, first: int, last: int, sqn: int = 1, **more: Any) -> LedgerEntry:
@@ -201,6 +202,11 @@ def test_many_changes_at_once_give_the_same_as_few() -> None:
     fewer = many.edit((), [each for each in files if each.min_sqn % 20 == 1])
     fewer.check()
     assert len(fewer.levels[1]) == 500
+
+
+def test_an_impossible_version_is_refused() -> None:
+    with pytest.raises(Corruption, match="version"):
+        LedgerManifest.decode(replace(LedgerManifest.empty(), version=MAX_VERSION + 1).encode())
 
 
 def test_the_actor_of_a_file_stays_with_its_entry_and_is_not_packed() -> None:
