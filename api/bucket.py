@@ -15,7 +15,7 @@ from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import Reader
 from octavo.actors.reading.guide import ROW_BITS, ROW_MASK
 from octavo.actors.writing.plain_put import PlainPut
-from octavo.actors.writing.reserve import PARTS
+from octavo.actors.writing.reserve import RECORD
 from octavo.arguments import (
     OF_HEADS,
     Key,
@@ -177,7 +177,7 @@ class Bucket(Mutable[Out, Told]):
         durable = to_sync(sync)
         expected = -1 if if_sqn is None else to_condition(if_sqn)
         one = partial(self._delete_one, whole, b"", None, expected)
-        sqn = self._running.with_reserve(one, PARTS)
+        sqn = self._running.with_reserve(one, RECORD)
         if self._always or durable:
             self._inker.make_durable(sqn)
         return sqn
@@ -198,7 +198,7 @@ class Bucket(Mutable[Out, Told]):
             write = partial(self._write_plain, pairs, DELETE)
             if len(pairs) == 1:
                 write = partial(self._delete_one, *pairs[0])
-            last = running.with_reserve(write, PARTS)
+            last = running.with_reserve(write, RECORD)
         if last and (self._always or durable):
             self._inker.make_durable(last)
         return last

@@ -19,7 +19,7 @@ from octavo.actors.reader import STEP, Reader
 from octavo.actors.scanning.scan import FIRST_WINDOW
 from octavo.actors.writing.operation import Operation
 from octavo.actors.writing.plain_put import PlainPut
-from octavo.actors.writing.reserve import PARTS
+from octavo.actors.writing.reserve import RECORD
 from octavo.arguments import (
     Key,
     Value,
@@ -297,7 +297,7 @@ class HeadBucket(HeadReads):
         expected, durable = _to_condition(if_sqn, self._lookup), to_sync(sync)
         delete_one = self._bookie.plain_put(HEAD_ONLY, self._name, DELETE)
         one = partial(delete_one, whole, b"", None, expected)
-        return self._written(self._running.with_reserve(one, PARTS), durable)
+        return self._written(self._running.with_reserve(one, RECORD), durable)
 
     def _written(self, sqn: int, durable: bool) -> int:
         if durable or self._running.options.sync == "always":

@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from octavo import changes as feed
@@ -23,6 +24,7 @@ from octavo.actors.progress import untold
 from octavo.actors.reader import LEASE_SECONDS, Reader
 from octavo.actors.turns.interpreter import refuse_unfit
 from octavo.actors.writing.interval_sync import IntervalSync
+from octavo.actors.writing.reserve import COMPACTION
 from octavo.arguments import Key, to_bucket, to_flag, to_path
 from octavo.batch import Batch
 from octavo.bucket import Bucket
@@ -314,8 +316,9 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         Files are rewritten, oldest first, of which more than a tenth is garbage or what compression
         takes off; what is in memory is saved before. What expired goes an hour later, for a clock
         that is set back by less brings it back. Reads, writes and snapshots go on meanwhile; a
-        file that a snapshot reads goes when that ends. ``progress(what, done, total)`` is called
-        before each step, in bytes. Interrupting it loses nothing. O(bytes of those files).
+        file that a snapshot reads goes when that ends. On a full disk a file for whose live records
+        there is no room waits until others gave some back. ``progress(what, done, total)`` is
+        called before each step, in bytes. Interrupting it loses nothing. O(bytes of those files).
 
         Raises Busy where another call compacts, StorageFull, Corruption (the ledger). What is
         compacted unasked at the moment is waited for.
@@ -324,7 +327,8 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         if self._running.identity.head_only:
             raise Misuse("compact is for standard stores; this one is head-only: trim is for those")
         clerk = self._running.inker_clerk.actor
-        return self._running.with_reserve(lambda: compaction.compact(clerk, progress or untold))
+        way = partial(compaction.compact, clerk, progress or untold)
+        return self._running.with_reserve(way, COMPACTION)
 
     def ingest(
         self, job_id: str, attempts: Sequence[str], *, stream: str = "", batch: int = 0
@@ -351,7 +355,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         """
         self._refuse_if_not_head_only("trim")
         clerk = self._running.inker_clerk.actor
-        return self._running.with_reserve(lambda: compaction.trim(clerk))
+        return self._running.with_reserve(partial(compaction.trim, clerk), COMPACTION)
 
     def backup(
         self,

@@ -14,7 +14,7 @@ from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk, Score
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.progress import Progress, untold
-from octavo.files.errors import StorageFailed
+from octavo.files.errors import StorageFailed, StorageFull
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.manifest.small_files import MANY_SMALL, SMALL
@@ -52,9 +52,18 @@ def compact(clerk: InkerClerk, progress: Progress = untold) -> Compacted:
     Corruption (of the ledger)."""
     with clerk.alone():
         began = clerk.monotonic()
-        settle(clerk)
+        full = _settled(clerk)
         before = clerk.sealed()
-        dropped = _pass(clerk, progress)
+        dropped = 0
+        while True:
+            more, left = _pass(clerk, progress)
+            dropped += more
+            full = full or left
+            if full is None:
+                break
+            if not more:
+                raise full
+            full = _settled(clerk)  # what was given back may be the room for it
         clerk.actor_ref.call(InkerClerk.sweep)
         after = clerk.sealed()
         there = {entry.name for entry in after}
@@ -104,8 +113,18 @@ def seal_waiting(clerk: InkerClerk, patience: float | None = None) -> None:
             actor.answer(patience)
 
 
-def _pass(clerk: InkerClerk, progress: Progress) -> int:
-    """All files once, oldest first; records dropped."""
+def _settled(clerk: InkerClerk) -> StorageFull | None:
+    """As ``settle``; what was said where there was no room for that."""
+    try:
+        settle(clerk)
+    except StorageFull as full:
+        return full
+    return None
+
+
+def _pass(clerk: InkerClerk, progress: Progress) -> tuple[int, StorageFull | None]:
+    """All files once, oldest first: (records dropped, what was said where files were left as they
+    are, since there was no room for what is live of them)."""
     scores = clerk.actor_ref.call(InkerClerk.survey)
     entries = clerk.eligible()
     with clerk.deltas(entries) as (deltas, stale):
@@ -128,24 +147,33 @@ def _rewritten(
     scores: dict[str, Score],
     entries: Sequence[JournalEntry],
     deltas: str | None,
-) -> int:
+) -> tuple[int, StorageFull | None]:
     total = sum(entry.bytes for entry in entries) or 1
     hiding = sum(scores[e.name].hiding * e.bytes for e in entries if e.name in scores) / total
     bound = 0.0 if hiding > HIDING_PERCENT else REWRITE_PERCENT
     dropped = done = position = 0
+    most: int | None = None  # files at a time
+    full = None
     while left := [entry for entry in clerk.sealed() if entry.base_sqn >= position]:
         progress(left[0].name, min(done, total), total)
-        run = next_run(clerk, left, scores, bound)
+        run = next_run(clerk, left, scores, bound)[:most]
         if run:
-            found = clerk.actor_ref.call(InkerClerk.rewrite, run, deltas)
-            if found.damaged:
-                continue  # again, without that file
-            dropped += found.dropped
+            try:
+                found = clerk.actor_ref.call(InkerClerk.rewrite, run, deltas)
+            except StorageFull as none:
+                if len(run) > 1:  # again, and the first one goes before the next is rewritten
+                    most = 1
+                    continue
+                full = none
+            else:
+                if found.damaged:
+                    continue  # again, without that file
+                dropped += found.dropped
         run = run or left[:1]
         done += sum(entry.bytes for entry in run)
         position = run[-1].last_sqn + 1
     progress("done", total, total)
-    return dropped
+    return dropped, full
 
 
 def next_run(

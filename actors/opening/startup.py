@@ -41,7 +41,7 @@ from octavo.actors.turns.runtime import Ref
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.actors.writing.pace import Limits
-from octavo.actors.writing.reserve import T, with_reserve
+from octavo.actors.writing.reserve import OPENING, Share, T, with_reserve
 from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.door.file_lock import LOCK
@@ -83,9 +83,9 @@ class Running:
     notes: list[str]
     replayed: int
 
-    def with_reserve(self, call: Callable[[], T], parts: int = 1) -> T:
+    def with_reserve(self, call: Callable[[], T], share: Share) -> T:
         """``call``, a way out of a full disk: see reserve.with_reserve."""
-        return with_reserve(self.disk, self.path, call, self._work_at_hand_ended, parts=parts)
+        return with_reserve(self.disk, self.path, call, share, self._work_at_hand_ended)
 
     @or_closed
     def _work_at_hand_ended(self) -> bool:
@@ -126,7 +126,7 @@ def start(
             raise
 
     try:
-        return with_reserve(disk, path, opened)
+        return with_reserve(disk, path, opened, OPENING)
     except BaseException:
         lock.release()
         raise

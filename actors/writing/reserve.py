@@ -10,7 +10,7 @@ import errno
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import OUT_OF_MEANS, Corruption, StorageFull
@@ -24,9 +24,20 @@ RESERVE = "RESERVE"
 RESERVE_BYTES = 4 << 20
 SHARE = 16
 """It is made where so many times its size is free."""
-PARTS = 8
-"""A record is given one of so many at a time: what memory's saving finds free it takes, and the
-records to come need room, too."""
+
+
+class Share(NamedTuple):
+    """What of the reserve a way out of a full disk is given, in eighths of it."""
+
+    at_once: int
+    leaves: int
+    """What stays there whatever happens, for the ways behind this one."""
+
+
+RECORD = Share(1, 4)
+"""What memory's saving finds free it takes, and the records to come need room, too."""
+COMPACTION = Share(8, 1)
+OPENING = Share(8, 0)
 
 
 def put_by(disk: Disk, path: str) -> None:
@@ -46,17 +57,19 @@ def put_by(disk: Disk, path: str) -> None:
         log.info("%s: there is no low-space reserve: %s", path, error)
 
 
-def given_up(disk: Disk, path: str, at_once: int) -> bool:
-    """Whether there was a reserve, of which ``at_once`` bytes make room now."""
+def given_up(disk: Disk, path: str, share: Share) -> bool:
+    """Whether there was a reserve, of which this share makes room now."""
     where = f"{path}/{RESERVE}"
+    at_once, leaves = (RESERVE_BYTES * eighths // 8 for eighths in share)
     try:
-        left = max(0, disk.size(where) - at_once)
-        try:
-            if left:
+        found = disk.size(where)
+        left = max(leaves, found - at_once)
+        if left >= found:
+            return False
+        if left:
+            with suppress(Corruption):  # another thread has given up more of it meanwhile
                 disk.reopen(where, left).close()
-        except Corruption:  # another thread has given up more of it meanwhile
-            left = 0
-        if not left:
+        else:
             disk.unlink(where)
     except OSError:
         return False
@@ -72,15 +85,13 @@ def with_reserve(
     disk: Disk,
     path: str,
     call: Callable[[], T],
+    share: Share,
     settled: Callable[[], bool] = lambda: False,
-    *,
-    parts: int = 1,
 ) -> T:
-    """What ``call`` answers; where it finds no room, it is called again without the reserve, or
-    without one more of its ``parts`` each time, which come back when memory is saved and there is
-    room; and once more when ``settled`` has waited for work whose half-made files take room until
-    it ends. Raises what ``call`` raises."""
-    at_once = RESERVE_BYTES // parts
+    """What ``call`` answers; where it finds no room, it is called again with its ``share`` of the
+    reserve, and with another as long as there is one, which come back when memory is saved and
+    there is room; and once more when ``settled`` has waited for work whose half-made files take
+    room until it ends. Raises what ``call`` raises."""
     has_waited = False
     while True:
         try:
@@ -88,7 +99,7 @@ def with_reserve(
         except (StorageFull, OSError) as error:
             if not _is_full(error):
                 raise
-            if given_up(disk, path, at_once):
+            if given_up(disk, path, share):
                 continue
             if has_waited or not settled():
                 raise

@@ -49,7 +49,7 @@ def test_it_is_given_up_where_the_disk_is_full_and_not_for_want_of_descriptors_o
         raise storage_error(error, "a write") from error
 
     with pytest.raises(StorageFull):
-        reserve.with_reserve(RealDisk(), str(tmp_path), call)
+        reserve.with_reserve(RealDisk(), str(tmp_path), call, reserve.OPENING)
     assert calls == ([True, False] if reason == errno.ENOSPC else [True])
     assert file.exists() is (reason != errno.ENOSPC)
 
@@ -64,10 +64,23 @@ def test_a_record_is_given_a_part_of_it_at_a_time_until_there_is_room(tmp_path: 
         if left[-1] > 1024:
             raise OSError(errno.ENOSPC, "told by the system")
 
-    reserve.with_reserve(RealDisk(), str(tmp_path), call, parts=4)
+    share = reserve.Share(2, 0)
+    reserve.with_reserve(RealDisk(), str(tmp_path), call, share)
     assert left == [4096, 3072, 2048, 1024]
-    reserve.with_reserve(RealDisk(), str(tmp_path), call, parts=4)
+    reserve.with_reserve(RealDisk(), str(tmp_path), call, share)
     assert left[4:] == [1024]
+
+
+def test_records_leave_room_for_a_compaction_and_that_for_an_opening(tmp_path: Path) -> None:
+    file = tmp_path / reserve.RESERVE
+    reserve.put_by(RealDisk(), str(tmp_path))
+    for share, leaves in ((reserve.RECORD, 2048), (reserve.COMPACTION, 512)):
+        while reserve.given_up(RealDisk(), str(tmp_path), share):
+            assert file.stat().st_size >= leaves
+        assert file.stat().st_size == leaves
+    assert not reserve.given_up(RealDisk(), str(tmp_path), reserve.RECORD)
+    assert reserve.given_up(RealDisk(), str(tmp_path), reserve.OPENING)
+    assert not file.exists()
 
 
 def test_what_is_left_of_it_stays_while_there_is_not_plenty_of_room(
@@ -90,7 +103,7 @@ def test_a_store_that_was_closed_while_work_was_waited_for_says_so(tmp_path: Pat
         raise StorageFull("no room")
 
     with pytest.raises(octavo.Closed):
-        store._running.with_reserve(delete)
+        store._running.with_reserve(delete, reserve.RECORD)
 
 
 def test_what_another_thread_gives_up_meanwhile_is_no_damage(
@@ -106,6 +119,6 @@ def test_what_another_thread_gives_up_meanwhile_is_no_damage(
         return found
 
     monkeypatch.setattr(RealDisk, "size", and_then_given_up)
-    assert reserve.given_up(RealDisk(), str(tmp_path), 1024)
-    assert not file.exists()
-    assert not reserve.given_up(RealDisk(), str(tmp_path), 1024)
+    assert reserve.given_up(RealDisk(), str(tmp_path), reserve.RECORD)
+    assert file.stat().st_size == 100
+    assert not reserve.given_up(RealDisk(), str(tmp_path), reserve.RECORD)

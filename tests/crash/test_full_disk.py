@@ -189,8 +189,31 @@ def test_what_saves_memory_cannot_take_the_whole_reserve_from_the_deletes_to_com
     with octavo.open(disk.path / "s", **nothing_by_itself) as store:
         filled(with_its_reserve(store))
         monkeypatch.setattr(reserve, "given_up", taken_at_once)
-        for number in range(300):
+        for number in range(150):
             store.delete(b"%0200d" % number)
+
+
+def test_what_has_no_room_to_be_rewritten_keeps_nothing_else_from_being_given_back(
+    disk: SmallDisk | None,
+) -> None:
+    if disk is None:
+        return
+    quiet = SMALL | {"push_rows": 100_000, "roll_count": 100_000, "roll_size_bytes": 1 << 20}
+    disk.resize(64 << 10)
+    with octavo.open(disk.path / "s", **quiet) as store:
+        for name in (b"half", b"gone", b"third"):
+            pairs = ((b"%s %05d" % (name, number), os.urandom(900)) for number in range(3000))
+            store.put_many(pairs)
+        store.delete_many(b"half %05d" % number for number in range(0, 3000, 2))
+        store.delete_many(b"gone %05d" % number for number in range(3000))
+        store.delete_many(b"third %05d" % number for number in range(3000) if number % 3)
+        flush(store)
+        want = dict(store.items())
+        assert Path(store.path, reserve.RESERVE).exists()  # no room for half of a file
+        disk.fill()
+        assert store.compact().records_dropped > 3000
+        assert dict(store.items()) == want
+        assert store.verify().ok
 
 
 def test_the_reserve_goes_with_its_store(disk: SmallDisk | None) -> None:
