@@ -349,10 +349,10 @@ class Reader(PlainReads, PlainHeads):
             yield keys[low : low + STEP]
 
     def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:
-        """Names of the buckets that hold a live key of the type, in byte order. O(buckets) for
-        the ledger, O(keys) for memory; O(keys) where the first key of most buckets is dead."""
+        """Names of the buckets that hold a live key of the type, in byte order. O(buckets); O(keys)
+        where the first key of most buckets is dead."""
         with self.reading():
-            lives = bucket_names.fronts(self.view, self.sqn, tag)
+            lives = bucket_names.fronts(self.view, self.sqn, tag, self._bookie.slice)
         doubtful = {prefix for prefix, live in lives.items() if not live}
         if bucket_names.in_one_pass(self.view, len(doubtful)):
             for batch in self.batches(of_type(tag), Prefixes(doubtful), heads=False):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Callable, Collection
 
+from octavo.actors.memory_table import MemoryTable
 from octavo.actors.view import View
 from octavo.files.kernels.arrays import np
 from octavo.files.ledger import ledger_key
@@ -13,26 +15,39 @@ _FEW = 512
 """So many buckets are looked at one by one, some 70 us each, whatever there is beside."""
 _ROWS_A_LOOK = 1000
 """Rows of other buckets that a pass steps over in the time of such a look."""
+_FIRST_KEYS, _MOST_KEYS = 16, 4096
+"""Keys of memory that are taken at a time."""
+Take = Callable[[MemoryTable, bytes, bytes | None, int, bool], list[bytes]]
+"""Keys of a memory table in order, see Bookie.slice."""
 
 
-def fronts(view: View, upper: int, tag: int) -> dict[bytes, bool]:
+def fronts(view: View, upper: int, tag: int, take: Take) -> dict[bytes, bool]:
     """The prefixes of the buckets that any source has rows of a type in; True: a look at its
-    newest source told that it holds a live key. Raises Corruption."""
+    newest source told that it holds a live key. Of a bucket in memory, keys are looked at as far
+    as the first live one. Raises Corruption."""
     lives: dict[bytes, bool] = {}
     recent = view.recent
     for table in (recent, *view.frozen):
-        front = known = b"\xff"  # that of the key before; if it needs no more looks; now of none
         entries = table.rows
-        # A list of keys is made in one step, whoever puts meanwhile; one of pairs is not.
-        for key in list(entries):
-            if key[0] == tag and not key.startswith(known):
-                if not key.startswith(front):
-                    front = key[: ledger_key.end_of_prefix(key)]
+        low, most = bytes((tag,)), _FIRST_KEYS
+        while keys := take(table, low, bytes((tag + 1,)), most, False):
+            most = min(2 * most, _MOST_KEYS)
+            at = 0
+            while at < len(keys):
+                key = keys[at]
+                front = key[: ledger_key.end_of_prefix(key)]
+                low = front[:-1] + b"\x01"
+                end = bisect_left(keys, low, at)
+                if table is not recent:
                     lives.setdefault(front, False)
-                if table is recent and 0 < entries[key] <= upper:
+                elif 0 < entries[key] <= upper or any(
+                    0 < entries[keys[row]] <= upper for row in range(at + 1, end)
+                ):
                     lives[front] = True
-                if table is not recent or lives[front]:
-                    known = front
+                else:
+                    lives.setdefault(front, False)
+                    low = keys[end - 1] + b"\x00"  # it may have more
+                at = end
     for each in view.ledger.entries:  # newest first; below level zero none has keys of another
         for prefix, flags in each.file.reader().fronts().items():
             if prefix[0] == tag and prefix not in lives:

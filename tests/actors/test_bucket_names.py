@@ -12,6 +12,7 @@ from whole_store import flush, opened
 
 import octavo
 from octavo import Tag
+from octavo.actors.memory_table import MemoryTable
 from octavo.actors.reader import Reader
 from octavo.actors.reading import bucket_names
 from octavo.files.wall_clock import wall_clock_ms
@@ -100,6 +101,41 @@ def test_a_few_doubtful_buckets_beside_many_rows_take_no_pass(
             bucket.delete("k")
         monkeypatch.setattr(Reader, "batches", refused)
         assert list(store.buckets()) == [b""]
+
+
+def test_a_bucket_whose_last_key_in_memory_alone_lives_is_listed_wherever_a_look_ends(
+    tmp_path: Path,
+) -> None:
+    most = bucket_names._FIRST_KEYS + 2  # the first look ends in any of these buckets
+    with opened(tmp_path / "s", push_rows=1 << 17, push_bytes=64 << 20) as store:
+        for keys in range(1, most):
+            for name, last in ((b"%02d live" % keys, b"v"), (b"%02d dead" % keys, None)):
+                bucket = store.bucket(name)
+                for number in range(keys):
+                    bucket.put(b"%02d" % number, b"v")
+                    if last is None or number < keys - 1:
+                        bucket.delete(b"%02d" % number)
+                assert name in list(store.buckets()) or last is None
+        assert list(store.buckets()) == [b"%02d live" % keys for keys in range(1, most)]
+
+
+def test_keys_of_a_bucket_in_memory_are_not_all_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    whole = MemoryTable.slice
+
+    def counting(self: MemoryTable, *args: Any, **options: Any) -> list[bytes]:
+        keys = whole(self, *args, **options)
+        taken.append(len(keys))
+        return keys
+
+    with opened(tmp_path / "s", push_rows=1 << 17, push_bytes=64 << 20) as store:
+        for name in ("a", "b", "c"):
+            store.bucket(name).put_many((b"%05d" % number, b"v") for number in range(5000))
+        monkeypatch.setattr(MemoryTable, "slice", counting)
+        assert list(store.buckets()) == [b"a", b"b", b"c"]
+        assert 0 < sum(taken) < 1000
 
 
 def refused(*_: object, **__: object) -> Iterator[Any]:
