@@ -116,18 +116,15 @@ class Bucket(Mutable[Out, Told]):
         meter.left = left - 1
         # What is called most: as few steps as there can be. CPython finds a dict of options empty
         # in half the time that six defaults take, and an attribute faster than a method it is not.
-        if (
-            not options
-            and type(key) is bytes
-            and type(value) is bytes
-            and 0 < len(key) < self._key_limit
-            and len(value) < self._small_bytes
-        ):
-            put_one = self._plain_put or self._put_one
-            sqn = put_one(key, value)
-            if self._always:
-                self._inker.make_durable(sqn)
-            return sqn
+        if not options:
+            if type(key) is not bytes or type(value) is not bytes:
+                key, value = self._whole(key), to_value(value)
+            if 0 < len(key) < self._key_limit and len(value) < self._small_bytes:
+                put_one = self._plain_put or self._put_one
+                sqn = put_one(key, value)
+                if self._always:
+                    self._inker.make_durable(sqn)
+                return sqn
         return self._put_with(key, value, **options)
 
     def _put_with(
