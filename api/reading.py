@@ -205,7 +205,11 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         return self._out(value)
 
     def __contains__(self, key: object) -> bool:
-        found: object = self._head(self._whole(key)) if self._kind else self.head(key)  # type: ignore[arg-type]
+        whole = key if type(key) is bytes else self._whole(key)
+        newest = self._newest
+        if newest is not None and newest.view.recent.rows.get(self._prefix + whole, 0) > 0:
+            return not newest.closed or self._head(whole) is not None  # which says that it is
+        found: object = self._head(self._whole(whole)) if self._kind else self.head(whole)
         return found is not None
 
     # -- ranges

@@ -161,6 +161,19 @@ class LiveReads(PlainReads, PlainHeads):
         now_ms: int,
     ) -> Head | None:
         bases, files = view.journal
+        if sqn >= bases[-1]:  # as get_recent: plain, and in the file that is being written
+            file = files[-1]
+            offsets, mapped, relative = file.offsets, file.growing.mapped, sqn - file.base
+            if relative < len(offsets) - 1:
+                at, end = offsets[relative], offsets[relative + 1]
+                value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+                head = mapped[at : value_at - 8]
+                named = head[19:24] == plain and head[34:] == bucket_and_key
+                if named and value_at <= end <= len(mapped):
+                    h = xxh3(head, file.seed ^ at)
+                    if h & LOW_32 == record.unpack_u32(mapped, value_at - 8)[0]:
+                        time_ms = record.unpack_u64(head, 26)[0]
+                        return _made(Head, (sqn, end - value_at, b"", time_ms, None))
         file = files[bisect_right(bases, sqn) - 1]
         try:
             data, at = file.raw(sqn - file.base)

@@ -80,3 +80,35 @@ def test_a_snapshot_does_not_see_what_came_later(tmp_path: Path) -> None:
             found = [snapshot.get(key) for key in (b"a", b"b", b"c", b"d")]
             assert found == [b"old", b"old", b"old", None]
             assert [key for key, _ in snapshot.heads()] == [b"a", b"b", b"c"]
+
+
+def test_whether_a_key_is_there_is_told_by_memory_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[object] = []
+    clock = Clock(NOW)
+    with opened(tmp_path / "s", clock_ms=lambda: int(clock.now), push_rows=1 << 16) as store:
+        head = store._bookie.head
+        store.put_many([(b"stays", b"v"), (b"went", b"v")])
+        flush(store)
+        store.put(b"new", b"v", metadata=b"m", index={"field": "term"})
+        store.put(b"k", b"v")
+        store.put(b"expires", b"v", ttl=1)
+        store.delete(b"went")
+        monkeypatch.setattr(store._bookie, "head", lambda *key: (looked.append(key), head(*key))[1])
+        assert b"new" in store
+        assert "k" in store
+        assert looked == []
+        assert b"stays" in store
+        assert b"went" not in store
+        assert b"expires" in store
+        clock.now += 1000
+        assert b"expires" not in store
+        assert b"never" not in store
+        assert bytearray(b"k") in store
+        with pytest.raises(octavo.Misuse, match="key is empty"):
+            b"" in store  # noqa: B015
+        with pytest.raises(octavo.Misuse, match="allowed are str"):
+            5 in store  # noqa: B015
+    with pytest.raises(octavo.Closed):
+        b"k" in store  # noqa: B015

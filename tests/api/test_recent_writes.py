@@ -81,9 +81,11 @@ def test_a_head_in_memory_of_a_key_that_is_deleted_or_expired_is_none(tmp_path: 
         assert store.head("expired") is None
 
 
-def test_a_damaged_header_in_memory_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("looks", [0, 99], ids=["by a system call", "by a map"])
+def test_a_damaged_header_in_memory_is_told(tmp_path: Path, looks: int) -> None:
     with opened(tmp_path / "s") as store:
         store.put("k", b"value")
+        assert [store.head("k").size for _ in range(looks)] == [5] * looks  # type: ignore[union-attr]
         (file,) = (tmp_path / "s" / "journal").glob("*.log")
         damaged = bytearray(file.read_bytes())
         damaged[damaged.rindex(b"value") - 12] ^= 1  # in its write time
