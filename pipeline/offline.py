@@ -75,18 +75,22 @@ def rebuild(path: str, spark: Any = None, *, merge: bool = True) -> OfflineRepor
     Raises StoreLocked for a store that is open, here or elsewhere: its owner has the ledger in
     hand, and merges it. Raises Misuse for a head-only store whose journal was trimmed, and for one
     with a type under the strategy "recalc", whose functions only an opening is given; Corruption
-    where the journal's manifest is lost. Until the last moment the old ledger stays as it is.
+    where the journal's manifest is lost; StorageFull, StorageFailed. Until the last moment the old
+    ledger stays as it is.
     """
-    return _rebuild(RealDisk, store_path(path), on_spark(spark), merge=merge)
+    with told():
+        return _rebuild(RealDisk, store_path(path), on_spark(spark), merge=merge)
 
 
 def merge(path: str, spark: Any = None) -> OfflineReport:
     """Merge all levels of a closed store's ledger into its bottom one, in parallel by key ranges.
 
     Rows of replaced, deleted and expired versions go. Raises StoreLocked for a store that is open;
-    Corruption where the ledger is damaged, which ``rebuild`` mends. ``spark`` as for ``rebuild``.
+    Corruption where the ledger is damaged, which ``rebuild`` mends; StorageFull, StorageFailed.
+    ``spark`` as for ``rebuild``.
     """
-    return _merge(RealDisk, store_path(path), on_spark(spark))
+    with told():
+        return _merge(RealDisk, store_path(path), on_spark(spark))
 
 
 def store_path(path: str) -> str:
@@ -118,8 +122,20 @@ class _OnSpark(Run):
 
 def _told(work: Callable[[T], R], task: T) -> R:
     """In a task of Spark's. Raises StorageFull, StorageFailed and what else ``work`` does."""
-    with storage_errors("work on a closed store"):
+    with told():
         return work(task)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Within it an OSError is StorageFull or StorageFailed, but for Spark's own."""
+    try:
+        yield
+    except ConnectionError:  # Spark is gone
+        raise
+    except OSError:
+        with storage_errors("work on a closed store"):
+            raise
 
 
 def on_spark(spark: Any) -> Run:

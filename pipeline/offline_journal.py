@@ -28,7 +28,7 @@ from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.recovery import scratch_name
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.manifest.small_files import MANY_SMALL
-from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path
+from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path, told
 
 ROLL_SIZE_BYTES = 128 << 20
 RUN_BYTES = 512 << 20
@@ -65,9 +65,10 @@ def compact(path: str, spark: Any = None) -> CompactReport:
     the active one. Scratch space: as much as is kept.
 
     Raises StoreLocked for a store that is open: use its own ``compact``. Misuse for a head-only
-    one, Corruption where the ledger is damaged: ``rebuild`` first.
+    one, Corruption where the ledger is damaged: ``rebuild`` first; StorageFull, StorageFailed.
     """
-    return compacted(RealDisk, store_path(path), on_spark(spark))
+    with told():
+        return compacted(RealDisk, store_path(path), on_spark(spark))
 
 
 def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
