@@ -6,6 +6,7 @@ executors; the states travel between them, rows never do.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 
 from octavo.files.door.disk import RealDisk
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, storage_errors
 from octavo.files.ledger import index_terms, ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.few_maps import few_maps
@@ -29,6 +30,8 @@ from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import ReadOptions, local_path
 from octavo.pipeline.snapshot_choice import pinned
 from octavo.pipeline.snapshot_files import SnapshotFiles
+
+log = logging.getLogger("octavo.published")
 
 S = TypeVar("S")
 What = Literal["objects", "heads", "index"]
@@ -66,7 +69,8 @@ def fold(
     options of the data source do; an index fold takes only ``bucket``. ``tag``: the type of the
     objects. ``spark``: the session; None: the active one.
 
-    Raises Misuse, SnapshotExpired, Corruption; what a task raises, as Spark tells it.
+    Raises Misuse, SnapshotExpired, Corruption, StorageFull, StorageFailed; what a task raises, as
+    Spark tells it.
     """
     if what not in ("objects", "heads", "index"):
         raise Misuse(f"what={what!r}: allowed are 'objects', 'heads' and 'index'")
@@ -76,19 +80,15 @@ def fold(
             raise Misuse(f"{name} is of type {type(given).__name__}: allowed are bytes, and None")
     if what == "index" and (start, end, prefix) != (None, None, None):
         raise Misuse("start, end and prefix choose objects: an index fold takes only a bucket")
-    path, release = _published(snapshot)
+    with storage_errors("a fold"):
+        path, release = _published(snapshot)
     try:
-        files = SnapshotFiles(path)
-        number = tag_number(files, tag)
         options = ReadOptions(
-            path, bucket=bucket, key_start=start, key_end=end, prefix=prefix,
+            path, bucket=bucket, key_start=start, key_end=end, prefix=prefix, tag=tag,
             split_bytes=split_bytes,
         )  # fmt: skip
-        ranges = ranges_of(files, ledger_key.INDEX if what == "index" else number, options)
-        parts = [
-            each.parts
-            for each in partitions(files, ranges, values=what == "objects", split_bytes=split_bytes)
-        ]
+        with storage_errors("a fold"):
+            number, parts = _planned(path, what, options)
         if not parts:
             return zero
         run = partial(_task, path, what, number, decode, seq, zero)
@@ -99,7 +99,25 @@ def fold(
         return state
     finally:
         if release:
-            published.remove(RealDisk(), path)
+            _remove(path)
+
+
+def _remove(path: str) -> None:
+    """What a fold alone has read, which is done: no failure of this is one of the fold."""
+    try:
+        published.remove(RealDisk(), path)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", path, error)
+
+
+def _planned(path: str, what: What, options: ReadOptions) -> tuple[int, list[list[Bounds]]]:
+    """(the number of the type of objects, what each task reads)."""
+    files = SnapshotFiles(path)
+    number = tag_number(files, options.tag)
+    ranges = ranges_of(files, ledger_key.INDEX if what == "index" else number, options)
+    values = what == "objects"
+    found = partitions(files, ranges, values=values, split_bytes=options.split_bytes)
+    return number, [each.parts for each in found]
 
 
 def _published(snapshot: Any) -> tuple[str, bool]:

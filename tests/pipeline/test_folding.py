@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import SEED, flush, opened
+from simdisk import SimDisk
+from whole_store import SEED, flush, opened, rolled
 
 import octavo
 from octavo import pipeline
+from octavo.pipeline import folding, snapshot_choice, snapshot_files, spark_tasks
 
 
 @pytest.fixture
@@ -106,3 +111,78 @@ def test_a_frame_of_a_snapshot(spark: Any, store: octavo.Store) -> None:
     store.bucket("b").put("later", "x")
     for each in (frame, same):
         assert {bytes(row.key): row.sqn for row in each.collect()} == want != {}
+
+
+class Machine:
+    """A disk with a store, of which copies can be made; folds have their tasks here, in which no
+    call fails."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk()
+        with opened("/s", self.disk, compact_every_seconds=None) as store:
+            for number in range(60):
+                store.put(b"k%d" % (number % 20), b"%d" % number)
+            rolled(store)
+            flush(store)
+        self.whole = self.disk
+
+    def begin_anew(self) -> SimDisk:
+        self.disk = self.whole.after_crash("all", SEED)
+        return self.disk
+
+    def tasks(self, spark: object, work: Callable[[Any], int], parts: list[Any]) -> list[int]:
+        fails, self.disk.at_call = self.disk.at_call, None
+        found = [work(part) for part in parts]
+        self.disk.at_call = fails
+        return found
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    for module in (folding, snapshot_choice, snapshot_files):
+        monkeypatch.setattr(module, "RealDisk", lambda: made.disk)
+    monkeypatch.setattr(spark_tasks, "results", made.tasks)
+    monkeypatch.setattr(spark_tasks, "session_of", lambda spark: spark)
+    return made
+
+
+def counted() -> int:
+    return pipeline.fold("/s", lambda n, bucket, key, value: n + 1, int.__add__, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (errno.ENOSPC, (octavo.StorageFull, octavo.StorageFailed)),  # of a failed fsync
+        (errno.EMFILE, octavo.StorageFull),
+        (errno.EIO, octavo.StorageFailed),
+    ],
+)
+def test_whatever_call_of_the_driver_fails_an_error_of_ours_says_so(
+    machine: Machine, code: int, told: type[Exception]
+) -> None:
+    for nth in range(1, 300):
+        calls = [0]
+
+        def fails(operation: str, nth: int = nth, calls: list[int] = calls) -> Any:
+            calls[0] += 1
+            return (code, None) if calls[0] == nth else None
+
+        machine.begin_anew().at_call = fails
+        try:
+            assert counted() == 20
+        except told as error:
+            print(nth, error)
+        if calls[0] < nth:
+            break
+    assert calls[0] < nth  # every call failed once
+
+
+def test_a_fold_whose_snapshot_cannot_be_removed_gives_what_it_came_to(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.disk.fail("rmdir", 1, errno.EIO)
+    with caplog.at_level(logging.WARNING, "octavo.published"):
+        assert counted() == 20
+    assert f"cannot be removed: [Errno {errno.EIO}] {os.strerror(errno.EIO)}" in caplog.text
