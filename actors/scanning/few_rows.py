@@ -58,7 +58,7 @@ def found_at_once(bookie: Bookie, bound: Bounds, most: int, *, whole: bool = Fal
     wanted = max(most, BEHIND_A_RANGE)
     try:
         kept = bookie.kept_scans.of(view.ledger)
-        found, _, again, _ = in_ledger(view.ledger, left, wanted, now_ms, kept)
+        found, lasting, again, _ = in_ledger(view.ledger, left, wanted, now_ms, kept)
     except (Corruption, FileNotFoundError):
         return None
     if whole and (found[2] > low if reverse else found[3] < high):
@@ -68,10 +68,11 @@ def found_at_once(bookie: Bookie, bound: Bounds, most: int, *, whole: bool = Fal
         for table in view.frozen:
             table.in_order()  # not in the turn: it may take a while
         found = _fewer(found, prefix, most + _SPARE, reverse)
-        seen = bookie.actor_ref.call(_with_memory, view, bound, left, found, wanted, now_ms)
+        at = None if lasting else now_ms
+        seen = bookie.actor_ref.call(_with_memory, view, bound, left, found, wanted, at)
         if seen is None:
             return None
-        found, upper = seen
+        found, upper, now_ms = seen
     keys, sqns, begin, end = found
     if end <= begin:
         return None
@@ -101,14 +102,15 @@ def _with_memory(
     left: Bounds,
     found: Between,
     wanted: int,
-    now_ms: int,
-) -> tuple[Between, int] | None:
-    """In the turn: what was found of the ledger with what memory has there, and the newest sqn.
-    None if the view is not the newest any more, or what is ``left`` of the range not all that is.
-    """
+    at: int | None,
+) -> tuple[Between, int, int] | None:
+    """In the turn: what was found of the ledger with what memory has there, the newest sqn and the
+    moment. None if the view is not the newest any more, what is ``left`` of the range not all that
+    is, or the moment not ``at``, as of which alone what was found lives; None: as of any."""
     if bookie.closed:
         raise bookie.stopped_error()
-    if bookie.view is not view:
+    now_ms = bookie.now_ms()
+    if bookie.view is not view or (at is not None and at != now_ms):
         return None
     prefix, low, high, reverse = bound
     if left != bound and high is not None:
@@ -118,7 +120,7 @@ def _with_memory(
     memory = Memory(view, _NEWEST, now_ms, _here)
     if memory.tables:
         found, _ = memory.added(found, prefix, wanted, reverse)
-    return found, bookie.inker.last_sqn
+    return found, bookie.inker.last_sqn, now_ms
 
 
 def _here(

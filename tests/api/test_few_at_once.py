@@ -274,3 +274,25 @@ def test_large_values_are_read_as_they_are_asked_for(
         taken.clear()
         assert len(next(store.values(limit=1))) == 300_000
         assert not taken
+
+
+@pytest.mark.parametrize("where", ["memory", "the ledger"])
+@pytest.mark.parametrize("what", ["keys", "entries"])
+def test_what_expires_between_the_looks_is_not_there_beside_what_came_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, what: str
+) -> None:
+    clock = WallClock(START_MS)
+    with opened(tmp_path / "s", clock_ms=clock) as store:
+        store.put(b"old", b"", ttl=1, index={"field": 1})
+        if where == "the ledger":
+            flush(store)
+
+        def later() -> None:
+            clock.now += 1000
+            store.put(b"new", b"", index={"field": 1})
+
+        beside_the_look(monkeypatch, later)
+        taken = without_a_snapshot(monkeypatch)
+        found = store.keys(limit=5) if what == "keys" else store.index("field").having(1)
+        assert list(found) == [b"new"]
+        assert len(taken) == (where == "the ledger")
