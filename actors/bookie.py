@@ -296,8 +296,8 @@ class Bookie(LiveReads, TurnActor):
 
     def taken_in(self, view: View, last_sqn: int) -> None:
         """In the turn: a view with files that were made elsewhere, of sqns up to this one."""
+        self.empty_ranges.clear()  # first: who sees that view may look without a turn
         self.cache.clear(partial(setattr, self, "view", view))
-        self.empty_ranges.clear()
         self._table_began = self.journal_position()
         self._attend_from(last_sqn + LOOK_EVERY)
 

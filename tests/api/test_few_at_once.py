@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from beside import seeded
+from staged_rows import StagedRow, operations
 from whole_store import WallClock, active_file, flush, opened
 
 import octavo
 from octavo import at_once
 from octavo.actors.bookie import Bookie
 from octavo.actors.scanning import few_rows
+from octavo.actors.scanning.empty_ranges import EmptyRanges
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 
 KEYS = [b"%03d" % at for at in range(160)]
 START_MS = 1_700_000_000_000
@@ -296,3 +301,33 @@ def test_what_expires_between_the_looks_is_not_there_beside_what_came_later(
         found = store.keys(limit=5) if what == "keys" else store.index("field").having(1)
         assert list(found) == [b"new"]
         assert len(taken) == (where == "the ledger")
+
+
+def test_who_looks_as_a_load_is_taken_in_sees_all_of_it_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        store.put_many((key, b"") for key in KEYS)
+        store.delete_many(KEYS[:120])
+        assert next(store.keys()) == KEYS[120]  # notes what is gone
+        flush(store)
+        assert store._bookie.empty_ranges.lows
+        writer = StagedWriter(RealDisk(), store.path, "j", "0-0", now_ms=START_MS)
+        writer.add(operations([StagedRow(b"", key, b"came") for key in (KEYS[3], KEYS[150])]))
+        writer.finish()
+        seen: list[tuple[Any, Any]] = []
+        real = EmptyRanges.clear
+
+        def look() -> None:
+            seen.append((store.get(KEYS[3]), next(store.keys(limit=1))))
+
+        def cleared(self: EmptyRanges) -> None:
+            other = threading.Thread(target=look)
+            other.start()
+            other.join()
+            real(self)
+
+        monkeypatch.setattr(EmptyRanges, "clear", cleared)
+        store.ingest("j", ["0-0"])
+        look()
+        assert seen == [(None, KEYS[120]), (b"came", KEYS[3])]
