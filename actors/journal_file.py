@@ -28,6 +28,7 @@ from octavo.files.jobs.worker import no_memory
 from octavo.files.journal import cdb, record, short_value
 from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.files.kernels.cold_pages import COLD, scattered
+from octavo.files.later import loading
 from octavo.files.lifecycle import State, after
 from octavo.files.unbroken import unbroken
 from octavo.manifest import recovery
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from octavo.actors.inker import Inker
 
 log = logging.getLogger("octavo.journal")
-
 T = TypeVar("T")
 
 _NONE: array[int] = array("I")
@@ -239,7 +239,7 @@ class JournalFile(TurnActor):
     def seal(self, runner: JobRunner, inker: Ref[Inker]) -> None:
         """Have the worker turn the file into stock CDB, then tell the Inker; appends and reads of
         the store go on meanwhile."""
-        with unbroken:
+        with unbroken, loading:
             from octavo.actors.inker import Inker
         try:
             inker.send(Inker.sealed, self, self.seal_now(runner))

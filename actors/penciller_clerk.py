@@ -26,6 +26,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.journal.sparse_offsets import cut, stretch
+from octavo.files.later import loading
 from octavo.files.ledger import ledger_key
 from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -200,7 +201,7 @@ class PencillerClerk(TurnActor):
                 "level_zero", offsets, journal=journal.directory, parts=parts, **where
             )
         # Loaded here: who opens a store should not wait for what the worker does.
-        with unbroken:
+        with unbroken, loading:
             from octavo.actors.opening.recalculation import recalculated
             from octavo.files.jobs import ledger_files
             from octavo.files.journal.journal_rows import concatenated

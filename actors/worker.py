@@ -21,6 +21,7 @@ from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.door.file_lock import FileLock
 from octavo.files.door.open_file import lead_nowhere
 from octavo.files.jobs import worker
+from octavo.files.later import loading
 from octavo.files.locks import new_lock
 from octavo.files.unbroken import unbroken
 
@@ -85,7 +86,7 @@ class JobRunner:
                             run.result = self._ask(process, job, blobs, arguments)
                         return run.result
                 self._threads.add(me)
-            with unbroken:
+            with unbroken, loading:
                 from octavo.files.jobs.table import JOBS
             with self.history.timed(job, arguments) as run:
                 run.result = JOBS[job](self._disk, *blobs, **arguments)

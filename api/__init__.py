@@ -28,6 +28,7 @@ from octavo.files.errors import (
     StoreLocked,
     UnsupportedFormat,
 )
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'octavo' has no attribute {name!r}")
-    with unbroken:
+    with unbroken, loading:
         value = getattr(import_module(home), name)
     globals()[name] = value
     return value

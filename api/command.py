@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 
 INTERRUPTED = 130
@@ -13,7 +14,7 @@ INTERRUPTED = 130
 def main() -> None:
     """The console script."""
     try:
-        with unbroken:
+        with unbroken, loading:
             from octavo.cli.commands import main as run
     except KeyboardInterrupt:  # nothing was begun
         sys.exit(INTERRUPTED)

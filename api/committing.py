@@ -22,6 +22,7 @@ from octavo.files.argument_checks import to_whole
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import AskTimeout, Misuse, OctavoError, StorageFailed, StoreLocked
 from octavo.files.handover import inbox
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
@@ -144,7 +145,7 @@ def _by_owner(
     options: OpenOptions,
 ) -> dict[str, Any]:
     """Open the store and ``do`` it, or have its owner do what is asked."""
-    with unbroken:
+    with unbroken, loading:
         from octavo.store import opened_to_write
 
     where = to_path("path", path)

@@ -9,6 +9,7 @@ from octavo.arguments import to_lease
 from octavo.files.argument_checks import shown
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Misuse, storage_errors
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 from octavo.manifest import published
 from octavo.manifest.published import Counted, Published
@@ -103,7 +104,7 @@ class PublishedSnapshot:
         """A Spark DataFrame of it. ``columns``: see SnapshotBucket.to_arrow; what is not asked for
         is not read. ``options`` as of ``spark.read.format("octavo")``: bucket, keyStart, ...
         (docs/spark.md), and bytes as they are. Raises Misuse, SnapshotExpired."""
-        with unbroken:
+        with unbroken, loading:
             from octavo.pipeline.frames import frame
         return frame(spark, self.store_path, self.id, columns, options)
 

@@ -24,6 +24,7 @@ from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.door.disk import Disk
 from octavo.files.door.held_disk import NO_LINKS, HeldDisk
 from octavo.files.errors import Misuse, SnapshotExpired, usable
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
@@ -224,7 +225,7 @@ class ReadOnlyStore(_Unpublished):
         changed, which may be a backup, and open elsewhere. Raises Closed, SnapshotExpired,
         StorageFull, StorageFailed."""
         self._pinned.check()
-        with unbroken:
+        with unbroken, loading:
             from octavo.verify import Verified, verified
         found = self._found
         what = Verified(self._disk, self._identity, found.journal, found.path)

@@ -33,6 +33,7 @@ from octavo.consumer import Consumer
 from octavo.files.argument_checks import to_sqn
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse, usable
+from octavo.files.later import loading
 from octavo.files.ledger.head import Head
 from octavo.files.locks import new_rlock
 from octavo.files.unbroken import unbroken
@@ -91,7 +92,7 @@ def open(
     """
     where = to_path("path", path)
     if to_flag("read_only", read_only):
-        with unbroken:
+        with unbroken, loading:
             from octavo.read_only import opened
         with usable("path", where):
             return opened(RealDisk(), where, options)
@@ -273,7 +274,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         compaction is going on; that is a job of O(files) in the worker process.
         """
         self._refuse_if_closed()
-        with unbroken:
+        with unbroken, loading:
             from octavo import stats
         if to_flag("score", score):
             stats.score(self._running)
@@ -285,7 +286,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         Each sample is labelled with the store's path; counters count since it was opened.
         """
         self._refuse_if_closed()
-        with unbroken:
+        with unbroken, loading:
             from octavo.prometheus import exposition
         return exposition(self._running)
 
@@ -294,7 +295,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         network and runs no script. ``score`` as in ``stats``. O(files).
         """
         self._refuse_if_closed()
-        with unbroken:
+        with unbroken, loading:
             from octavo.pictures.inspection import inspect
             from octavo.pictures.page import page
         return page(inspect(self._running, score=to_flag("score", score)))

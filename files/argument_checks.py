@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from octavo.files.errors import Misuse
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 
 _MOST = 80
@@ -72,7 +73,7 @@ def to_sqn(since: object) -> int:
 def unknown_option(name: str, known: Iterable[str]) -> str:
     """The beginning of a message: that there is no such option, and which one may be meant,
     whatever its case."""
-    with unbroken:
+    with unbroken, loading:
         from difflib import get_close_matches  # 10 ms, of which no opening is to take any
     names = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), names, 1)

@@ -2,10 +2,10 @@
 
 A Ctrl-C in the midst of an import may leave an extension half loaded for as long as the process
 lives; and between two steps of CPython's own the lock that all imports take stays taken, so that
-the next import of any other thread waits for ever. So what Octavo loads within a call it loads
-``unbroken``: by this, or by an import statement in ``with unbroken:`` (tests/test_house.py). A
-stack that ends in the midst of an import leaves an extension half loaded, too. And a child that is
-forked in the midst of another thread's import would wait for the lock of that module for ever.
+the next import of any other thread waits for ever. A stack that ends in the midst of an import
+leaves an extension half loaded, too. And a child that is forked in the midst of another thread's
+import would wait for the lock of that module for ever. So what Octavo loads within a call it loads
+by this, or by an import statement in ``with unbroken, loading:`` (tests/test_house.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from octavo.files.unbroken import need_room, unbroken
 _ROOM = 150
 """More calls within each other than loading NumPy takes (103)."""
 
-_loading = new_rlock()
-# A fork waits until what another thread loads is there.
+loading = new_rlock()
+"""Of who loads something: a fork waits until what another thread loads is there."""
 os.register_at_fork(
-    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+    before=loading.acquire, after_in_parent=loading.release, after_in_child=loading.release
 )
 
 
@@ -41,7 +41,7 @@ class Later:
 
     def __getattr__(self, attribute: str) -> Any:
         need_room(_ROOM)
-        with unbroken, _loading, self._around():  # and so whole
+        with unbroken, loading, self._around():  # and so whole
             module = import_module(self.__name__)
         found = getattr(module, attribute)
         self.__dict__[attribute] = found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 
 __all__ = ["compact", "fold", "merge", "rebuild"]
@@ -15,15 +16,15 @@ __all__ = ["compact", "fold", "merge", "rebuild"]
 def __getattr__(name: str) -> Any:
     # Lazy: most of this room needs pyspark.
     if name == "fold":
-        with unbroken:
+        with unbroken, loading:
             from octavo.pipeline.folding import fold
         return fold
     if name in ("merge", "rebuild"):
-        with unbroken:
+        with unbroken, loading:
             from octavo.pipeline import offline
         return getattr(offline, name)
     if name == "compact":
-        with unbroken:
+        with unbroken, loading:
             from octavo.pipeline.offline_journal import compact
         return compact
     raise AttributeError(f"module 'octavo.pipeline' has no attribute {name!r}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from octavo.files.errors import Misuse
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 
 
@@ -15,7 +16,7 @@ def frame(
     """A DataFrame of a published snapshot; ``options`` as the data source takes them, and bytes as
     they are. Raises Misuse where Spark is missing."""
     try:
-        with unbroken:
+        with unbroken, loading:
             from octavo.pipeline.source import DefaultSource
     except ImportError as wrong:
         raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from wrong

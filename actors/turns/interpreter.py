@@ -7,6 +7,7 @@ import threading
 from importlib import import_module
 
 from octavo.files.errors import Misuse, StorageFull
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 
 _get_ident = threading.get_ident
@@ -25,7 +26,7 @@ def refuse_subinterpreter() -> None:
     ends the process where a thread of it is left, as one of a store's may be for some seconds; and
     a fork in the first one would leave the child with the store's lock."""
     try:
-        with unbroken:
+        with unbroken, loading:
             # One that is not there would be looked for each time.
             known = import_module(_INTERPRETERS)
     except ImportError:  # a build without

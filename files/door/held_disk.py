@@ -24,6 +24,7 @@ from octavo.files.door.open_file import (
     pread_by,
 )
 from octavo.files.errors import READ_ONLY
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 
 NO_LINKS = (
@@ -152,7 +153,7 @@ def _where_any_is_written() -> Iterator[None]:
 
 def _nameless() -> tuple[str, int]:
     """(where it is, a descriptor) of a new file without a name."""
-    with unbroken:
+    with unbroken, loading:
         import tempfile
     try:
         where = tempfile.gettempdir()

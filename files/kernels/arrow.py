@@ -9,6 +9,7 @@ from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.columns import ByteColumn, Bytes
+from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MAX_BINARY_BYTES = 2**31 - 2
 def pyarrow() -> Any:
     """The module. Raises Misuse that says what to install."""
     try:
-        with unbroken:
+        with unbroken, loading:
             import pyarrow
     except ImportError as wrong:
         raise Misuse("this needs pyarrow: pip install 'octavo[arrow]'") from wrong
@@ -36,7 +37,7 @@ def pyarrow() -> Any:
 def parquet() -> Any:
     """The module pyarrow.parquet. Raises Misuse as ``pyarrow``."""
     pa = pyarrow()
-    with unbroken:  # what a Ctrl-C breaks off there cannot be loaded again
+    with unbroken, loading:  # what a Ctrl-C breaks off there cannot be loaded again
         import pyarrow.parquet as found
 
         pa.array(())  # for which Arrow loads pandas

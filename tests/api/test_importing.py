@@ -96,6 +96,36 @@ def test_a_second_opening_looks_for_no_module(
     assert seeker.sought == []
 
 
+FORKED_MEANWHILE = """
+import os, signal, sys, threading
+import octavo
+begun, go_on = threading.Event(), threading.Event()
+
+class Slow:
+    def find_spec(self, name, *_):
+        if name == "octavo.store":
+            begun.set()
+            go_on.wait(60)
+
+sys.meta_path.insert(0, Slow())
+threading.Thread(target=lambda: octavo.open).start()
+begun.wait(60)
+os.register_at_fork(before=go_on.set)  # before those that wait for the other thread
+if (child := os.fork()) == 0:
+    signal.alarm(20)  # it would wait for the other thread's lock of the module for ever
+    octavo.open(sys.argv[1]).close()
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_child_that_is_forked_during_the_first_opening_can_open_a_store(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", FORKED_MEANWHILE, str(tmp_path / "s")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout == "0\n", done.stderr
+
+
 @pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["writing", "reading"])
 def test_without_the_interpreter_lock_an_opening_says_how_to_have_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
