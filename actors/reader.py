@@ -239,20 +239,23 @@ class Reader(PlainReads, PlainHeads):
         rest = bound
         few = _LOOKED_UP if most is None else most
         if few <= _MOST_LOOKED_UP:
-            look = partial(self._heads_of, bound.prefix)
             for window in self.windows(bound, few, brief=True):
                 window.cut(few)
-                keys, sqns = window.keys, window.sqns()
-                few -= len(keys)
-                for low in range(0, len(keys), _LOOKED_UP_AT_ONCE):
-                    part = slice(low, low + _LOOKED_UP_AT_ONCE)
-                    yield LookedUp(keys[part], sqns[part], look)
+                few -= len(window.keys)
+                yield from self.looked_up(window, bound.prefix)
                 if not few:
-                    rest = bound.behind(keys[-1])
+                    rest = bound.behind(window.keys[-1])
                     break
             else:
                 return
         yield from self.long_windows(rest, first, times=True)
+
+    def looked_up(self, window: Window, prefix: bytes) -> Iterator[Window]:
+        """The rows of a window, a few at a time, whose heads are looked up when they are wanted."""
+        keys, sqns, look = window.keys, window.sqns(), partial(self._heads_of, prefix)
+        for low in range(0, len(keys), _LOOKED_UP_AT_ONCE):
+            part = slice(low, low + _LOOKED_UP_AT_ONCE)
+            yield LookedUp(keys[part], sqns[part], look)
 
     def _heads_of(self, prefix: bytes, keys: list[bytes]) -> list[Head]:
         """Heads of keys of a bucket that live."""

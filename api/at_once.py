@@ -17,7 +17,8 @@ from octavo.actors.scanning.index_scan import Entries, Sought, entries
 from octavo.actors.scanning.read_values import STRETCH_BYTES
 from octavo.files.errors import OctavoError
 from octavo.files.ledger.bounds import Bounds
-from octavo.scans import Give, Items, Place, Scan, keys_of
+from octavo.files.ledger.head import Head
+from octavo.scans import Give, Heads, Items, Place, Scan, keys_of
 
 _MOST_KEYS, _MOST_ITEMS = 96, 32
 """Rows that are found so at most."""
@@ -26,14 +27,16 @@ _MOST_KEYS, _MOST_ITEMS = 96, 32
 def at_once(
     bookie: Bookie, bound: Bounds, place: Place, limit: int | None, narrow: bool, give: Give
 ) -> Scan[Any] | None:
-    """A scan of at most so many rows of a range of one bucket, its keys or items. None where they
-    are not to be had so. ``narrow``: the range has two ends, so that few keys may be all of it.
-    Raises Closed."""
-    items = isinstance(give, Items)
+    """A scan of at most so many rows of a range of one bucket, its keys, items or heads. None where
+    they are not to be had so. ``narrow``: the range has two ends, so that few keys may be all of
+    it. Raises Closed."""
+    heads, more = isinstance(give, Heads), isinstance(give, Heads | Items)
+    if isinstance(give, Heads) and give.build is not None:
+        return None  # what a type's function raises comes with its row
     most = limit or 0
-    whole = not 0 < most <= (_MOST_ITEMS if items else _MOST_KEYS)
+    whole = not 0 < most <= (_MOST_ITEMS if more else _MOST_KEYS)
     if whole:
-        if items or not narrow:
+        if more or not narrow:
             return None
         most = _MOST_KEYS + 1
     found = found_at_once(bookie, bound, most, whole=whole)
@@ -46,12 +49,19 @@ def at_once(
     reader = Unleased(bookie, found)
     given: list[Any] | None = window.keys
     if give is not keys_of:
+        about = Place(bound, None)
+        parts = give(reader, window, about)
+        if heads:
+            few = reader.looked_up(window, bound.prefix)
+            parts = chain.from_iterable(give(reader, each, about) for each in few)
         try:
-            given = _read(give(reader, window, Place(bound, None)), most)
+            given = _read(parts, most)
         except (OctavoError, OSError):
             return None  # the scan that follows tells of it as it comes there
     if given is None:
         return None
+    if heads and [head.sqn for _, head in given] != window.sqns():
+        return None  # one was written meanwhile, and an older version is what was found of it
     return Scan.of(place, _given(reader, place, window.keys, given, done), reader)
 
 
@@ -88,7 +98,8 @@ def _read(parts: Iterator[Iterator[Any]], most: int) -> list[Any] | None:
     left = STRETCH_BYTES
     for each in chain.from_iterable(parts):
         given.append(each)
-        left -= len(each[1] if type(each) is tuple else each)
+        told = each[1] if type(each) is tuple else each
+        left -= len(told.metadata if type(told) is Head else told)
         if left < 0 and most > 1:
             return None
     return given

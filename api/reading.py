@@ -242,10 +242,10 @@ class Reading(Handle, ABC, Generic[Out, Told]):
             rest = list(bucket.keys(resume=page.position)) if page.position else []
 
         Reads from an implicit snapshot, which ends with the iteration; few rows, as a ``limit`` of
-        up to 96 keys or 32 items asks for, are read by this call. No value is read, and without
-        filters nothing but keys; a match costs some 0.2 us a key, a time 0.1 us, or 3 us while the
-        key is in memory. Raises Misuse here; Corruption, Closed and, where it rests for longer than
-        its lease of 900 s, SnapshotExpired as it goes on.
+        up to 96 keys, or 32 items or heads, asks for, are read by this call. No value is read, and
+        without filters nothing but keys; a match costs some 0.2 us a key, a time 0.1 us, or 3 us
+        while the key is in memory. Raises Misuse here; Corruption, Closed and, where it rests for
+        longer than its lease of 900 s, SnapshotExpired as it goes on.
         """
         return self._scan(
             keys_of if self._text is None else self._text.keys_of,
@@ -364,7 +364,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         behind = None if resume is None else decode(range_of(bound), resume)
         place = Place(bound, behind)
         left = bound if behind is None else bound.behind(behind)
-        if keep is None and segments is None and most != 0 and not isinstance(give, Heads):
+        if keep is None and segments is None and most != 0:
             narrow = prefix is not None or (start is not None and end is not None)
             newest = self._newest
             if newest and (found := at_once(newest, left, place, most, narrow, give)) is not None:

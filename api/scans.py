@@ -417,7 +417,7 @@ class Heads:
     ) -> None:
         """``build``: what makes a head of (key, Head)."""
         self._text = text
-        self._build = build
+        self.build = build
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
         with reader.reading():
@@ -426,7 +426,7 @@ class Heads:
             reader.step()
             stretch = keys[low : low + STEP]
             found: list[Any] = heads[low : low + STEP]
-            if self._build is not None:
-                found = list(map(self._build, stretch, found))
+            if self.build is not None:
+                found = list(map(self.build, stretch, found))
             names = stretch if self._text is None else list(map(self._text.out, stretch))
             yield place.giving(stretch, list(zip(names, found, strict=True)))

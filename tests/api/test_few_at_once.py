@@ -82,7 +82,7 @@ def test_scans_of_few_rows_give_what_a_snapshot_has(
                     name, text = rng.choice(names), rng.random() < 0.2
                     live = store.bucket(name, text=text)  # type: ignore[call-overload]
                     kept = snap.bucket(name, text=text)  # type: ignore[call-overload]
-                    what = rng.choice(["keys", "items", "values"])
+                    what = rng.choice(["keys", "items", "values", "heads"])
                     told = {
                         "limit": rng.choice([None, 1, 1, 2, 5, 20, 32, 90, 300]),
                         "reverse": rng.random() < 0.5,
@@ -189,6 +189,56 @@ def test_what_is_written_after_the_call_is_not_seen(tmp_path: Path) -> None:
         assert list(scans[0]) == KEYS[:3]
         assert list(scans[1]) == KEYS[:-4:-1]
         assert list(scans[2]) == [(key, key) for key in KEYS[:3]]
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_no_older_head_comes_for_one_that_is_replaced_beside_the_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, flushed: bool
+) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        store.put_many((key, b"old") for key in KEYS[:9])
+        if flushed:
+            flush(store)
+        store.put(KEYS[3], b"newer")
+        store.put(KEYS[5], b"newer")
+        real = at_once.found_at_once
+
+        def found(*args: Any, **options: Any) -> Any:
+            few = real(*args, **options)
+            store.put(KEYS[3], b"the newest")
+            store.delete(KEYS[5])
+            return few
+
+        monkeypatch.setattr(at_once, "found_at_once", found)
+        sqns = [1, 2, 3, 12, 5, 7, 8, 9]
+        here = [key for key in KEYS[:9] if key != KEYS[5]]
+        assert [(key, head.sqn) for key, head in store.heads(limit=9)] == list(
+            zip(here, sqns, strict=True)
+        )
+
+
+def test_heads_of_much_metadata_are_read_as_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s") as store:
+        for key in KEYS[:8]:
+            store.put(key, b"", metadata=bytes(300_000))
+        taken = without_a_snapshot(monkeypatch)
+        assert [len(head.metadata) for _, head in store.heads(limit=8)] == [300_000] * 8
+        assert taken
+        taken.clear()
+        assert len(next(store.heads(limit=1))[1].metadata) == 300_000
+        assert not taken
+
+
+def test_what_a_function_of_a_type_raises_comes_with_the_row_that_it_is_of(tmp_path: Path) -> None:
+    kind = octavo.Tag(head=lambda key, head: {b"000": head}[key])
+    with opened(tmp_path / "s", tags={"kind": kind}) as store:
+        bucket = store.bucket(b"", tag="kind")
+        bucket.put_many((key, b"") for key in KEYS[:3])
+        scan = bucket.heads(limit=3)
+        with pytest.raises(KeyError):
+            list(scan)
 
 
 def beside_the_look(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
