@@ -55,7 +55,7 @@ def at_once(
             few = reader.looked_up(window, bound.prefix)
             parts = chain.from_iterable(give(reader, each, about) for each in few)
         try:
-            given = _read(parts, most)
+            given = _read(parts, len(window.keys))
         except (OctavoError, OSError):
             return None  # the scan that follows tells of it as it comes there
     if given is None:
@@ -92,15 +92,17 @@ def entries_at_once(
     return reader, iter(given)
 
 
-def _read(parts: Iterator[Iterator[Any]], most: int) -> list[Any] | None:
-    """What is to be given; None if it is much: then each is read when it is asked for."""
+def _read(parts: Iterator[Iterator[Any]], rows: int) -> list[Any] | None:
+    """What is to be given of so many rows; None if it is much, or seems to become much: then each
+    is read when it is asked for."""
     given: list[Any] = []
     left = STRETCH_BYTES
     for each in chain.from_iterable(parts):
         given.append(each)
         told = each[1] if type(each) is tuple else each
-        left -= len(told.metadata if type(told) is Head else told)
-        if left < 0 and most > 1:
+        size = len(told.metadata if type(told) is Head else told)
+        left -= size
+        if rows > 1 and size * (rows - len(given)) > left:
             return None
     return given
 

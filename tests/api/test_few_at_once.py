@@ -14,7 +14,7 @@ from staged_rows import StagedRow, operations
 from whole_store import WallClock, active_file, flush, opened
 
 import octavo
-from octavo import at_once
+from octavo import at_once, scans
 from octavo.actors.bookie import Bookie
 from octavo.actors.scanning import few_rows
 from octavo.actors.scanning.empty_ranges import EmptyRanges
@@ -323,12 +323,31 @@ def test_large_values_are_read_as_they_are_asked_for(
 ) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put_many((key, bytes(300_000)) for key in KEYS[:8])
+        store.put_many((key, bytes(20_000)) for key in KEYS[8:24])
         taken = without_a_snapshot(monkeypatch)
-        assert [key for key, _ in store.items(limit=8)] == KEYS[:8]
+        read = items_read(monkeypatch)
+        scan = store.items(limit=8)
+        assert read == KEYS[:1]
+        assert [key for key, _ in scan] == KEYS[:8]
         assert taken
         taken.clear()
         assert len(next(store.values(limit=1))) == 300_000
+        assert [key for key, _ in store.items(KEYS[8], limit=32)] == KEYS[8:24]
         assert not taken
+
+
+def items_read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Keys of the items that scans read from now on."""
+    read: list[bytes] = []
+    real = scans.each_item
+
+    def noted(*args: Any, **options: Any) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in real(*args, **options):
+            read.append(key)
+            yield key, value
+
+    monkeypatch.setattr(scans, "each_item", noted)
+    return read
 
 
 @pytest.mark.parametrize("where", ["memory", "the ledger"])
