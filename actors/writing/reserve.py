@@ -67,9 +67,13 @@ def given_up(disk: Disk, path: str, share: Share) -> bool:
         if left >= found:
             return False
         if left:
-            with suppress(Corruption):  # another thread has given up more of it meanwhile
+            try:
                 disk.reopen(where, left).close()
-        else:
+            except Corruption:
+                pass  # another thread has given up more of it meanwhile
+            except OSError:  # no descriptor
+                left = 0
+        if not left:
             disk.unlink(where)
     except OSError:
         return False

@@ -122,3 +122,16 @@ def test_what_another_thread_gives_up_meanwhile_is_no_damage(
     assert reserve.given_up(RealDisk(), str(tmp_path), reserve.RECORD)
     assert file.stat().st_size == 100
     assert not reserve.given_up(RealDisk(), str(tmp_path), reserve.RECORD)
+
+
+def test_without_a_descriptor_for_a_part_of_it_all_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve.put_by(RealDisk(), str(tmp_path))
+
+    def reopen(self: RealDisk, path: str, length: int) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    monkeypatch.setattr(RealDisk, "reopen", reopen)
+    assert reserve.given_up(RealDisk(), str(tmp_path), reserve.RECORD)
+    assert not (tmp_path / reserve.RESERVE).exists()
