@@ -229,6 +229,8 @@ def test_locks_are_those_that_a_ctrl_c_leaves_free(path: Path) -> None:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             made = f"{node.value.id}.{node.attr}"
             assert made not in ("threading.Lock", "threading.RLock"), f"{named(path)}:{node.lineno}"
+    imported = {name for _, name in imports(path)}
+    assert "functools.cached_property" not in imported, "before 3.12 one lock for all threads"
 
 
 @pytest.mark.parametrize("path", modules("files", "manifest", "actors", "api"), ids=named)

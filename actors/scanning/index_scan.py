@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import compress
 from operator import eq
 from typing import NamedTuple
@@ -137,6 +136,10 @@ class _Files:
         return opened
 
 
+_Levels = list[tuple[list[bytes] | None, _Files]]
+"""Of each level: the first keys of its files, of level zero none; the files."""
+
+
 class _Objects:
     """Looks up the newest versions of the objects of one type and bucket."""
 
@@ -150,19 +153,24 @@ class _Objects:
         self._ledger = view.ledger
         self._told = view.guide.sqns
         self._find = view.find_in_ledger
+        self._levels: _Levels | None = None
         if not reader.number & _SOME:
             view.guide.wanted()
 
-    @cached_property
-    def _levels(self) -> list[tuple[list[bytes] | None, _Files]]:
-        ledger, front = self._ledger, self._front
-        last = ledger_key.after(front) or front
-        levels: list[tuple[list[bytes] | None, _Files]] = []
-        for level in range(len(ledger.levels)):
-            files = ledger.overlapping(level, front, last)
-            if files:
-                firsts = [entry.first_key for entry in files] if level else None
-                levels.append((firsts, _Files(files)))
+    def _of_levels(self) -> _Levels:
+        """Found once. (Not a cached_property, which before Python 3.12 is behind one lock for all
+        threads, and so for ever in a child that is forked meanwhile.)"""
+        levels = self._levels
+        if levels is None:
+            levels = []
+            ledger, front = self._ledger, self._front
+            last = ledger_key.after(front) or front
+            for level in range(len(ledger.levels)):
+                files = ledger.overlapping(level, front, last)
+                if files:
+                    firsts = [entry.first_key for entry in files] if level else None
+                    levels.append((firsts, _Files(files)))
+            self._levels = levels
         return levels
 
     def newest(self, keys: list[bytes], sqns: list[int]) -> list[int]:
@@ -180,7 +188,7 @@ class _Objects:
         return found
 
     def _in_few_files(self) -> bool:
-        return sum([len(files.entries) for _, files in self._levels]) <= MOST_FILES
+        return sum([len(files.entries) for _, files in self._of_levels()]) <= MOST_FILES
 
     def _in_memory(self, whole: list[bytes]) -> list[int]:
         found = [0] * len(whole)
@@ -202,6 +210,7 @@ class _Objects:
     ) -> None:
         slots, shift = self._told
         told = len(slots) > 1  # most of them, so the files need not be gone through for the others
+        levels = [] if told else self._of_levels()
         for at in left:
             key = whole[at]
             h32 = xxh3(key) & LOW_32
@@ -213,7 +222,7 @@ class _Objects:
                 place = self._find(key)
                 found[at] = 0 if place is None else place.sqn
                 continue
-            for firsts, files in self._levels:
+            for firsts, files in levels:
                 if firsts is None:
                     for number in range(len(files.entries)):
                         find, numbers, base = files.opened[number] or files.open(number)
@@ -234,11 +243,12 @@ class _Objects:
 
     def _by_kernels(self, whole: list[bytes], left: list[int], found: list[int]) -> None:
         column = column_of([whole[at] for at in left])
+        of_levels = self._of_levels()
         levels = [
             [(entry.file.reader(), entry.sqn_base) for entry in files.entries]
-            for _, files in self._levels
+            for _, files in of_levels
         ]
-        if self._levels and self._levels[0][0] is not None:
+        if of_levels and of_levels[0][0] is not None:
             levels.insert(0, [])  # no level zero: its files would not be disjoint
         sqns = np.zeros(len(left), dtype=np.uint64)
         for sst, base, which, rows in find_many.newest(levels, column, hash_column(column)):

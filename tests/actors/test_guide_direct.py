@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from at_once import AtOnce
@@ -13,6 +15,7 @@ import octavo
 from octavo.actors.reading import guide, plain_reads
 from octavo.actors.scanning import index_scan
 from octavo.files.errors import Corruption
+from octavo.manifest.ledger_manifest import LedgerManifest
 
 SEED = 20261122
 KEYS = [b"key-%03d" % number for number in range(300)]
@@ -306,3 +309,33 @@ def test_damage_of_a_record_found_at_once_is_told(
         with pytest.raises(Corruption):
             store.get(b"k")
         assert asked
+
+
+def test_a_query_waits_for_no_other_thread_that_looks_for_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor, for ever, does a child that is forked then."""
+    begun, go_on = threading.Event(), threading.Event()
+    with opened(tmp_path / "s") as store:
+        store.put(b"k", b"v", index={"f": 1})
+        flush(store)
+        index = store.index("f")
+        real = LedgerManifest.overlapping
+
+        def overlapping(*args: Any) -> Any:
+            if threading.current_thread() is first:
+                begun.set()
+                go_on.wait(60)
+            return real(*args)
+
+        monkeypatch.setattr(LedgerManifest, "overlapping", overlapping)
+        first, second = (threading.Thread(target=lambda: list(index.having(1))) for _ in range(2))
+        first.start()
+        assert begun.wait(60)
+        second.start()
+        second.join(5)
+        waits = second.is_alive()
+        go_on.set()
+        first.join(60)
+        second.join(60)
+        assert not waits
