@@ -86,6 +86,7 @@ def test_a_short_read_of_memory_that_meets_a_roll_looks_again(tmp_path: Path) ->
 
 
 PUT = Call(b"k", "put", 1, 4, b"a", 1)
+INDEXED = PUT._replace(indexed=True)
 NEVER = Call(b"k", "delete", 0, 0, None)
 
 
@@ -100,9 +101,21 @@ NEVER = Call(b"k", "delete", 0, 0, None)
         [PUT, Call(b"k", "put", 5, 6, b"b", 2, condition=0)],
         [PUT, PUT],
         [PUT, Call(b"k", "put", 5, 8, b"b", 2), Call(b"k", "head", 9, 10, None, 1)],
+        [PUT, Call(b"k", "key", 5, 6, None)],
+        [PUT, Call(b"k", "entry", 5, 6, b"a")],
+        [INDEXED, Call(b"k", "entry", 5, 6, None)],
+        [INDEXED, Call(b"k", "behind", 5, 6, b"b")],
+        [INDEXED, Call(b"k", "before", 5, 6, b"a")],
+        [
+            PUT, Call(b"l", "put", 5, 8, b"b", 2),
+            Call(b"k", "get", 2, 9, None, moment=2), Call(b"l", "get", 2, 9, b"b", moment=2),
+        ],
     ],
-    ids=["lost", "invented", "stale", "foreseen", "order", "condition", "twice", "stale head"],
-)
+    ids=[
+        "lost", "invented", "stale", "foreseen", "order", "condition", "twice", "stale head",
+        "lost key", "invented entry", "lost entry", "behind", "before", "moment",
+    ],
+)  # fmt: skip
 def test_the_check_of_histories_has_teeth(history: list[Call]) -> None:
     assert wrong(history) != []
 
@@ -110,3 +123,5 @@ def test_the_check_of_histories_has_teeth(history: list[Call]) -> None:
 def test_calls_at_the_same_time_may_happen_in_either_order() -> None:
     overlapping = [PUT, Call(b"k", "get", 2, 3, None), Call(b"k", "get", 2, 3, b"a")]
     assert wrong(overlapping) == []
+    one = [PUT, INDEXED._replace(key=b"l", sqn=2), Call(b"k", "get", 2, 9, b"a", moment=2)]
+    assert wrong([*one, Call(b"l", "behind", 2, 9, b"a", moment=2)]) == []

@@ -58,7 +58,9 @@ class Threads:
         self.store = store
         self.seed = seed
         self.unanswered: dict[int, dict[bytes, bytes]] = {}
-        """By thread: what it was about to write; of the last call nobody knows."""
+        """By thread: what it is about to write; of the call that met the end nobody knows."""
+        self.newest: dict[bytes, bytes] = {}
+        """Of some keys: a name that one was put with lately."""
         self.calls = calls
         self.clock = itertools.count(1)
         self.noted: list[list[Call]] = [[] for _ in range(THREADS)]
@@ -68,15 +70,17 @@ class Threads:
         if rng.random() < 0.5:
             return self.read(rng)
         try:
-            return self.write(number, rng)
+            noted = self.write(number, rng)
         except octavo.Conflict:
-            return []
+            noted = []
+        self.unanswered.pop(number, None)
+        return noted
 
     # ------------------------------------------------------------ reads
 
     def read(self, rng: random.Random) -> list[Call]:
         store, key = self.store, b"k%d" % rng.randrange(KEYS)
-        what = rng.choices(READS, (60, 8, 6, 4, 4, 4, 1))[0]
+        what = rng.choices(READS, (60, 8, 6, 4, 4, 4, 1, 8, 8, 8))[0]
         began = next(self.clock)
         if what == "get":
             return self.told(began, {key: store.get(key)})
@@ -86,22 +90,68 @@ class Threads:
         if what == "get_many":
             return self.told(began, dict(zip(ALL, store.get_many(ALL), strict=True)))
         if what == "items":
-            return self.told(began, {**NONE, **dict(store.items())})
+            return self.told(began, {**NONE, **dict(store.items())}, moment=began)
         if what == "snapshot":
             with store.snapshot() as snap:
                 ended = next(self.clock)
-                return self.told(began, {each: snap.get(each) for each in ALL}, ended)
+                return self.told(began, {each: snap.get(each) for each in ALL}, ended, began)
         if what == "index":
-            pairs = list(store.index(FIELD).range())
+            return self.entries(began, 0, reverse=False, having=None)
+        if what == "few items":
+            return self.few_items(began, rng.randrange(1, KEYS + 2), reverse=rng.random() < 0.5)
+        if what == "few keys":
+            given = rng.choice(({"prefix": b"k"}, {"start": b"k", "end": b"l"}, {"limit": KEYS}))
+            there = set(store.keys(**given, reverse=rng.random() < 0.5))  # type: ignore[arg-type]
             ended = next(self.clock)
-            return [Call(each, "get", began, ended, term) for term, each in pairs]  # type: ignore[arg-type]
+            told = {each: b"" if each in there else None for each in ALL}
+            return [Call(each, "key", began, ended, v, moment=began) for each, v in told.items()]
+        if what == "few entries":
+            known = rng.choice((None, None, self.newest.get(key)))
+            limit = rng.randrange(1, KEYS + 2)
+            return self.entries(began, limit, reverse=rng.random() < 0.5, having=known)
         with octavo.open(store.path, read_only=True) as reader:
             ended = next(self.clock)
-            return self.told(began, {each: reader.get(each) for each in ALL}, ended)
+            return self.told(began, {each: reader.get(each) for each in ALL}, ended, began)
 
-    def told(self, began: int, found: dict[bytes, bytes | None], ended: int = 0) -> list[Call]:
+    def told(
+        self, began: int, found: dict[bytes, bytes | None], ended: int = 0, moment: int = 0
+    ) -> list[Call]:
         ended = ended or next(self.clock)
-        return [Call(key, "get", began, ended, name_of(value)) for key, value in found.items()]
+        return [
+            Call(key, "get", began, ended, name_of(value), moment=moment)
+            for key, value in found.items()
+        ]
+
+    def few_items(self, began: int, limit: int, *, reverse: bool) -> list[Call]:
+        """The first keys, or last ones; of those behind them nothing is told."""
+        found = dict(self.store.items(limit=limit, reverse=reverse))
+        keys = ALL
+        if len(found) == limit:
+            last = list(found)[-1]
+            keys = [key for key in ALL if (key >= last if reverse else key <= last)]
+        return self.told(began, {key: found.get(key) for key in keys}, moment=began)
+
+    def entries(self, began: int, limit: int, *, reverse: bool, having: bytes | None) -> list[Call]:
+        """All entries, the first or last ones, or those of one term."""
+        index = self.store.index(FIELD)
+        if having is not None:
+            some = list(index.having(having))
+            ended = next(self.clock)
+            return [Call(each, "entry", began, ended, having, moment=began) for each in some]
+        pairs = list(index.range(reverse=reverse, limit=limit or None))
+        ended = next(self.clock)
+        if pairs != sorted(pairs, reverse=reverse):
+            raise AssertionError(f"not in order: {pairs}")
+        kind, bound = "entry", None
+        if pairs and len(pairs) == limit:
+            kind, bound = "before" if reverse else "behind", pairs[-1][0]
+        terms = {each: term for term, each in pairs}
+        return [
+            Call(each, "entry", began, ended, terms[each], moment=began)  # type: ignore[arg-type]
+            if each in terms
+            else Call(each, kind, began, ended, bound, moment=began)  # type: ignore[arg-type]
+            for each in ALL
+        ]
 
     # ------------------------------------------------------------ writes
 
@@ -109,8 +159,11 @@ class Threads:
         store, clock = self.store, self.clock
         key, name = b"k%d" % rng.randrange(KEYS), b"%d-%d" % (number, next(clock))
         self.unanswered[number] = {key: name}
-        if rng.random() < 0.15:
+        luck = rng.random()
+        if luck < 0.15:
             return self.batch(number, rng)
+        if luck < 0.25:
+            return self.take(number, rng)
         condition = None
         if rng.random() < 0.4:
             head = store.head(key)
@@ -124,7 +177,23 @@ class Threads:
             given = {"index": {FIELD: name}, "metadata": name, "ttl": 1000.0}
         sync = rng.random() < 0.02 or None
         sqn = store.put(key, value, if_sqn=condition, sync=sync, **given)  # type: ignore[arg-type]
-        return [Call(key, "put", began, next(clock), name, sqn, condition)]
+        self.newest[key] = name
+        return [Call(key, "put", began, next(clock), name, sqn, condition, bool(given))]
+
+    def take(self, number: int, rng: random.Random) -> list[Call]:
+        """The first or last key, as from a queue."""
+        store, reverse = self.store, rng.random() < 0.5
+        if rng.random() < 0.5:
+            key = next(store.index(FIELD).keys(limit=1, reverse=reverse), None)
+        else:
+            key = next(store.keys(limit=1, reverse=reverse), None)
+        head = None if key is None else store.head(key)
+        if key is None or head is None:
+            return []
+        self.unanswered[number] = {key: b""}
+        began = next(self.clock)
+        sqn = store.delete(key, if_sqn=head.sqn)
+        return [Call(key, "delete", began, next(self.clock), None, sqn, head.sqn)]
 
     def batch(self, number: int, rng: random.Random) -> list[Call]:
         keys = rng.sample(ALL, rng.choice((1, 2, 4)))
@@ -137,7 +206,7 @@ class Threads:
         ended = next(self.clock)
         first = batch.last_sqn - len(names) + 1
         return [
-            Call(key, "put", began, ended, name, sqn)
+            Call(key, "put", began, ended, name, sqn, indexed=True)
             for sqn, (key, name) in enumerate(names.items(), first)
         ]
 
@@ -166,6 +235,9 @@ class Threads:
         return [call for calls in self.noted for call in calls]
 
 
-READS = ("get", "head", "get_many", "items", "snapshot", "index", "reader")
+READS = (
+    "get", "head", "get_many", "items", "snapshot", "index", "reader", "few items", "few keys",
+    "few entries",
+)  # fmt: skip
 ALL = [b"k%d" % number for number in range(KEYS)]
 NONE: dict[bytes, bytes | None] = dict.fromkeys(ALL)

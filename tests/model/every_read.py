@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from event_log import Event, State, in_bucket, live, rank
 
 import octavo
@@ -164,9 +165,49 @@ class EveryRead:
                 break
         assert done == len(wanted)
 
+    def broken_off(self) -> None:
+        """A scan of which a part is taken, and another one that goes on where it stood."""
+        rng = self.rng
+        tag, name, bucket, rows = self.chosen()
+        given, wanted = self.bounds(tag, name, rows)
+        if given.setdefault("reverse", rng.random() < 0.5):
+            wanted = wanted[::-1]
+        kind, limit = rng.choice(KINDS), rng.choice((1, 2, 5, 20, 100, None))
+        with getattr(bucket, kind)(**given, limit=limit) as scan:
+            if rng.random() < 0.3:
+                given["resume"] = scan.position  # before the first one
+                assert list(getattr(bucket, kind)(**given)) == shape(kind, wanted)
+            taken = rng.randrange(8)
+            found = [each for _, each in zip(range(taken), scan, strict=False)]
+            assert found == shape(kind, wanted[:limit][:taken])
+            given["resume"] = scan.position
+        assert list(scan) == []
+        rest = wanted[len(found) :]
+        if given["resume"] is None:
+            assert rest == []
+        else:
+            assert list(getattr(bucket, kind)(**given)) == shape(kind, rest)
+
+    def text(self) -> None:
+        """Keys and values come out as str, up to the first that is none."""
+        tag, name, _, rows = self.chosen()
+        bucket, kind = self.source.bucket(name, tag=tag, text=True), self.rng.choice(KINDS[:3])
+        limit = self.rng.choice((1, 3, 30, None))
+        wanted = shape(kind, rows[:limit])
+        scan, found = getattr(bucket, kind)(limit=limit), []
+        try:
+            found.extend(scan)
+        except octavo.Misuse:
+            with pytest.raises(UnicodeDecodeError):
+                decoded(wanted[len(found)])
+        else:
+            assert len(found) == len(wanted)
+        assert found == [decoded(each) for each in wanted[: len(found)]]
+
     # ------------------------------------------------------------ indexes
 
-    def index(self) -> None:
+    def entries(self) -> tuple[Any, list[tuple[Any, bytes]]]:
+        """An index, and its (term, key) pairs in order."""
         rng = self.rng
         indexed = [where[:2] for where, event in self.live.items() if event.entries]
         tag, name = rng.choice(indexed) if indexed else self.chosen()[:2]
@@ -177,9 +218,13 @@ class EveryRead:
             ((term, key) for key, event in rows for of, term in event.entries if of == field),
             key=lambda pair: (rank(pair[0]), pair[1]),
         )
-        index = self.bucket(name, tag).index(field)
-        given: dict[str, Any] = {}
-        wanted = pairs
+        bucket = self.bucket(name, tag)
+        assert bucket.has_index() or not pairs
+        return bucket.index(field), pairs
+
+    def terms(self, pairs: list[tuple[Any, bytes]]) -> tuple[dict[str, Any], list[Any]]:
+        """Arguments of a range of terms, and what of the pairs is in it."""
+        rng, given, wanted = self.rng, {}, pairs
         if pairs and rng.random() < 0.6:
             term = rng.choice(pairs)[0]
             given["start"] = term
@@ -189,6 +234,36 @@ class EveryRead:
             if type(given.get("start", end)) is type(end):
                 given["end"] = end
                 wanted = [p for p in wanted if type(p[0]) is type(end) and p[0] < end]
+        return given, wanted
+
+    def parts_of_an_index(self) -> None:
+        """Its keys alone, terms that match, counts of a range, and queries that are broken off."""
+        rng = self.rng
+        index, pairs = self.entries()
+        given, wanted = self.terms(pairs)
+        counted: dict[Any, int] = {}
+        for term, _ in wanted:
+            counted[type(term), term] = counted.get((type(term), term), 0) + 1
+        terms = [(term, count) for (_, term), count in counted.items()]
+        assert list(index.terms(**given)) == terms
+        assert list(index.terms(**given, reverse=True)) == terms[::-1]
+        if rng.random() < 0.5:
+            given["match"] = pattern = rng.choice(("a", b"\x00", "^$", b"."))
+            wanted = [p for p in wanted if type(p[0]) is type(pattern) and re.search(pattern, p[0])]
+        if rng.random() < 0.5:
+            given["reverse"], wanted = True, wanted[::-1]
+        limit = rng.choice((0, 1, 3, 40, None))
+        assert list(index.keys(**given, limit=limit)) == [key for _, key in wanted[:limit]]
+        with index.range(**given, limit=limit) as query:
+            taken = rng.randrange(6)
+            found = [each for _, each in zip(range(taken), query, strict=False)]
+        assert found == wanted[:limit][:taken]
+        assert list(query) == []
+
+    def index(self) -> None:
+        rng = self.rng
+        index, pairs = self.entries()
+        given, wanted = self.terms(pairs)
         if rng.random() < 0.5:
             given["reverse"] = True
             wanted = wanted[::-1]
@@ -199,7 +274,7 @@ class EveryRead:
         if rng.random() < 0.5:
             given["limit"] = rng.choice((1, 2, 7, 100))
             wanted = wanted[: given["limit"]]
-        assert list(index.range(**given)) == wanted, (name, field, given)
+        assert list(index.range(**given)) == wanted, (index, given)
         for term in {rank(term): term for term, _ in pairs[:3]}.values():
             same = [key for other, key in pairs if rank(other) == rank(term)]
             assert list(index.having(term)) == same
@@ -307,10 +382,15 @@ def cell(column: str, name: bytes, key: bytes, event: Event) -> Any:
     }[column]  # fmt: skip
 
 
+def decoded(found: bytes | tuple[bytes, bytes]) -> str | tuple[str, str]:
+    return found.decode() if isinstance(found, bytes) else (found[0].decode(), found[1].decode())
+
+
 KINDS = ("keys", "items", "values", "heads")
 WAYS = (
     EveryRead.get, EveryRead.get_many, EveryRead.counts, EveryRead.buckets, EveryRead.scan,
     EveryRead.scan, EveryRead.scan, EveryRead.ends, EveryRead.ends, EveryRead.pages,
+    EveryRead.broken_off, EveryRead.text, EveryRead.parts_of_an_index,
     EveryRead.index, EveryRead.index, EveryRead.by_sqn, EveryRead.arrow, EveryRead.trees,
 )  # fmt: skip
 

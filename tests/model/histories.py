@@ -3,12 +3,14 @@
 Every write is answered with its sqn, and sqns are the order in which writes happened: so a history
 need not be searched. It is linearizable if writes answered before another began have lower sqns,
 if a conditional write follows exactly the version it named, and if each read has the value of some
-version that was not yet replaced when the read began, and had been begun when the read ended.
+version that was not yet replaced when the read began, and had been begun when the read ended. What
+is read of several keys as of one moment, as a scan reads, must be so of one sqn.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,7 +20,7 @@ class Call(NamedTuple):
 
     key: bytes
     kind: str
-    """put, delete, get or head."""
+    """put, delete, or one of READS."""
     began: int
     ended: int
     value: bytes | None
@@ -27,10 +29,28 @@ class Call(NamedTuple):
     """Answer of a write, or of a head: 0, absent."""
     condition: int | None = None
     """The version that a write named; 0: absent."""
+    indexed: bool = False
+    """Of a put: with its value as a term."""
+    moment: int = 0
+    """Of a read: the same for all that are of one moment; 0: there are no others."""
 
 
-READS = ("get", "head")
+READS: dict[str, Callable[[Call, Call], bool]] = {
+    "get": lambda read, version: version.value == read.value,
+    "head": lambda read, version: version.sqn == read.sqn,
+    "key": lambda read, version: (version.value is None) == (read.value is None),
+    "entry": lambda read, version: _term(version) == read.value,
+    "behind": lambda read, version: (_term(version) or b"\xff") > (read.value or b""),
+    "before": lambda read, version: (_term(version) or b"") < (read.value or b"\xff"),
+}
+"""Whether a read may have found a version. Of an index: its term, or where it is known only that it
+has none of those up to one."""
 _ABSENT = Call(b"", "delete", 0, 0, None)
+_END = 1 << 63
+
+
+def _term(version: Call) -> bytes | None:
+    return version.value if version.indexed else None
 
 
 def wrong(history: list[Call]) -> list[str]:
@@ -38,12 +58,27 @@ def wrong(history: list[Call]) -> list[str]:
     by_key: dict[bytes, list[Call]] = defaultdict(list)
     for call in history:
         by_key[call.key].append(call)
-    return [text for calls in by_key.values() for text in _wrong_of_a_key(calls)]
+    found: list[str] = []
+    together: dict[int, list[tuple[Call, list[tuple[int, int]]]]] = defaultdict(list)
+    for calls in by_key.values():
+        reads = [call for call in calls if call.kind in READS]
+        writes = sorted((call for call in calls if call.kind not in READS), key=lambda c: c.sqn)
+        found += _wrong_writes(writes)
+        for read in reads:
+            when = list(_explained(read, writes))
+            if not when:
+                found.append(f"{read} has the value of no version of that time")
+            elif read.moment:
+                together[read.moment].append((read, when))
+    return found + [
+        f"{[read for read, _ in some]} are not of one moment"
+        for some in together.values()
+        if not _of_one_moment([when for _, when in some])
+    ]
 
 
-def _wrong_of_a_key(calls: list[Call]) -> list[str]:
-    reads = [call for call in calls if call.kind in READS]
-    writes = sorted((call for call in calls if call.kind not in READS), key=lambda call: call.sqn)
+def _wrong_writes(writes: list[Call]) -> list[str]:
+    """What is wrong with the writes of a key, by their sqns."""
     found = []
     for before, after in pairwise(writes):
         if before.sqn == after.sqn:
@@ -59,21 +94,26 @@ def _wrong_of_a_key(calls: list[Call]) -> list[str]:
         if write.condition is not None and write.condition != live:
             found.append(f"{write} met version {live}")
         live = write.sqn if write.kind == "put" else 0
-    return found + [
-        f"{read} has the value of no version of that time"
-        for read in reads
-        if not _explained(read, writes)
-    ]
+    return found
 
 
-def _explained(read: Call, writes: list[Call]) -> bool:
-    """Whether some version was there at a moment of the read."""
+def _explained(read: Call, writes: list[Call]) -> Iterator[tuple[int, int]]:
+    """From which sqn to which (exclusive) there was what it found, at some moment of the read."""
+    same = READS[read.kind]
     for at in range(-1, len(writes)):
         version = writes[at] if at >= 0 and writes[at].kind == "put" else _ABSENT
-        same = version.sqn == read.sqn if read.kind == "head" else version.value == read.value
-        if not same or (at >= 0 and writes[at].began > read.ended):
+        if not same(read, version) or (at >= 0 and writes[at].began > read.ended):
             continue
+        last = at + 1 == len(writes)
         # It was replaced at the latest when the next one was answered.
-        if at + 1 == len(writes) or writes[at + 1].ended > read.began:
-            return True
-    return False
+        if last or writes[at + 1].ended > read.began:
+            yield writes[at].sqn if at >= 0 else 0, _END if last else writes[at + 1].sqn
+
+
+def _of_one_moment(each: list[list[tuple[int, int]]]) -> bool:
+    """Whether some sqn is in one of the stretches of each."""
+    begins = {low for stretches in each for low, _ in stretches}
+    return any(
+        all(any(low <= sqn < high for low, high in stretches) for stretches in each)
+        for sqn in begins
+    )

@@ -12,8 +12,10 @@ import random
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from cutting_short import cut_short
 
@@ -189,6 +191,112 @@ class Interrupted:
         self.wrote("pop", lambda: found.append(self.store.pop(key, None)), {key: None}, whole=True)
         assert not found or found == [before]
 
+    def popitem(self) -> None:
+        first = min(self.known, default=b"k")
+        self.known.setdefault(first, self.store.setdefault(first, b"v"))
+        self.wrote("popitem", self.store.popitem, {first: None}, whole=True)
+
+    def setdefault(self) -> None:
+        key, value = self.fresh()
+        changes: dict[bytes, bytes | None] = {key: self.known.get(key, value)}
+        put = partial(self.store.setdefault, key, value or b"")
+        self.wrote("setdefault", put, changes, whole=True)
+
+    def edit(self) -> None:
+        """The entries of the version before, and one more; it would expire."""
+        key, value = self.fresh()
+        before = self.terms(key)
+        gone = self.rng.randrange(5)
+        edit = octavo.IndexEdit(add={"f": self.number % 5}, remove={"f": [gone]})
+        after = (before - {gone}) | {self.number % 5}
+        put = partial(self.store.put, key, value, index=edit, metadata=b"m", ttl=1e9)
+        self.wrote("edit", put, {key: value}, whole=True)
+        assert self.terms(key) == (after if self.known.get(key) == value else before)
+
+    def terms(self, key: bytes) -> set[Any]:
+        """Those of a key, which the index has, too."""
+        found = set((self.store.index_of(key) or {}).get(b"f", ()))
+        index = self.store.index("f")
+        assert found == {term for term in range(5) if key in index.having(term)}
+        return found
+
+    def few(self) -> None:
+        """Few rows, which are found by one look."""
+        index, few = self.store.index("f"), self.rng.randrange(1, 40)
+        pairs, reverse = list(index.range()), self.rng.random() < 0.5
+        items = sorted(self.known.items(), reverse=reverse)
+
+        def call() -> None:
+            store, how = self.store, {"reverse": reverse, "limit": few}
+            assert list(store.items(**how)) == items[:few]
+            assert list(store.keys(**how)) == [key for key, _ in items][:few]
+            some = [key for key, _ in items if key.startswith(b"12")]
+            assert list(store.keys(prefix=b"12", reverse=reverse)) == some
+            assert list(index.range(limit=few)) == pairs[:few]
+            for term in range(5):
+                assert list(index.having(term)) == [key for of, key in pairs if of == term]
+
+        self.cut("few", call)
+
+    def columns(self) -> None:
+        def call() -> None:
+            with self.store.snapshot() as snapshot:
+                found = snapshot.to_arrow(["key", "value"]).read_all()
+                keys, values = (column.to_pylist() for column in found.columns)
+                assert dict(zip(keys, values, strict=True)) == self.known
+                assert sum(1 for _ in snapshot.heads()) == len(self.known)
+                snapshot.merkle(256, by="value")
+
+        self.cut("columns", call)
+
+    def tell(self) -> None:
+        def call() -> None:
+            self.store.stats(score=True)
+            self.store.stats_prometheus()
+            self.store.inspect_html(score=False)
+
+        self.cut("tell", call)
+
+    def lease(self) -> None:
+        """A published snapshot is there until it is released, and what it was."""
+        with self.store.snapshot() as snapshot:
+            made = snapshot.publish("kept", lease_seconds=60, count=True)
+        assert made.keys == len(self.known)
+        ends = made.expires_at
+        cut = self.cut("renew", lambda: made.renew(600))
+        (found,) = self.store.published()
+        assert found.expires_at > ends or (cut and found.expires_at == ends)
+        self.cut("release", made.release)
+        for left in self.store.published():
+            left.release()
+        assert self.store.published() == []
+
+    def drop(self) -> None:
+        mail = self.store.consumer("gone", since=None)
+        cut = self.cut("drop", mail.drop)
+        assert cut or "gone" not in self.store.consumers()
+        mail.drop()
+        cut = self.cut("consumer", lambda: self.store.consumer("gone"))
+        assert cut or self.store.consumers()["gone"] == self.store.last_sqn
+
+    def mend(self) -> None:
+        """A store that is whole stays as it is."""
+        self.store.close()
+        for _ in range(2):
+            self.cut("repair", lambda: octavo.repair(self.home / "s"))
+        self.store = octavo.open(self.home / "s", **self.options)
+
+    def destroy(self) -> None:
+        """What was begun is ended by the next one, and what is beside it stays."""
+        self.store.backup(self.home / "d")
+        if self.cut("destroy", lambda: octavo.destroy(self.home / "d")):
+            try:
+                octavo.destroy(self.home / "d")
+            except octavo.Misuse:  # there is no store any more
+                if os.path.exists(self.home / "d"):
+                    os.rmdir(self.home / "d")
+        assert not os.path.exists(self.home / "d")
+
     def read_many(self) -> None:
         def call() -> None:
             keys = [self.fresh()[0] for _ in range(60)]
@@ -332,6 +440,10 @@ CALLS: tuple[Callable[[Interrupted], None], ...] = (
     Interrupted.compact, Interrupted.backup, Interrupted.verify, Interrupted.reopen,
     Interrupted.ingest, Interrupted.ask, Interrupted.delete_many, Interrupted.pop,
     Interrupted.read_many, Interrupted.follow, Interrupted.fold, Interrupted.beside,
-    Interrupted.restore,
+    Interrupted.restore, Interrupted.popitem, Interrupted.setdefault, Interrupted.edit,
+    Interrupted.few, Interrupted.columns, Interrupted.tell, Interrupted.lease, Interrupted.drop,
+    Interrupted.mend, Interrupted.destroy,
 )  # fmt: skip
-WEIGHTS = (20, 6, 14, 14, 8, 6, 8, 3, 6, 3, 3, 5, 5, 2, 4, 4, 4, 4, 3, 3, 2)
+WEIGHTS = (
+    20, 6, 14, 14, 8, 6, 8, 3, 6, 3, 3, 5, 5, 2, 4, 4, 4, 4, 3, 3, 2, 5, 4, 8, 8, 3, 2, 3, 2, 2, 2,
+)  # fmt: skip
