@@ -15,11 +15,14 @@ GROUPS = {
     "writes": ("put", "put_sync", "put_index", "delete", "batch", "put_many", "delete_many"),
     "reads": ("get", "head", "items", "keys", "index", "merkle", "snapshot"),
     "other reads": ("get_many", "by_sqn", "changes", "reader", "verify"),
+    "few": ("few", "popitem", "edit"),
+    "figures": ("arrow", "tell", "renew"),
     "upkeep": ("publish", "backup", "compact", "save", "close", "open"),
     "other upkeep": ("restore", "acknowledge", "ingest"),
 }
 STEPS = {"publish": 53, "backup": 53, "compact": 53, "close": 101, "open": 53, "save": 997}
 STEPS |= {"reader": 53, "verify": 53, "restore": 53, "ingest": 53}
+STEPS |= {"few": 53, "tell": 53}
 MOST = 30
 
 

@@ -1,5 +1,6 @@
 """A head-only store against a dict: names of any bytes, expiry, conditions, batches, snapshots over
-trims, ends, backups, other readers, repairs, feeds, and scans that stay open, in any order."""
+trims, ends, backups, other readers, repairs, feeds, consumers, and scans that stay open, in any
+order, by a clock that is set back now and then."""
 
 from __future__ import annotations
 
@@ -48,9 +49,15 @@ class Machine:
         self.model: dict[Where, Held] = {}
         self.keys = [self.word(1, 3) for _ in range(12)]
         self.sub_keys = [b"", *(self.word(0, 3) for _ in range(5))]
-        self.snapshots: list[tuple[octavo.Snapshot, dict[Where, Held], int]] = []
+        self.snapshots: list[tuple[octavo.Snapshot, dict[Where, Held], int, int]] = []
         self.scans: list[tuple[Iterator[octavo.HeadRow], list[Row]]] = []
         self.backup: dict[Where, Held] | None = None
+        self.latest = self.clock()
+        """The latest moment of all: what expired by then may be gone for good."""
+        self.events: dict[int, tuple[Where, Held | None]] = {}
+        """By sqn: what became of a key."""
+        self.backed_up: dict[int, tuple[Where, Held | None]] = {}
+        self.reader: tuple[octavo.ReadOnlyStore, dict[Where, Held]] | None = None
         self.done: dict[str, int] = {}
 
     def run(self, steps: int) -> None:
@@ -59,7 +66,7 @@ class Machine:
                 self.done[step.__name__] = self.done.get(step.__name__, 0) + 1
                 step(self)
             self.check(self.store, self.model, self.clock())
-            self.look_back(1 << 10)
+            self.let_go()
         finally:
             self.store.close()
 
@@ -85,55 +92,94 @@ class Machine:
 
     def batch(self) -> None:
         done: list[tuple[Where, bytes | None, int | None]] = []
-        with self.store.head_batch() as batch:
-            for _ in range(self.rng.choice([1, 3, 20])):
-                bucket, key, sub_key = where = self.where()
-                if self.rng.random() < 0.3:
-                    batch.delete(bucket, key, sub_key=sub_key)
-                    done.append((where, None, None))
-                    continue
-                value, ttl = self.value(), self.rng.choice([None, None, 5, 50])
-                batch.put(bucket, key, value, sub_key=sub_key, ttl=ttl)
-                expiry = None if ttl is None else self.clock() + ttl * 1000
-                done.append((where, value, expiry))
-        for sqn, (where, put, expiry) in enumerate(done, batch.last_sqn - len(done) + 1):
-            if put is None:
-                self.model.pop(where, None)
-            else:
-                self.model[where] = put, sqn, expiry
+        batch, rng, failing = self.store.head_batch(), self.rng, False
+        for _ in range(rng.choice([1, 3, 20])):
+            bucket, key, sub_key = where = self.where()
+            wanted = None
+            if self.lookup and rng.random() < 0.1 and not self.in_doubt(self.model):
+                wanted = rng.choice([0, self.current(where), self.current(where)])
+                failing = failing or wanted != self.current(where)
+            if rng.random() < 0.3:
+                batch.delete(bucket, key, sub_key=sub_key, if_sqn=wanted)
+                done.append((where, None, None))
+                continue
+            value, ttl = self.value(), rng.choice([None, None, 5, 50])
+            ends = None if ttl is None else self.latest + ttl * 1000
+            batch.put(bucket, key, value, sub_key=sub_key, expires_at=ends, if_sqn=wanted)
+            done.append((where, value, ends))
+        try:
+            last = batch.commit()
+        except octavo.Conflict:
+            assert failing
+            return
+        assert not failing
+        for sqn, (where, put, expiry) in enumerate(done, last - len(done) + 1):
+            self.wrote(where, sqn, None if put is None else (put, sqn, expiry))
 
     def one(self) -> None:
         where = self.where()
         bucket = self.store.head_bucket(where[0])
-        now, held = self.clock(), self.model.get(where)
-        current = 0 if held is None or (held[2] is not None and held[2] <= now) else held[1]
-        wanted = self.rng.choice([None, 0, current, 77]) if self.lookup else None
+        current, wanted = self.current(where), None
+        if self.lookup and not self.in_doubt(self.model):
+            wanted = self.rng.choice([None, 0, current, 77])
         try:
             if self.rng.random() < 0.3:
-                bucket.delete(where[1], sub_key=where[2], if_sqn=wanted)
-                self.model.pop(where, None)
+                sqn = bucket.delete(where[1], sub_key=where[2], if_sqn=wanted)
+                self.wrote(where, sqn, None)
+            elif self.rng.random() < 0.2:
+                now, value = self.clock(), self.value()
+                sqn = bucket.put(where[1], value, sub_key=where[2], if_sqn=wanted, ttl=5)
+                (ends,) = {r.expires_at for r in bucket.sub_keys(where[1]) if r.sqn == sqn}
+                assert ends is not None
+                assert now + 5000 <= ends <= self.latest + 5000
+                self.wrote(where, sqn, (value, sqn, ends))
             else:
                 value = self.value()
                 sqn = bucket.put(where[1], value, sub_key=where[2], if_sqn=wanted)
-                self.model[where] = value, sqn, None
+                self.wrote(where, sqn, (value, sqn, None))
             assert wanted in (None, current)
         except octavo.Conflict:
             assert wanted not in (None, current)
 
+    def current(self, where: Where) -> int:
+        held = self.model.get(where)
+        return 0 if held is None or (held[2] or self.latest + 1) <= self.latest else held[1]
+
+    def wrote(self, where: Where, sqn: int, held: Held | None) -> None:
+        self.events[sqn] = where, held
+        if held is None:
+            self.model.pop(where, None)
+        else:
+            self.model[where] = held
+
+    def in_doubt(
+        self, model: dict[Where, Held], now: int | None = None, latest: int | None = None
+    ) -> set[Where]:
+        """What had expired, and lives again by a clock that was set back, if it was not dropped."""
+        now, latest = now or self.clock(), latest or self.latest
+        return {where for where, (_, _, ends) in model.items() if ends and now < ends <= latest}
+
     def later(self) -> None:
         self.clock.now += self.rng.choice([1000, 20_000])
+        self.latest = max(self.latest, self.clock())
+
+    def earlier(self) -> None:
+        self.clock.now -= self.rng.choice([1, 3000, 30_000])
 
     def snapshot(self) -> None:
-        self.snapshots.append((self.store.snapshot(), dict(self.model), self.clock()))
+        made = self.store.snapshot()
+        self.snapshots.append((made, dict(self.model), self.clock(), self.latest))
 
     def look_back(self, most: int = 1) -> None:
         for _ in range(min(most, len(self.snapshots))):
-            snapshot, model, now = self.snapshots.pop(self.rng.randrange(len(self.snapshots)))
-            self.check(snapshot, model, now)
+            snapshot, *of = self.snapshots.pop(self.rng.randrange(len(self.snapshots)))
+            self.check(snapshot, *of)
             snapshot.close()
 
     def scan(self) -> None:
         """Rows that stay those of now, whatever comes before the last of them is given."""
+        if self.in_doubt(self.model):
+            return
         name, reverse = self.rng.choice(BUCKETS), self.rng.random() < 0.5
         given = self.store.head_bucket(name).rows(reverse=reverse)
         wanted = rows_in(self.model, name, self.clock())
@@ -155,9 +201,15 @@ class Machine:
     def roll(self) -> None:
         rolled(self.store)
 
-    def end(self) -> None:
+    def let_go(self) -> None:
         self.look_back(1 << 10)
         self.scans.clear()
+        if self.reader is not None:
+            self.reader[0].close()
+            self.reader = None
+
+    def end(self) -> None:
+        self.let_go()
         if self.rng.random() < 0.5:
             self.store.close()
         else:
@@ -169,7 +221,7 @@ class Machine:
 
     def back_up(self) -> None:
         self.store.backup(self.home / "b")
-        self.backup = dict(self.model)
+        self.backup, self.backed_up = dict(self.model), dict(self.events)
 
     def restore(self) -> None:
         if self.backup is None:
@@ -180,6 +232,21 @@ class Machine:
             with self.opened(name) as other:
                 self.check(other, self.backup, self.clock())
                 assert other.verify().ok
+                if not self.in_doubt({**self.backup, **self.model}):
+                    self.compared(other)
+
+    def compared(self, other: octavo.Store) -> None:
+        """What the store has changed since another one was it."""
+        now = self.clock()
+        live: list[dict[Where, int]] = [
+            {where: held[1] for where, held in model.items() if held[2] is None or held[2] > now}
+            for model in (self.model, self.backup or {})
+        ]
+        differ = {where for where in live[0].keys() | live[1].keys()
+                  if live[0].get(where) != live[1].get(where)}  # fmt: skip
+        found = list(octavo.compare(self.store, other, by="sqn"))
+        assert {(each.bucket, each.key, each.sub_key) for each in found} == differ
+        assert len(found) == len(differ)
 
     def beside(self) -> None:
         """By the wall clock, to which all expiries here are over."""
@@ -187,11 +254,42 @@ class Machine:
         with octavo.open(self.home / "s", read_only=True) as other:
             lasting = {where: held for where, held in self.model.items() if held[2] is None}
             self.check(other, lasting, 0)
+            assert other.verify().ok
+        if self.reader is None:
+            self.reader = octavo.open(self.home / "s", read_only=True), lasting
+            return
+        reader, before = self.reader
+        self.reader = reader.newest(), lasting
+        self.check(reader, before, 0)
+        reader.close()
+        self.check(self.reader[0], lasting, 0)
+
+    def publish(self) -> None:
+        with self.store.snapshot() as snapshot:
+            made = snapshot.publish("kept", lease_seconds=60, count=True)
+            assert made.keys == sum(len(snapshot.head_bucket(name)) for name in BUCKETS)
+        made.renew(600)
+        assert [each.id for each in self.store.published("kept")] == [made.id]
+        made.release()
+
+    def consume(self) -> None:
+        """A consumer misses nothing behind its position, whatever is trimmed."""
+        mail = self.store.consumer("mail")
+        position = mail.position
+        told = [(c.sqn, (c.bucket, c.key, c.sub_key), c.value) for c in mail.changes()]
+        assert told == [
+            (sqn, where, held and held[0])
+            for sqn, (where, held) in sorted(self.events.items())
+            if sqn > position
+        ]
+        if self.rng.random() < 0.3:
+            mail.drop()
+        elif told:
+            mail.acknowledge(self.rng.choice(told)[0])
 
     def repair(self) -> None:
         """Of a store that is whole nothing changes."""
-        self.look_back(1 << 10)
-        self.scans.clear()
+        self.let_go()
         self.store.close()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(startup, "start", partial(startup.start, clock_ms=self.clock))
@@ -203,8 +301,7 @@ class Machine:
         """The store is lost; its backup takes its place, or goes on elsewhere."""
         if self.backup is None:
             return
-        self.look_back(1 << 10)
-        self.scans.clear()
+        self.let_go()
         self.store.close()
         shutil.rmtree(self.home / "s")
         if self.rng.random() < 0.5:
@@ -213,6 +310,7 @@ class Machine:
             octavo.restore(self.home / "b", self.home / "s")
             shutil.rmtree(self.home / "b")
         self.model, self.backup = self.backup, None
+        self.events = self.backed_up
         self.store = self.opened("s")
 
     def follow(self) -> None:
@@ -232,8 +330,22 @@ class Machine:
 
     # ------------------------------------------------------------ what is there
 
-    def check(self, found: Any, model: dict[Where, Held], now: int) -> None:
-        live = {w: h for w, h in model.items() if h[2] is None or h[2] > now}
+    def check(self, found: Any, model: dict[Where, Held], now: int, latest: int = 0) -> None:
+        doubtful = self.in_doubt(model, now, latest) if now else set()
+        if doubtful and isinstance(found, octavo.Store):
+            with found.snapshot() as snapshot:  # a merge may drop some meanwhile
+                self.check(snapshot, model, now)
+            return
+        there = {
+            (name, row.key, row.sub_key)
+            for name in BUCKETS
+            for row in found.head_bucket(name).rows()
+        }
+        live = {
+            where: held
+            for where, held in model.items()
+            if (held[2] is None or held[2] > now) and (where not in doubtful or where in there)
+        }
         assert list(found.buckets()) == sorted({bucket for bucket, _, _ in live})
         for name in BUCKETS:
             bucket = found.head_bucket(name)
@@ -249,6 +361,9 @@ class Machine:
                 for sub_key in self.sub_keys:
                     values = [row[2] for row in of_key if row[1] == sub_key]
                     assert bucket.get(key, sub_key) == (values[0] if values else None)
+                    head = bucket.head(key, sub_key)
+                    rows = [row for row in of_key if row[1] == sub_key]
+                    assert rows_of(iter([head] if head else [])) == rows
 
     def check_range(self, bucket: Any, wanted: list[Row]) -> None:
         chance = self.rng.random
@@ -271,5 +386,6 @@ STEPS: tuple[Callable[[Machine], None], ...] = (
     Machine.batch, Machine.one, Machine.later, Machine.snapshot, Machine.look_back, Machine.trim,
     Machine.flush, Machine.roll, Machine.end, Machine.back_up, Machine.restore, Machine.beside,
     Machine.verify, Machine.scan, Machine.go_on, Machine.repair, Machine.promote, Machine.follow,
+    Machine.earlier, Machine.publish, Machine.consume,
 )  # fmt: skip
-WEIGHTS = (45, 15, 5, 5, 4, 4, 3, 3, 4, 3, 2, 3, 3, 8, 8, 2, 1, 3)
+WEIGHTS = (45, 15, 5, 5, 4, 4, 3, 3, 4, 3, 2, 3, 3, 8, 8, 2, 1, 3, 2, 2, 3)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from cutting_short import cut_short
 
@@ -40,11 +40,14 @@ Change = tuple[bytes, bytes | None]
 class Interrupted:
     """One store in ``home``; ``round`` does one call, most often interrupted."""
 
+    kind: ClassVar[dict[str, object]] = {}
+    """More options."""
+
     def __init__(self, home: Path, seed: object, *, by_steps: bool = False) -> None:
         self.home = home
         self.by_steps = by_steps
         self.rng = random.Random(f"interrupts {seed}")
-        self.options = {**OPTIONS, "worker": self.rng.random() < 0.3}
+        self.options = {**OPTIONS, **self.kind, "worker": self.rng.random() < 0.3}
         self.options["sync"] = self.rng.choice(("none", "always", 0.005))
         self.options["read_cache_bytes"] = self.rng.choice((0, 4096, 1 << 20))
         self.options["max_open_files"] = self.rng.choice((8, 16))
@@ -110,14 +113,26 @@ class Interrupted:
 
     def round(self) -> None:
         self.rounds += 1
-        what = self.rng.choices(CALLS, WEIGHTS)[0]
-        what(self)
+        self.some_call()
         self.number += 1
-        self.store.put(b"alive", b"%d" % self.number)
+        self.put_one(b"alive", b"%d" % self.number)
         self.known[b"alive"] = b"%d" % self.number
-        assert self.store.get(b"alive") == b"%d" % self.number
+        assert self.value_of(b"alive") == b"%d" % self.number
         if self.rounds % LOOK_EVERY == 0:
             self.compare()
+
+    def some_call(self) -> None:
+        self.rng.choices(CALLS, WEIGHTS)[0](self)
+
+    def put_one(self, key: bytes, value: bytes) -> None:
+        self.store.put(key, value)
+
+    def value_of(self, key: bytes) -> bytes | None:
+        return self.store.get(key)
+
+    def contents(self, source: Any) -> dict[bytes, bytes]:
+        """All that a store or a snapshot has."""
+        return dict(source.items())
 
     def fresh(self) -> Change:
         self.number += 1
@@ -131,7 +146,7 @@ class Interrupted:
         cut = self.cut(what, call)
         done = set()
         for key, value in changes.items():
-            found = self.store.get(key)
+            found = self.value_of(key)
             if found == value != self.known.get(key):
                 done.add(True)
             elif found == self.known.get(key) != value:
@@ -333,7 +348,7 @@ class Interrupted:
 
         def call() -> None:
             with octavo.open(self.store.path, read_only=True) as reader:
-                assert dict(reader.items()) == self.known
+                assert self.contents(reader) == self.known
 
         self.cut("reader", call)
 
@@ -342,7 +357,7 @@ class Interrupted:
         new = self.home / "new"
         if not self.cut("restore", lambda: octavo.restore(self.home / "r", new)):
             with octavo.open(new, read_only=True) as copy:
-                assert dict(copy.items()) == self.known
+                assert self.contents(copy) == self.known
         shutil.rmtree(new, ignore_errors=True)
 
     def read(self) -> None:
@@ -358,7 +373,7 @@ class Interrupted:
 
     def scan(self) -> None:
         def call() -> None:
-            assert dict(self.store.items()) == self.known
+            assert self.contents(self.store) == self.known
 
         self.cut("scan", call)
 
@@ -408,7 +423,7 @@ class Interrupted:
         self.cut("backup", lambda: self.store.backup(self.home / "b"))
         self.store.backup(self.home / "b")
         with octavo.open(self.home / "b", worker=False) as copy:
-            assert dict(copy.items()) == self.known, "the backup is another state"
+            assert self.contents(copy) == self.known, "the backup is another state"
 
     def verify(self) -> None:
         self.cut("verify", self.store.verify)
@@ -427,9 +442,9 @@ class Interrupted:
             call()
 
     def compare(self) -> None:
-        assert dict(self.store.items()) == self.known
+        assert self.contents(self.store) == self.known
         for key, value in self.known.items():
-            assert self.store.get(key) == value
+            assert self.value_of(key) == value
         report = self.store.verify()
         assert report.ok, report.problems[:3]
 

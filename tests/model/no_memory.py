@@ -248,6 +248,54 @@ class Starved:
         entries = self.store.bucket("").index("f")
         return self.gave(lambda: list(entries.range(0, 4)), list(entries.range(0, 4)))
 
+    def few(self) -> bool:
+        """Few rows, which are found by one look."""
+        items = sorted(self.live().items())
+        few, index = self.rng.randrange(1, 30), self.store.index("f")
+        term = self.rng.choice([term for term, _ in index.terms()])
+        having = list(index.having(term))
+        some = [key for key, _ in items if key.startswith(b"1")]
+
+        def call() -> object:
+            store = self.store
+            found = list(store.items(limit=few)), list(store.keys(prefix=b"1"))
+            return *found, list(index.having(term)), list(index.range(limit=few, reverse=True))
+
+        return self.gave(call, (items[:few], some, having, list(index.range(reverse=True))[:few]))
+
+    def popitem(self) -> bool:
+        first = min(self.live()).decode()
+        return self.wrote(lambda: self.store.popitem(), {first: None}, whole=True)
+
+    def edit(self) -> bool:
+        return self.put(index=octavo.IndexEdit(add={"f": -1}, remove={"f": None}), ttl=1e9)
+
+    def arrow(self) -> bool:
+        def call() -> list[object]:
+            with self.store.snapshot() as snapshot:
+                table = snapshot.to_arrow(["key", "value"]).read_all()
+            return [column.to_pylist() for column in table.columns]
+
+        live = self.live()
+        return self.gave(call, [sorted(live), [live[key] for key in sorted(live)]])
+
+    def tell(self) -> bool:
+        def call() -> None:
+            self.store.stats(score=True)
+            self.store.stats_prometheus()
+
+        return self.gave(call, None)
+
+    def renew(self) -> bool:
+        with self.store.snapshot() as snapshot:
+            made = snapshot.publish(lease_seconds=60)
+        ends = made.expires_at
+        _, failed = self.starve(lambda: made.renew(600))
+        (found,) = self.store.published()
+        assert found.expires_at > ends or (failed and found.expires_at == ends)
+        made.release()
+        return failed
+
     def get_many(self) -> bool:
         live = self.live()
         keys = [self.fresh()[0].encode() for _ in range(9)]
@@ -386,6 +434,12 @@ KINDS: dict[str, Callable[[Starved], bool]] = {
     "keys": Starved.keys,
     "index": Starved.index,
     "merkle": Starved.merkle,
+    "few": Starved.few,
+    "popitem": Starved.popitem,
+    "edit": Starved.edit,
+    "arrow": Starved.arrow,
+    "tell": Starved.tell,
+    "renew": Starved.renew,
     "get_many": Starved.get_many,
     "by_sqn": Starved.by_sqn,
     "changes": Starved.changes,
