@@ -12,7 +12,10 @@ from crash_workloads import LITTLE, WORKLOADS
 from io_faults import KINDS, Fault, broken
 
 ERRORS_A_CASE = 50
-LARGE = ("puts", "not synced", "batches", "merges", "compactions", "snapshots", "head-only")
+LARGE = (
+    "puts", "not synced", "batches", "merges", "compactions", "snapshots", "head-only", "backups",
+    "consumers", "ingests", "openings",
+)  # fmt: skip
 LONGEST = 2500
 
 

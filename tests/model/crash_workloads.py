@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
-from history import History, State, Where
+from history import History, State, Where, term_of
 from look import FIELD, NOW_MS, clock_ms, look, read_all
 from one_thread import forget, one_thread, opened
 from power_cuts import Counts, Machine, PowerCuts
@@ -261,7 +262,9 @@ def ingests(machine: Machine) -> None:
             writer.put_many(b"", [w[1] for w, _ in mine], [v or b"" for _, v in mine])
             writer.finish()
         history.begin(*changes, batch=True)
+        machine.loading = True
         done = ingest(store._running, f"j{job}", ["a0", "a1"])
+        machine.loading = False
         history.done(done.last_sqn, durable=True)
         some(machine, store, 4)
         machine.pool.go_on()
@@ -482,12 +485,105 @@ def little_opening(machine: Machine) -> None:
     close(machine, store)
 
 
+def little_reading(machine: Machine) -> None:
+    """Each way of reading: right, or an error of ours that says so; and then right."""
+    state = machine.history.now()
+    store = machine.opened(sync="none", max_open_files=8)
+    machine.pool.go_on()
+    rows: dict[bytes, Rows] = {name: {} for name in BUCKETS}
+    for (name, key), value in sorted(state.items()):
+        rows[name][key] = value
+    for name in BUCKETS:
+        for way in _WAYS:
+            _right(machine, store, name, rows[name], way)
+    with store.snapshot() as snapshot:
+        for way in _WAYS:
+            _right(machine, snapshot, b"", rows[b""], way)
+    _right(machine, store, b"", {}, _told_of)
+    put(machine, store)
+    close(machine, store)
+
+
+Rows = dict[bytes, bytes]
+
+
+def _right(
+    machine: Machine, source: Any, name: bytes, rows: Rows, way: Callable[[Any, bytes, Rows], bool]
+) -> None:
+    try:
+        right = way(source, name, rows)
+    except octavo.OctavoError as error:
+        machine.raised = machine.raised or error
+        right = way(source, name, rows)  # the fault is over
+    if not right:
+        raise AssertionError(f"{way} of {source} {name!r} is wrong")
+
+
+def _gets(source: Any, name: bytes, rows: Rows) -> bool:
+    bucket = source.bucket(name)
+    keys = [b"k%d" % key for key in range(KEYS)]
+    return bucket.get_many(keys) == [bucket.get(key) for key in keys] == list(map(rows.get, keys))
+
+
+def _heads(source: Any, name: bytes, rows: Rows) -> bool:
+    bucket = source.bucket(name)
+    found = {key: bucket.head(key).size for key in rows}
+    return found == {key: head.size for key, head in bucket.heads()} and all(
+        found[key] == len(value) for key, value in rows.items()
+    )
+
+
+def _scans(source: Any, name: bytes, rows: Rows) -> bool:
+    bucket, keys = source.bucket(name), list(rows)
+    return (
+        list(bucket.items(limit=3)) == list(rows.items())[:3]
+        and list(bucket.keys(prefix=b"k")) == keys
+        and list(bucket.values(reverse=True)) == list(rows.values())[::-1]
+        and len(bucket) == len(keys)
+    )
+
+
+def _entries(source: Any, name: bytes, rows: Rows) -> bool:
+    index = source.bucket(name).index(FIELD)
+    terms = {key: term_of(value) for key, value in rows.items()}
+    pairs = sorted((term, key) for key, term in terms.items() if term is not None)
+    return (
+        list(index.range(limit=2)) == pairs[:2]
+        and list(index.range()) == pairs
+        and all(key in index.having(term) for term, key in pairs)
+    )
+
+
+def _folds(source: Any, name: bytes, rows: Rows) -> bool:
+    with source.snapshot() if isinstance(source, octavo.Store) else nullcontext(source) as snapshot:
+        bucket = snapshot.bucket(name)
+        table = bucket.to_arrow(["key", "value"]).read_all()
+        return (
+            {item.key: item.value for item in bucket.items_by_sqn()} == rows
+            and table.column("key").to_pylist() == list(rows)
+            and table.column("value").to_pylist() == list(rows.values())
+            and bucket.merkle(256, by="value") == bucket.merkle(256, by="value")
+        )
+
+
+def _told_of(store: Any, _name: bytes, _rows: Rows) -> bool:
+    sqns = [change.sqn for change in store.changes(0, compacted=True)]
+    report = store.verify()
+    if not report.ok:  # what could not be read is told as damage
+        raise octavo.StorageFailed(f"verify: {report.problems}")
+    return sqns == sorted(set(sqns)) and bool(store.stats(score=True))
+
+
+_WAYS = (_gets, _heads, _scans, _entries, _folds)
+
+
 LITTLE: dict[str, tuple[Callable[[Machine], None], Callable[[Machine], None] | None, Any]] = {
     "little": (little, None, {}),
     "little, not synced": (little_not_synced, None, {}),
     "little merge": (little_merge, None, {}),
     "little head-only": (little_head_only, None, {"mode": "head_only"}),
     "little opening": (little_opening, _killed_store, {}),
+    "little reading": (little_reading, _closed_store, {}),
 }
 """Workloads for faults: (workload, what is there before, options)."""
 

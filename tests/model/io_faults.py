@@ -125,6 +125,10 @@ def _told(machine: Machine, fault: Fault, error: Exception) -> str:
         return ""
     if history.pending and not isinstance(error, octavo.OctavoError):
         return f"a write raised {error!r}"
+    if machine.loading and store._running.inker.actor.failed is None:
+        history.nothing_kept()
+        machine.raised = None
+        return ""
     if history.pending and isinstance(error, octavo.StorageFailed):
         try:
             _put(machine)

@@ -58,6 +58,8 @@ class Machine:
     """The one that was opened last."""
     raised: Exception | None = None
     """What ended the workload before its end."""
+    loading: bool = False
+    """It takes in what other processes staged: that may fail, and the store go on."""
 
     def opened(self, path: str = "/store", **given: Any) -> octavo.Store:
         options = {"sync": "always", **self.options, **given}
