@@ -2,7 +2,7 @@
 
 Over options that the seed says, and at how many steps threads take turns, beside compaction,
 backups, a feed, consumers, publishing, readers and merges. In one case of four the store is closed
-meanwhile.
+meanwhile; one of four is of a head-only store.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from calling_heads import KEY, HeadThreads
 from calling_threads import Threads, drawn_options, name_of
 from histories import READS, Call, wrong
 
 import octavo
+from octavo.actors.bookie import Bookie
+
+HEADS: dict[bool, dict[str, Any]] = {False: {}, True: {"mode": "head_only"}}
 
 
 def case(seed: int, number: int) -> dict[str, int]:
@@ -31,7 +35,7 @@ def case(seed: int, number: int) -> dict[str, int]:
     sys.setswitchinterval(random.Random(f"turns {seed} {number}").choice((usual, 1e-4, 1e-6)))
     try:
         work = closed_meanwhile if number % 4 == 3 else kept_open
-        history = work(home, f"{seed} {number}")
+        history = work(home, f"{seed} {number}", heads=number % 8 in (2, 7))
         problems = wrong(history)
         if problems:
             raise AssertionError("; ".join(problems[:5]))
@@ -41,29 +45,29 @@ def case(seed: int, number: int) -> dict[str, int]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def kept_open(home: Path, seed: str) -> list[Call]:
-    with octavo.open(home / "s", **drawn_options(seed)) as store:
+def kept_open(home: Path, seed: str, *, heads: bool) -> list[Call]:
+    with octavo.open(home / "s", **drawn_options(seed), **HEADS[heads]) as store:
         backup, seen = partial(store.backup, home / "b"), partial(verified, store)
-        compact, consume = store.compact, partial(consumed, store)
+        compact, consume = store.trim if heads else store.compact, partial(consumed, store)
         beside = [
             compact, backup, partial(followed, store), consume, partial(published, store),
             partial(told_of, store), compact, backup, consume, seen,
         ]  # fmt: skip
-        history = Threads(store, seed).run(beside)
+        history = (HeadThreads if heads else Threads)(store, seed).run(beside)
         seen()
         return history
 
 
-def closed_meanwhile(home: Path, seed: str) -> list[Call]:
+def closed_meanwhile(home: Path, seed: str, *, heads: bool) -> list[Call]:
     """What was answered is there when it is opened again, whatever else met the close."""
     rng = random.Random(f"close {seed}")
-    options = {**drawn_options(seed), "sync": rng.choice(("none", 0.002))}
+    options = {**drawn_options(seed), **HEADS[heads], "sync": rng.choice(("none", 0.002))}
     store = octavo.open(home / "s", **options)
-    threads = Threads(store, seed, calls=100_000)
+    threads = (HeadThreads if heads else Threads)(store, seed, calls=100_000)
     works = {
         "publish": partial(published, store),
         "backup": partial(store.backup, home / "b"),
-        "compact": store.compact,
+        "compact": store.trim if heads else store.compact,
         "consume": partial(consumed, store),
         "follow": partial(followed, store),
         "tell": partial(told_of, store),
@@ -95,7 +99,7 @@ def closed_meanwhile(home: Path, seed: str) -> list[Call]:
             last = max(writes, key=lambda call: call.sqn, default=None)
             cut_short = [some[key] for some in threads.unanswered.values() if key in some]
             possible = {last.value if last else None, *cut_short, *([None] * len(cut_short))}
-            found = name_of(again.get(key))
+            found = name_of(again.head_bucket(b"").get(KEY, key) if heads else again.get(key))
             if found not in possible:
                 raise AssertionError(f"{key!r} is {found!r}, and not of {possible}")
     # What a write that met the close may have done is told of by nobody.
@@ -145,6 +149,8 @@ def told_of(store: octavo.Store) -> None:
 
 
 def saved(store: octavo.Store) -> None:
+    if store._running.identity.head_only:
+        return store._running.bookie.call(Bookie.push)
     other = store.bucket("other")
     other.put_many((b"%d" % number, b"") for number in range(64))
     other.clear()
