@@ -177,6 +177,8 @@ class CombinedMachine:
             pin.close()
         self.snapshots.clear()
         self.pins.clear()
+        self.store.snapshot().close()
+        assert self.store.stats()["snapshots"] == 0, "what is closed holds a lease"
 
     def reopen(self) -> None:
         self.leave()
@@ -602,8 +604,22 @@ class CombinedMachine:
             (old,) = self.store.published(self.published.pop(self.rng.randrange(3))[0])
             old.release()
         with self.store.snapshot() as snap:
-            made = snap.publish(lease_seconds=LEASE, count=self.rng.random() < 0.5)
+            counted = self.rng.random() < 0.5
+            made = snap.publish(lease_seconds=LEASE, count=counted)
+            if counted:
+                self.counted(made, live(self.log.state, self.now))
+            made.renew(LEASE)
+            snap.renew()
         self.published.append((made.id, (made.path, dict(self.log.state), self.now)))
+
+    def counted(self, made: octavo.PublishedSnapshot, rows: State) -> None:
+        for kind in self.kinds:
+            values = [event.value or b"" for (of, _, _), event in rows.items() if of == kind]
+            told = made.counts.get(kind)
+            assert ((told.keys, told.bytes) if told else (0, 0)) == (
+                len(values), sum(map(len, values)),
+            )  # fmt: skip
+        assert made.keys == len(rows)
 
     def read_published(self) -> None:
         kind = self.rng.choice(self.kinds)

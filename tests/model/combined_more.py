@@ -3,12 +3,13 @@ and stores that go on where others ended."""
 
 from __future__ import annotations
 
+import json
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from event_log import in_bucket, live
+from event_log import Where, in_bucket, live
 from one_thread import forget
 from simdisk import SimDisk
 
@@ -167,7 +168,76 @@ def _remove(disk: SimDisk, path: str) -> None:
     disk.rmdir(path)
 
 
+def stats(machine: CombinedMachine) -> None:
+    """What the figures say of consumers and snapshots is so."""
+    store, events = machine.store, machine.log.events
+    told = store.stats(score=machine.rng.random() < 0.3)
+    assert told["last_sqn"] == store.last_sqn
+    assert {each["name"]: each["position"] for each in told["consumers"]} == machine.consumers
+    for each in told["consumers"]:
+        assert each["behind"] == sum(event.sqn > each["position"] for event in events)
+    assert told["snapshots"] >= len(machine.snapshots)
+    assert json.loads(json.dumps(told)) == told
+    assert store.stats_prometheus().count("\n") > 50
+    if machine.rng.random() < 0.1:
+        assert store.inspect_html().lower().startswith("<!doctype html>")
+
+
+def not_done(machine: CombinedMachine) -> None:
+    """A batch that is discarded, or left by an error, and calls that are refused, write nothing."""
+    where, before = machine.where(), machine.store.last_sqn
+    batch = machine.store.batch()
+    batch.put(where[1], where[2], b"never", tag=where[0])
+    batch.discard()
+    with pytest.raises(octavo.Closed):
+        batch.commit()
+    with pytest.raises(KeyError), machine.store.batch() as batch:
+        left_by_an_error(batch, where)
+    with pytest.raises(octavo.Misuse):
+        machine.store.put(b"k" * 70_000, b"never")
+    assert machine.store.last_sqn == before
+
+
+def left_by_an_error(batch: octavo.Batch, where: Where) -> None:
+    batch.delete(where[1], where[2], tag=where[0])
+    raise KeyError
+
+
+def consume_from(machine: CombinedMachine) -> None:
+    """A consumer that begins at some number, if all that came behind it is still there."""
+    rng, store = machine.rng, machine.store
+    since = rng.choice((0, store.last_sqn, rng.randrange(store.last_sqn + 1)))
+    if "from" in machine.consumers:
+        store.consumer("from").drop()
+        del machine.consumers["from"]
+    horizon = store._inker.manifest.horizon
+    try:
+        found = store.consumer("from", since=since)
+    except octavo.HistoryCompacted:
+        assert since < horizon
+        return
+    assert since >= horizon
+    machine.consumers["from"] = since
+    machine.log.told(found.changes(), since, horizon)
+
+
+def read_beside(machine: CombinedMachine) -> None:
+    """What else another process that reads the store is told."""
+    if not machine.pins:
+        return
+    made, state, now = machine.rng.choice(machine.pins)
+    assert made.verify().ok
+    if made is machine.pins[-1][0] and made._disk is machine.disk and made.path == machine.path:
+        assert made.consumers() == machine.consumers
+    with made.snapshot() as again:
+        assert not list(octavo.compare(made, again))
+        places = [(kind, name) for kind in machine.kinds for name in made.buckets(tag=kind)]
+        counted = sum(len(again.bucket(name, tag=kind)) for kind, name in places)
+        assert counted == len(live(state, now))
+    assert made.stats()["last_sqn"] == made.last_sqn
+
+
 MORE: tuple[tuple[Any, float], ...] = (
     (as_a_dict, 6), (commit_again, 1), (compact_unasked, 2), (repair_it_closed, 0.5),
-    (go_on_elsewhere, 0.5),
+    (go_on_elsewhere, 0.5), (stats, 2), (not_done, 1), (consume_from, 1), (read_beside, 1),
 )  # fmt: skip
