@@ -603,14 +603,18 @@ class CombinedMachine:
         if len(self.published) > 2:
             (old,) = self.store.published(self.published.pop(self.rng.randrange(3))[0])
             old.release()
-        with self.store.snapshot() as snap:
-            counted = self.rng.random() < 0.5
+        counted = self.rng.random() < 0.5
+        if self.snapshots and self.rng.random() < 0.4:  # of long ago
+            snap, state, now = self.rng.choice(self.snapshots)
             made = snap.publish(lease_seconds=LEASE, count=counted)
-            if counted:
-                self.counted(made, live(self.log.state, self.now))
-            made.renew(LEASE)
-            snap.renew()
-        self.published.append((made.id, (made.path, dict(self.log.state), self.now)))
+        else:
+            state, now = dict(self.log.state), self.now
+            with self.store.snapshot() as snap:
+                made = snap.publish(lease_seconds=LEASE, count=counted)
+        if counted:
+            self.counted(made, live(state, now))
+        made.renew(LEASE)
+        self.published.append((made.id, (made.path, state, now)))
 
     def counted(self, made: octavo.PublishedSnapshot, rows: State) -> None:
         for kind in self.kinds:
@@ -629,7 +633,7 @@ class CombinedMachine:
         for published in states[-2:]:
             reads.snapshot(published)
         if len(states) > 1:
-            reads.changes(*sorted(self.rng.sample(states, 2), key=states.index))
+            reads.changes(*sorted(self.rng.sample(states, 2), key=age))
         feed(self.disk, self.path, self.log, self.rng)
 
     # ------------------------------------------------------------ backups
@@ -735,6 +739,11 @@ class CombinedMachine:
         self.consumers.clear()
         self.published.clear()
         self.committed = [each for each in self.committed if each[-1] <= self.log.highest]
+
+
+def age(made: Published) -> tuple[int, int]:
+    _, state, now = made
+    return max([event.sqn for event in state.values()], default=0), now
 
 
 def whole(index: dict[bytes, list[Any]]) -> Entries:
