@@ -104,6 +104,11 @@ class Soak:
                 value = self.store.get(key)
                 if value is not None and not value.startswith(b"batch") and len(value) != 80:
                     self._expect(value.startswith(key), f"{key!r} has the value of another")
+            elif what < 0.94:
+                few = list(self.store.items(start=key, limit=20))
+                self._expect(few == sorted(few), "items out of order")
+                list(self.store.index("f").range(limit=3))
+                list(self.store.keys(prefix=key[:3]))
             elif what < 0.97:
                 found = [key for key, _ in zip(self.store.keys(start=key), range(50), strict=False)]
                 self._expect(found == sorted(found), "keys out of order")

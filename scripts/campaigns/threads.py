@@ -1,8 +1,8 @@
 """Many threads on few keys: for each key there is an order of its calls that explains every answer.
 
-Over options that the seed says, and at how many steps threads take turns, beside compaction,
-backups, a feed, consumers, publishing, readers and merges. In one case of four the store is closed
-meanwhile; one of four is of a head-only store.
+Over options and sizes that the seed says, and after how many steps threads take turns, beside
+compaction, backups, a feed, consumers, publishing, readers and merges. In one case of four the
+store is closed meanwhile; one of four is of a head-only store.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 from calling_heads import KEY, HeadThreads
 from calling_threads import Threads, drawn_options, name_of
 from histories import READS, Call, wrong
+from small_sizes import small_sizes
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -35,7 +37,8 @@ def case(seed: int, number: int) -> dict[str, int]:
     sys.setswitchinterval(random.Random(f"turns {seed} {number}").choice((usual, 1e-4, 1e-6)))
     try:
         work = closed_meanwhile if number % 4 == 3 else kept_open
-        history = work(home, f"{seed} {number}", heads=number % 8 in (2, 7))
+        with small_sizes(random.Random(f"sizes {seed} {number}")) if number % 3 else nullcontext():
+            history = work(home, f"{seed} {number}", heads=number % 8 in (2, 7))
         problems = wrong(history)
         if problems:
             raise AssertionError("; ".join(problems[:5]))
