@@ -1,8 +1,8 @@
 """Ctrl-C within every call: it is done or not, the store goes on and verifies.
 
 Puts, batches, reads, scans, snapshots, publishing, compaction, backups, closing, opening; in one
-case by the clock, in the next at steps that the seed says. In two cases of four a head-only store,
-in two of three with small sizes.
+case by the clock, in the next at steps that the seed says. In two cases of six a head-only store,
+in two beside a thread that goes on; in two of three with small sizes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from interrupted import Interrupted
+from interrupted_beside import InterruptedBeside
 from interrupted_heads import InterruptedHeads
 from small_sizes import small_sizes
 
 ROUNDS = 150
+KINDS = (Interrupted, InterruptedHeads, InterruptedBeside)
 
 
 def case(seed: int, number: int) -> dict[str, int]:
     home = Path(tempfile.mkdtemp(prefix="octavo-interrupts-"))
     try:
-        kind = InterruptedHeads if number % 4 > 1 else Interrupted
-        with small_sizes(random.Random(f"sizes {seed} {number}")) if number % 3 else nullcontext():
+        kind = KINDS[number // 2 % 3]
+        sizes = small_sizes(random.Random(f"sizes {seed} {number}"))
+        with sizes if number % 7 > 2 else nullcontext():
             store = kind(home, f"{seed} {number}", by_steps=number % 2 == 1)
             try:
                 store.run(ROUNDS)

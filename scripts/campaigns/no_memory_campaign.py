@@ -23,9 +23,9 @@ def case(seed: int, number: int) -> dict[str, int]:
     kind = list(KINDS)[number % len(KINDS)]
     window = rng.choice((1, 1, 1, 3, 25))
     step = rng.randint(1, 5)
-    if kind in LONG_KINDS:
+    if kind.removeprefix("heads ") in LONG_KINDS:
         step = rng.randint(1, 30)
-    elif kind == "save":
+    elif kind.endswith("save"):
         step = rng.randint(1, SAVING // CALLS)
     work = (kind, window, rng.randint(1, step), step, CALLS)
     home = Path(tempfile.mkdtemp(prefix="octavo-no-memory-"))

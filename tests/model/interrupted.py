@@ -121,14 +121,21 @@ class Interrupted:
         if self.rounds % LOOK_EVERY == 0:
             self.compare()
 
+    def drawn(self) -> Callable[[Any], None]:
+        return self.rng.choices(CALLS, WEIGHTS)[0]
+
     def some_call(self) -> None:
-        self.rng.choices(CALLS, WEIGHTS)[0](self)
+        self.drawn()(self)
 
     def put_one(self, key: bytes, value: bytes) -> None:
         self.store.put(key, value)
 
     def value_of(self, key: bytes) -> bytes | None:
         return self.store.get(key)
+
+    def counted(self) -> int:
+        """How many keys there are."""
+        return len(self.known)
 
     def contents(self, source: Any) -> dict[bytes, bytes]:
         """All that a store or a snapshot has."""
@@ -276,7 +283,7 @@ class Interrupted:
         """A published snapshot is there until it is released, and what it was."""
         with self.store.snapshot() as snapshot:
             made = snapshot.publish("kept", lease_seconds=60, count=True)
-        assert made.keys == len(self.known)
+        assert made.keys == self.counted()
         ends = made.expires_at
         cut = self.cut("renew", lambda: made.renew(600))
         (found,) = self.store.published()

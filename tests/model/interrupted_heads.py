@@ -13,8 +13,8 @@ class InterruptedHeads(Interrupted):
 
     kind: ClassVar[dict[str, object]] = {"mode": "head_only"}
 
-    def some_call(self) -> None:
-        self.rng.choices(CALLS, WEIGHTS)[0](self)
+    def drawn(self) -> Callable[[Any], None]:
+        return self.rng.choices(CALLS, WEIGHTS)[0]
 
     def put_one(self, key: bytes, value: bytes) -> None:
         self.store.head_bucket(b"").put(key, value, sub_key=key[-1:])

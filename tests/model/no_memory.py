@@ -18,8 +18,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import octavo
 from octavo.files.door.disk import RealDisk
@@ -56,17 +57,31 @@ class Starved:
         self.at = self.window = 1
         self.store = self.opened()
         for _ in range(200):
-            self.write(lambda k, v: self.store.put(k, v, index={"f": len(v)}), *self.fresh())
+            self.write(self.put_one, *self.fresh())
         pool.go_on()
 
     def clock(self) -> int:
         self.now_ms += 1
         return self.now_ms
 
+    kind: ClassVar[dict[str, Any]] = {}
+    """More options."""
+
     def opened(self) -> octavo.Store:
         from one_thread import opened
 
-        return opened(RealDisk(), f"{self.home}/s", clock_ms=self.clock, **OPTIONS)
+        options = {**OPTIONS, **self.kind}
+        return opened(RealDisk(), f"{self.home}/s", clock_ms=self.clock, **options)
+
+    def put_one(self, key: str, value: str) -> None:
+        self.store.put(key, value, index={"f": len(value)})
+
+    def value_of(self, key: str | bytes) -> bytes | None:
+        return self.store.get(key)
+
+    def contents(self, source: Any) -> dict[bytes, bytes]:
+        """All that a store, or a reader of it, has."""
+        return dict(source.items())
 
     def fresh(self) -> tuple[str, str]:
         self.number += 1
@@ -123,9 +138,9 @@ class Starved:
     def alive(self) -> None:
         self.number += 1
         self.say({"alive": f"{self.number}"})
-        self.store.put("alive", f"{self.number}")
+        self.put_one("alive", f"{self.number}")
         self.took({"alive": f"{self.number}"})
-        assert self.store["alive"] == b"%d" % self.number
+        assert self.value_of("alive") == b"%d" % self.number
 
     def begin_anew(self) -> None:
         with contextlib.suppress(octavo.OctavoError):
@@ -155,8 +170,8 @@ class Starved:
 
     def compare(self, *, verify: bool = False) -> None:
         live = self.live()
-        assert dict(self.store.items()) == live
-        assert [self.store.get(key) for key in live] == list(live.values())
+        assert self.contents(self.store) == live
+        assert [self.value_of(key) for key in live] == list(live.values())
         if verify:
             assert self.store.verify().problems == []
 
@@ -173,7 +188,7 @@ class Starved:
         self.store.snapshot().close()
         found: Changes = {}
         for key in changes:
-            value = self.store.get(key)
+            value = self.value_of(key)
             found[key] = None if value is None else value.decode()
         done = set()
         for key, value in changes.items():
@@ -231,14 +246,14 @@ class Starved:
 
     def get(self) -> bool:
         key = self.fresh()[0].encode()
-        return self.gave(lambda: self.store.get(key), self.live().get(key))
+        return self.gave(lambda: self.value_of(key), self.live().get(key))
 
     def head(self) -> bool:
         key = self.fresh()[0].encode()
         return self.gave(lambda: self.store.head(key) is None, key not in self.live())
 
     def items(self) -> bool:
-        return self.gave(lambda: dict(self.store.items()), self.live())
+        return self.gave(lambda: self.contents(self.store), self.live())
 
     def keys(self) -> bool:
         some = sorted(self.live(), reverse=True)[:5]
@@ -320,7 +335,7 @@ class Starved:
 
         def call() -> dict[bytes, bytes]:
             with octavo.open(f"{self.home}/s", read_only=True) as reader:
-                return dict(reader.items())
+                return self.contents(reader)
 
         return self.gave(call, self.live())
 
@@ -339,7 +354,7 @@ class Starved:
         before = self.live()
         with self.store.snapshot() as snapshot:
             failed = self.put()
-            assert dict(snapshot.items()) == before
+            assert self.contents(snapshot) == before
         return failed
 
     def publish(self) -> bool:
@@ -355,7 +370,7 @@ class Starved:
         _, failed = self.starve(lambda: self.store.backup(path))
         if not failed:
             with octavo.open(path, read_only=True) as copy:
-                assert dict(copy.items()) == before
+                assert self.contents(copy) == before
         return failed
 
     def restore(self) -> bool:
@@ -364,7 +379,7 @@ class Starved:
         _, failed = self.starve(lambda: octavo.restore(path, new))
         if not failed:
             with octavo.open(new, read_only=True) as copy:
-                assert dict(copy.items()) == before
+                assert self.contents(copy) == before
         shutil.rmtree(new, ignore_errors=True)
         return failed
 
@@ -400,7 +415,7 @@ class Starved:
     def save(self) -> bool:
         """What the pool does behind a full memory."""
         for _ in range(70):
-            self.write(self.store.put, *self.fresh())
+            self.write(self.put_one, *self.fresh())
         self.starve(self.pool.go_on)
         return self.at < SAVING  # what fails there is logged, and tried again
 
@@ -420,7 +435,77 @@ class Starved:
         return failed
 
 
-KINDS: dict[str, Callable[[Starved], bool]] = {
+class StarvedHeads(Starved):
+    """A head-only store."""
+
+    kind: ClassVar[dict[str, Any]] = {"mode": "head_only"}
+
+    def put_one(self, key: str, value: str) -> None:
+        self.store.head_bucket("").put(key, value, sub_key=key)
+
+    def value_of(self, key: str | bytes) -> bytes | None:
+        return self.store.head_bucket("").get(key, key)
+
+    def contents(self, source: Any) -> dict[bytes, bytes]:
+        return {row.key: row.value for row in source.head_bucket("").rows()}
+
+    def put(self, **more: Any) -> bool:
+        key, value = self.fresh()
+        bucket = self.store.head_bucket("")
+        put = partial(bucket.put, key, value, sub_key=key, ttl=1e9, **more)
+        return self.wrote(put, {key: value}, whole=True)
+
+    def delete(self) -> bool:
+        key, _ = self.fresh()
+        bucket = self.store.head_bucket("")
+        return self.wrote(lambda: bucket.delete(key, sub_key=key), {key: None}, whole=True)
+
+    def batch(self) -> bool:
+        pairs = [self.fresh() for _ in range(9)]
+        changes: Changes = {key: value if len(value) > 5 else None for key, value in pairs}
+
+        def call() -> None:
+            with self.store.head_batch() as batch:
+                for key, value in changes.items():
+                    if value is None:
+                        batch.delete("", key, sub_key=key)
+                    else:
+                        batch.put("", key, value, sub_key=key)
+
+        return self.wrote(call, changes, whole=True)
+
+    def few(self) -> bool:
+        few, items = self.rng.randrange(1, 30), sorted(self.live().items(), reverse=True)
+
+        def call() -> list[tuple[bytes, bytes]]:
+            rows = self.store.head_bucket("").rows(reverse=True, limit=few)
+            return [(row.key, row.value) for row in rows]
+
+        return self.gave(call, items[:few])
+
+    def trim(self) -> bool:
+        return self.starve(self.store.trim)[1]
+
+
+HEADS: dict[str, Callable[[StarvedHeads], bool]] = {
+    "heads put": StarvedHeads.put,
+    "heads delete": StarvedHeads.delete,
+    "heads batch": StarvedHeads.batch,
+    "heads get": StarvedHeads.get,
+    "heads rows": StarvedHeads.items,
+    "heads few": StarvedHeads.few,
+    "heads trim": StarvedHeads.trim,
+    "heads save": StarvedHeads.save,
+    "heads snapshot": StarvedHeads.snapshot,
+    "heads reader": StarvedHeads.reader,
+    "heads publish": StarvedHeads.publish,
+    "heads backup": StarvedHeads.backup,
+    "heads restore": StarvedHeads.restore,
+    "heads verify": StarvedHeads.verify,
+    "heads close": StarvedHeads.close,
+    "heads open": StarvedHeads.open,
+}
+KINDS: dict[str, Callable[[Any], bool]] = {
     "put": Starved.put,
     "put_sync": Starved.put_sync,
     "put_index": Starved.put_index,
@@ -455,12 +540,13 @@ KINDS: dict[str, Callable[[Starved], bool]] = {
     "save": Starved.save,
     "close": Starved.close,
     "open": Starved.open,
+    **HEADS,
 }
 
 
 def starved(home: Path, seed: str, works: list[tuple[str, int, int, int, int]]) -> dict[str, int]:
     """Do all that; how much it was. ``works``: what ``Starved.calls`` takes. Raises AssertionError
-    with what the process said."""
+    with what the process said. All of a head-only store, or none."""
     words = [sys.executable, __file__, str(home), seed, json.dumps(works)]
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
@@ -485,8 +571,9 @@ def found_again(home: Path) -> None:
             known.update(changes)
         may = changes if kind == "may" else {}
     with octavo.open(home / "s", worker=False, compact_every_seconds=None) as store:
+        heads = store._running.identity.head_only
         for key in known.keys() | may.keys():
-            value = store.get(key)
+            value = store.head_bucket("").get(key, key) if heads else store.get(key)
             found = None if value is None else value.decode()
             allowed = {known.get(key), may[key]} if key in may else {known.get(key)}
             assert found in allowed, (key, found, allowed)
@@ -512,8 +599,9 @@ def main(home: str, seed: str, works: str) -> None:
     os.makedirs(home, exist_ok=True)
     be_quiet()
     with one_thread(seed) as pool, open(f"{home}/told", "w", buffering=1) as told:
-        run = Starved(home, seed, pool, told)
-        for work in json.loads(works):
+        given = json.loads(works)
+        run = (StarvedHeads if given[0][0] in HEADS else Starved)(home, seed, pool, told)
+        for work in given:
             run.calls(*work)
         run.store.close()
     print(json.dumps({"failures": run.failures, "calls": run.cases}))
