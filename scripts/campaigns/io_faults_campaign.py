@@ -10,11 +10,12 @@ import random
 
 from crash_workloads import LITTLE, WORKLOADS
 from io_faults import KINDS, Fault, broken
+from power_cuts import Judge
 
 ERRORS_A_CASE = 50
 LARGE = (
     "puts", "not synced", "batches", "merges", "compactions", "snapshots", "head-only", "backups",
-    "consumers", "ingests", "openings",
+    "consumers", "ingests", "openings", "restores", "restores to a sqn",
 )  # fmt: skip
 LONGEST = 2500
 
@@ -26,17 +27,19 @@ def case(seed: int, number: int) -> dict[str, int]:
     name, calls = rng.choice([*LITTLE, *LARGE]), LONGEST
     kind = rng.choice(list(KINDS))
     for _ in range(ERRORS_A_CASE):
+        judges: tuple[Judge, ...] = ()
         if name in LITTLE:
             workload, setup, options = LITTLE[name]
         else:
             cuts = WORKLOADS[name](0)
-            workload, setup, options = cuts.workload, cuts.setup, cuts.options
+            workload, setup, options, judges = cuts.workload, cuts.setup, cuts.options, cuts.judges
         places = (rng.randint(1, calls),)
         if rng.random() < 0.4:
             places = (places[0], places[0] + rng.choice((1, 2, rng.randint(3, 60))))
             counts["two at once"] += 1
         fault = Fault(kind, places)
-        wrong = broken(name, workload, setup, seed * 1000 + number, fault, **options)
+        which = seed * 1000 + number
+        wrong = broken(name, workload, setup, which, fault, judges=judges, **options)
         if wrong:
             raise AssertionError(f"{kind} at {places} ({fault.operation}) of {name!r}: {wrong}")
         if not fault.fired:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from history import Found, History
 from look import clock_ms, look, read_all
 from one_thread import forget, one_thread, opened
-from power_cuts import Machine, Workload
+from power_cuts import Judge, Machine, Workload, digest
 from simdisk import SimDisk
 
 import octavo
@@ -84,10 +84,12 @@ def broken(
     setup: Workload | None,
     seed: int,
     fault: Fault,
+    *,
+    judges: tuple[Judge, ...] = (),
     **options: object,
 ) -> str:
     """Run the workload with this fault; what was wrong, or nothing. ``fault.fired`` says whether
-    it came to it."""
+    it came to it. ``judges`` look at what is left beside the store."""
     disk = SimDisk()
     history = History()
     wrong = ""
@@ -106,7 +108,7 @@ def broken(
         wrong = wrong or _after(machine, fault)
         if machine.store is not None:
             forget(machine.store)
-    return wrong or _left(disk, history, options, doubts="sync" in fault.operation)
+    return wrong or _left(disk, history, options, judges, doubts="sync" in fault.operation)
 
 
 def _told(machine: Machine, fault: Fault, error: Exception) -> str:
@@ -121,7 +123,9 @@ def _told(machine: Machine, fault: Fault, error: Exception) -> str:
     if isinstance(error, octavo.StorageFull):
         if fault.kind not in PATIENT:
             return f"the disk is not full: {error!r}"
+        coming = history.pending_backup
         history.nothing_kept()
+        history.pending_backup = coming  # it may have been at the end of it
         return ""
     if history.pending and not isinstance(error, octavo.OctavoError):
         return f"a write raised {error!r}"
@@ -183,11 +187,22 @@ def _after(machine: Machine, fault: Fault) -> str:
     return ""
 
 
-def _left(disk: SimDisk, history: History, options: dict[str, object], *, doubts: bool) -> str:
+def _left(
+    disk: SimDisk,
+    history: History,
+    options: dict[str, object],
+    judges: tuple[Judge, ...],
+    *,
+    doubts: bool,
+) -> str:
     if disk.believed():
         return f"an fsync that failed was tried again: {disk.believed()}"
     for mode in ("nothing", "all", "killed"):
         image = disk.after_kill() if mode == "killed" else disk.after_crash(mode)
+        for judge in judges:
+            wrong = judge(image.after_crash("all"), digest(image), history)
+            if wrong:
+                return f"after {mode}: {wrong}"
         found = look(image, "/store", rests=False, verifies=mode != "all", **options)
         found.objects.pop((b"", b"x"), None)  # see _put: refused, which says not that it is gone
         wrong = history.wrong(found)
