@@ -283,13 +283,16 @@ class Bookie(LiveReads, TurnActor):
         view = self.view
         table = view.recent
         upto = self.inker.last_sqn
-        if not table.rows:
+        if table.rows:
+            self.empty_ranges.forget_unused()
+            following = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
+            table.frozen = True  # at once with the next line, or puts would go on in it
+            self.view = following
+            self._table_began = self.journal_position()
+        elif view.frozen:  # of which it was not told, where there was no memory for that
+            table, upto = view.frozen[0], table.since
+        else:
             return
-        self.empty_ranges.forget_unused()
-        following = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
-        table.frozen = True  # at once with the next line, or puts would go on in it
-        self.view = following
-        self._table_began = self.journal_position()
         self.penciller.send(Penciller.push, table, table.since, upto)
         if self.clerk is not None:
             self.clerk.actor.wake()
@@ -310,7 +313,7 @@ class Bookie(LiveReads, TurnActor):
     def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> int:
         """The Penciller installed files; tables that are in them now leave memory. The generation
         of the new view."""
-        frozen = self._not_in(manifest)
+        frozen = self.not_in(manifest)
         generation = self.view.generation + 1
         if manifest.expired_ms < self.view.ledger.expired_ms:  # compaction told the newer one
             manifest = replace(manifest, expired_ms=self.view.ledger.expired_ms)
@@ -321,7 +324,7 @@ class Bookie(LiveReads, TurnActor):
             self.inker_clerk.actor.saved()
         return generation
 
-    def _not_in(self, ledger: LedgerManifest) -> tuple[MemoryTable, ...]:
+    def not_in(self, ledger: LedgerManifest) -> tuple[MemoryTable, ...]:
         """The frozen tables that have what a ledger does not, newest first. By their sqns: of one
         that was saved earlier this actor may not have been told, and what it has is older."""
         frozen = self.view.frozen

@@ -127,8 +127,10 @@ class Penciller(TurnActor):
 
     @unbroken
     def push(self, table: MemoryTable, since: int, upto: int) -> None:
-        """Take over a frozen memory table: the journal's records (since, upto]. O(1)."""
-        self.tables.append(LevelZero(table, since, upto))
+        """Take over a frozen memory table: the journal's records (since, upto]. Told again of one
+        that it has or had, it does nothing. O(1)."""
+        if upto > max(self.pushed_upto(), self.manifest.persisted_sqn):
+            self.tables.append(LevelZero(table, since, upto))
 
     def pushed_upto(self) -> int:
         """The last sqn of the tables that wait to be saved; 0 if none does."""

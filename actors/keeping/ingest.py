@@ -272,14 +272,22 @@ class _Taking:
             task = penciller.tables[0]
             with self._quiet():
                 self.clerk.do(task)
-            frozen = tuple(table for table in bookie.view.frozen if table is not task.table)
-            bookie.view = replace(
-                bookie.view,
-                frozen=frozen,
-                ledger=penciller.manifest,
-                generation=bookie.view.generation + 1,
-            )
+            self._know_ledger()
+        if (
+            bookie.view.frozen
+        ):  # it may not have been told what was saved before, for want of memory
+            self._know_ledger()
         return not bookie.view.frozen and not bookie.view.recent.rows
+
+    def _know_ledger(self) -> None:
+        """In the Bookie's turn: it has the newest ledger, and in memory what that has not."""
+        bookie, ledger = self.bookie, self.penciller.manifest
+        bookie.view = replace(
+            bookie.view,
+            frozen=bookie.not_in(ledger),
+            ledger=ledger,
+            generation=bookie.view.generation + 1,
+        )
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:

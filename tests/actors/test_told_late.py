@@ -17,11 +17,13 @@ from whole_store import rolled
 import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
+from octavo.actors.keeping.ingest import ingest
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
 from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.turns.turn_future import TurnFuture
 from octavo.files.errors import AskTimeout
+from octavo.files.handover.staged_writer import StagedWriter
 
 KEYS = [b"%03d" % number for number in range(40)]
 
@@ -83,6 +85,89 @@ def test_a_table_that_the_penciller_was_not_told_of_is_saved_with_the_next_one(
     with one_thread("again"):
         store = opened(disk.after_kill(), clock_ms=clock_ms)
         assert dict(store.items()) == expected
+        assert store.verify().ok
+        forget(store)
+
+
+def lost_push(store: octavo.Store, pool: HeldPool, patch: pytest.MonkeyPatch) -> None:
+    """Memory is pushed, and there is none for the message that says so."""
+    deliver = TurnActor.deliver
+
+    def loses(actor: TurnActor, message: object, future: TurnFuture | None) -> None:
+        if getattr(message, "method", None) is Penciller.push:
+            raise MemoryError
+        deliver(actor, message, future)
+
+    with patch.context() as lost:
+        lost.setattr(TurnActor, "deliver", loses)
+        with pytest.raises(MemoryError):
+            saved(store, pool)
+
+
+def loaded(store: octavo.Store, disk: SimDisk) -> None:
+    """The first key is taken in anew."""
+    writer = StagedWriter(disk, "/store", "job", "0", now_ms=clock_ms())
+    writer.put_many(b"", KEYS[:1], [b"2"])
+    writer.finish()
+    ingest(store._running, "job", ["0"])
+
+
+@pytest.mark.parametrize("later", [[], [b"later"]])
+def test_a_load_has_what_the_penciller_was_not_told_of_saved(
+    monkeypatch: pytest.MonkeyPatch, later: list[bytes]
+) -> None:
+    disk = SimDisk()
+    with one_thread("a load") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        put_all(store, b"1")
+        lost_push(store, pool, monkeypatch)
+        for key in later:
+            store.put(key, b"1")
+        loaded(store, disk)
+        expected = {**dict.fromkeys([*KEYS, *later], b"1"), KEYS[0]: b"2"}
+        assert dict(store.items()) == expected
+        assert store.verify().ok
+        assert store.stats()["persisted_sqn"] == store.last_sqn
+        forget(store)
+    with one_thread("again"):
+        store = opened(disk.after_kill(), clock_ms=clock_ms)
+        assert dict(store.items()) == expected
+        forget(store)
+
+
+def test_a_load_goes_on_where_the_bookie_was_not_told_what_was_saved() -> None:
+    disk = SimDisk()
+    with one_thread("not told, a load") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        clerk = store._running.clerk.actor
+        tells = clerk.on_change
+
+        def no_memory(*_: object) -> int:
+            clerk.on_change = tells
+            raise MemoryError
+
+        put_all(store, b"1")
+        clerk.on_change = no_memory
+        saved(store, pool)
+        assert clerk.on_change is tells
+        loaded(store, disk)
+        assert dict(store.items()) == {**dict.fromkeys(KEYS, b"1"), KEYS[0]: b"2"}
+        assert store.verify().ok
+        forget(store)
+
+
+def test_a_trim_has_what_the_penciller_was_not_told_of_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with one_thread("a trim") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms, mode="head_only")
+        bucket = store.head_bucket(b"")
+        for key in KEYS:
+            bucket.put(key, b"1")
+        lost_push(store, pool, monkeypatch)
+        assert store.trim() > 0
+        assert store.stats()["persisted_sqn"] == store.last_sqn
+        assert [row.key for row in bucket.rows()] == KEYS
         assert store.verify().ok
         forget(store)
 
