@@ -367,13 +367,15 @@ class RealFile(AppendFile):
         fd = self.fd  # the thread keeps it open
         if fd < 0:
             _refuse(self.path)
-        failed: list[OSError] = []
+        failed = [_failed_untold(fd)]  # unless something else is heard, which takes no memory
 
         def run() -> None:
             try:
                 sync_data(fd)
             except OSError as error:
-                failed.append(error)
+                failed[0] = error
+            else:
+                failed.clear()
 
         def wait() -> None:
             thread.join()

@@ -223,6 +223,23 @@ def test_waiting_for_a_sync_raises_what_it_raised(
         file.begin_sync()
 
 
+def test_a_sync_of_which_nothing_is_heard_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread had no memory to begin it, or to say why it failed."""
+
+    def no_memory(fd: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(open_file, "sync_data", no_memory)
+    monkeypatch.setattr(threading, "excepthook", lambda told: None)
+    file = DISK.create(str(tmp_path / "a"))
+    wait = file.begin_sync()
+    with pytest.raises(OSError, match="a sync failed, and there was no memory to say why"):
+        wait()
+    file.close()
+
+
 def test_where_there_is_no_thread_to_be_had_a_sync_is_done_at_once(
     tmp_path: Path, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
