@@ -280,9 +280,8 @@ class Bookie(LiveReads, TurnActor):
     @unbroken
     def push(self) -> None:
         """Hand the recent changes to the Penciller and begin a new table. O(1)."""
-        view = self.view
+        view, upto = self.view, self.inker.last_sqn
         table = view.recent
-        upto = self.inker.last_sqn
         if table.rows:
             self.empty_ranges.forget_unused()
             following = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
@@ -327,11 +326,9 @@ class Bookie(LiveReads, TurnActor):
     def not_in(self, ledger: LedgerManifest) -> tuple[MemoryTable, ...]:
         """The frozen tables that have what a ledger does not, newest first. By their sqns: of one
         that was saved earlier this actor may not have been told, and what it has is older."""
-        frozen = self.view.frozen
+        frozen, saved = self.view.frozen, ledger.persisted_sqn
         ends = (table.since for table in (self.view.recent, *frozen))
-        return tuple(
-            table for table, end in zip(frozen, ends, strict=False) if end > ledger.persisted_sqn
-        )
+        return tuple(table for table, end in zip(frozen, ends, strict=False) if end > saved)
 
     def slice(
         self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
