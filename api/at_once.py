@@ -50,8 +50,9 @@ def at_once(
     given: list[Any] | None = window.keys
     if give is not keys_of:
         about = Place(bound, None)
-        parts = give(reader, window, about)
-        if heads:
+        if not heads:
+            parts = give(reader, window, about)
+        else:
             few = reader.looked_up(window, bound.prefix)
             parts = chain.from_iterable(give(reader, each, about) for each in few)
         try:
