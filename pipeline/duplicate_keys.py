@@ -9,6 +9,7 @@ import numpy as np
 
 from octavo.files.door.disk import Disk
 from octavo.files.handover import staging
+from octavo.files.kernels.arrays import distinct
 from octavo.files.ledger import few_maps
 from octavo.files.ledger.ledger_key import INDEX, split
 
@@ -31,7 +32,7 @@ def first_duplicate(
     hashes = np.concatenate(columns)
     order = np.argsort(hashes, kind="stable")
     same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
-    rows = np.unique(np.concatenate([order[same], order[same + 1]]))
+    rows = distinct(np.concatenate([order[same], order[same + 1]]))
     begins = np.cumsum([0, *map(len, columns)])
     seen: dict[bytes, int] = {}
     for at, (low, high) in enumerate(pairwise(np.searchsorted(rows, begins).tolist())):

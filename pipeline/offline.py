@@ -24,6 +24,7 @@ from octavo.files.errors import Corruption, Misuse, storage_errors
 from octavo.files.jobs import ledger_files
 from octavo.files.journal import cdb
 from octavo.files.journal.sparse_offsets import cut
+from octavo.files.kernels.arrays import distinct
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.sst import Sst
 from octavo.files.wall_clock import wall_clock_ms
@@ -383,7 +384,7 @@ def key_ranges(
     for entry in entries:
         path = f"{directory}/{entry.name}"
         sst = Sst(disk.map(path), path)
-        rows = np.unique(np.linspace(0, sst.rows, _SAMPLES, endpoint=False).astype(np.int64))
+        rows = distinct(np.linspace(0, sst.rows, _SAMPLES, endpoint=False).astype(np.int64))
         samples += [(sst.ledger_key(row), sst.rows / len(rows)) for row in rows.tolist()]
     samples.sort()
     total = sum(entry.rows for entry in entries)

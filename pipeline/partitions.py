@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
+from octavo.files.kernels.arrays import distinct
 from octavo.files.kernels.byte_strings import array_of
 from octavo.files.ledger import head_key, ledger_key
 from octavo.files.ledger.bounds import Bounds, bounds, of_type
@@ -185,7 +186,7 @@ def _sample(sst: Sst, bound: Bounds, step: float, *, values: bool) -> list[tuple
     count = max(int(filled[-1] / step), 1)
     if count < len(filled):
         at = np.searchsorted(filled, np.arange(count) * (filled[-1] / count), side="right")
-        at = np.unique(at)
+        at = distinct(at)
     else:  # values are larger than steps, and a step may be one byte of them
         at = np.arange(len(filled))
     sizes = np.diff(np.append(filled[at] - weights[at], filled[-1]))

@@ -233,6 +233,14 @@ def test_locks_are_those_that_a_ctrl_c_leaves_free(path: Path) -> None:
     assert "functools.cached_property" not in imported, "before 3.12 one lock for all threads"
 
 
+@pytest.mark.parametrize("path", LIBRARY, ids=named)
+def test_nothing_is_asked_of_numpy_for_which_it_loads_a_part_of_itself(path: Path) -> None:
+    """See ``distinct`` in files/kernels/arrays.py."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.unique":
+            assert node.keywords, f"{named(path)}:{node.lineno}"
+
+
 @pytest.mark.parametrize("path", modules("files", "manifest", "actors", "api"), ids=named)
 def test_what_is_imported_within_a_call_is_imported_unbroken(path: Path) -> None:
     """A Ctrl-C in the midst of an import can leave CPython's lock of all imports taken, and a fork

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.view import View
-from octavo.files.kernels.arrays import np
+from octavo.files.kernels.arrays import distinct
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.live_batches import Batch
 
@@ -69,5 +69,5 @@ def of_batch(batch: Batch) -> Collection[bytes]:
     columns, rows = batch
     if columns.groups is None:
         return columns.prefixes
-    found = np.unique(columns.groups[rows]).tolist()
+    found = distinct(columns.groups[rows]).tolist()
     return [columns.prefixes[group] for group in found]

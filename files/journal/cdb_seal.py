@@ -14,7 +14,7 @@ from octavo.files.journal.cdb import (
     trailer_bytes,
 )
 from octavo.files.journal.sparse_offsets import SPARSE_BELOW, plain
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import distinct, np, npt
 
 _AT_A_TIME = 1 << 16
 """Entries, unless one table has more."""
@@ -161,7 +161,7 @@ def _fill(
     into = starts[table[taken]] + slot[fits]
     out[into, 0], out[into, 1] = hashes[taken], where[taken]
     over = order[~fits]
-    for number in np.unique(table[over]).tolist():
+    for number in distinct(table[over]).tolist():
         late = over[table[over] == number]
         part = out[int(starts[number]) : int(starts[number] + slots[number])]
         free = np.flatnonzero(part[:, 1] == 0)[: len(late)]  # no record stands at 0

@@ -14,7 +14,7 @@ from mmap import mmap
 from octavo.files.errors import Corruption
 from octavo.files.journal import record
 from octavo.files.journal.journal_values import fixed_fields
-from octavo.files.kernels.arrays import U32, U64, np, npt
+from octavo.files.kernels.arrays import U32, U64, distinct, np, npt
 from octavo.files.kernels.byte_strings import (
     Ints,
     column_of,
@@ -62,7 +62,7 @@ def _prefixes(buffer: Bytes, at: Ints, lengths: Ints, tags: Bytes) -> tuple[list
     which = np.zeros(len(at), dtype=np.int64)
     found: list[bytes] = []
     shape = lengths * 256 + tags
-    for code in np.unique(shape).tolist():
+    for code in distinct(shape).tolist():
         length, tag = divmod(code, 256)
         rows = np.flatnonzero(shape == code)
         if length == 0:
@@ -74,9 +74,9 @@ def _prefixes(buffer: Bytes, at: Ints, lengths: Ints, tags: Bytes) -> tuple[list
             .view(np.dtype((np.void, length)))
             .ravel()
         )
-        distinct, inverse = np.unique(names, return_inverse=True)
+        each, inverse = np.unique(names, return_inverse=True)
         which[rows] = len(found) + inverse
-        found.extend(ledger_key.prefix(tag, name.tobytes()) for name in distinct)
+        found.extend(ledger_key.prefix(tag, name.tobytes()) for name in each)
     return found, which
 
 

@@ -15,11 +15,11 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from octavo.files.later import Later
 
-__all__ = ["I64", "U8", "U32", "U64", "Bools", "np", "npt"]
+__all__ = ["I64", "U8", "U32", "U64", "Bools", "distinct", "np", "npt"]
 
 Bools: TypeAlias = "npt.NDArray[np.bool_]"
 I64: TypeAlias = "npt.NDArray[np.int64]"
@@ -70,3 +70,12 @@ if TYPE_CHECKING:
 else:
     np = Later("numpy", _threads_that_can_be)
     npt = Later("numpy.typing", _threads_that_can_be)
+
+
+def distinct(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each of them once, ascending: what np.unique gives, which loads a part of NumPy at its first
+    call, where a Ctrl-C or a fork may come (see later.py); not so if more is asked of it."""
+    ordered = np.sort(numbers)
+    new = np.ones(len(ordered), dtype=np.bool_)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[new]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from octavo.files.door.disk import Disk
 from octavo.files.kernels import constant_columns
-from octavo.files.kernels.arrays import np
+from octavo.files.kernels.arrays import distinct, np
 from octavo.files.kernels.byte_strings import Ints, offsets_of, windows
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.key_order import key_order
@@ -310,7 +310,7 @@ def _prefixes(column: ByteColumn, kept: Ints) -> tuple[int | Ints, list[bytes], 
     new = np.ones(len(starts), dtype=np.bool_)
     new[1:] = sizes[1:] != sizes[:-1]
     alike = np.flatnonzero(~new)
-    for size in np.unique(sizes[alike]).tolist():
+    for size in distinct(sizes[alike]).tolist():
         rows = alike[sizes[alike] == size]
         view = windows(blob, size)
         here, before = (

@@ -126,6 +126,48 @@ def test_a_child_that_is_forked_during_the_first_opening_can_open_a_store(tmp_pa
     assert done.stdout == "0\n", done.stderr
 
 
+ALL_CALLS = """
+import sys
+import octavo
+from octavo.files.later import loading
+
+class Seeker:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("numpy", "octavo", "pyarrow") and not loading._is_owned():
+            print(name)
+
+sys.meta_path.insert(0, Seeker())
+path = sys.argv[1]
+with octavo.open(path, worker=False, push_rows=64, roll_count=256) as store:
+    for number in range(1200):
+        key = b"%d" % (number % 500)
+        store.bucket(b"%d" % (number % 5)).put(key, key * 50, index={"f": number % 9})
+    for bucket in map(store.bucket, list(store.buckets())):
+        assert len(list(bucket.items())) == len(list(bucket.heads())) == len(bucket) == 100
+        assert len(list(bucket.index("f").range())) == 100
+    with store.snapshot() as snap:
+        assert len(list(snap.items_by_sqn())) == 500
+        snap.merkle()
+        snap.bucket(b"1").to_arrow().read_all()
+    assert store.verify().ok
+    store.compact()
+    store.stats(score=True)
+    store.inspect_html()
+    store.stats_prometheus()
+    store.backup(path + "-copy")
+with octavo.open(path + "-copy", read_only=True) as store:
+    assert store.verify().ok
+"""
+
+
+def test_what_calls_load_is_loaded_so_that_a_fork_waits_for_it(tmp_path: Path) -> None:
+    # And so that no Ctrl-C comes in the midst of it, for what is loaded so is loaded unbroken.
+    words = [sys.executable, "-c", ALL_CALLS, str(tmp_path / "s")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout == "", done.stdout
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["writing", "reading"])
 def test_without_the_interpreter_lock_an_opening_says_how_to_have_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
