@@ -14,7 +14,7 @@ from octavo.actors.scanning.ledger_order import Between
 from octavo.actors.scanning.scan_windows import Brief
 from octavo.actors.scanning.short_scans import BEHIND_A_RANGE, Memory, in_ledger
 from octavo.actors.view import View
-from octavo.files.errors import Corruption
+from octavo.files.errors import OctavoError
 from octavo.files.ledger.bounds import Bounds
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def found_at_once(bookie: Bookie, bound: Bounds, most: int, *, whole: bool = Fal
     try:
         kept = bookie.kept_scans.of(view.ledger)
         found, lasting, again, _ = in_ledger(view.ledger, left, wanted, now_ms, kept)
-    except (Corruption, FileNotFoundError):
+    except (OctavoError, OSError):
         return None
     if whole and (found[2] > low if reverse else found[3] < high):
         return None

@@ -16,6 +16,7 @@ from whole_store import WallClock, active_file, flush, opened
 import octavo
 from octavo import at_once, scans
 from octavo.actors.bookie import Bookie
+from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.scanning import few_rows
 from octavo.actors.scanning.empty_ranges import EmptyRanges
 from octavo.files.door.disk import RealDisk
@@ -316,6 +317,27 @@ def test_a_damaged_value_is_told_where_it_comes(tmp_path: Path) -> None:
         assert [next(scan) for _ in range(2)] == [(key, b"value of " + key) for key in KEYS[:2]]
         with pytest.raises(octavo.Corruption):
             next(scan)
+
+
+def test_what_the_look_cannot_read_is_told_as_the_scan_comes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((key, b"") for key in KEYS)
+        flush(store)
+
+        def scarce(self: LedgerFile) -> None:
+            raise octavo.StorageFull("no descriptor is left")
+
+        with monkeypatch.context() as without:
+            without.setattr(LedgerFile, "reader", scarce)
+            for level in store._bookie.view.ledger.levels:
+                for entry in level:
+                    entry.file.sst = None
+            scan = store.keys(limit=3)
+            with pytest.raises(octavo.StorageFull):
+                next(scan)
+        assert list(store.keys(limit=3)) == KEYS[:3]
 
 
 def test_large_values_are_read_as_they_are_asked_for(
