@@ -405,7 +405,9 @@ class Bucket(Mutable[Out, Told]):
                 ):
                     buffer, at, ends, sqns, sizes, times, time_base = columns
                     row = slot & ROW_MASK
-                    if buffer[at + ends[row] : at + ends[row + 1]] == key and part[0] == prefix:
+                    if buffer[at + ends[row] : at + ends[row + 1]] == key and (
+                        part[0] == prefix or (part[0] is None and sst.prefix_of(row) == prefix)
+                    ):
                         if part[3]:
                             return bookie.head_of_row(view, sst, row, part[2])  # type: ignore[return-value]
                         told = sqns[row] + part[2], sizes[row], b"", times[row] + time_base, None

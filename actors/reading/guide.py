@@ -16,7 +16,7 @@ a small ledger are kept once they were read, for while the manifest is the same 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -40,9 +40,9 @@ Way = tuple[memoryview | bytes, int, tuple[tuple[Step, ...], ...]]
 holds."""
 Direct = tuple[memoryview, int]
 """Slots, named by a hash (32 bits) shifted right by this much. 0: nothing is said of such keys."""
-Part = tuple[bytes, Any, int, bool] | None
-"""Rows of one bucket in a file: the prefix, the file's actor, the base of its sqns, whether they
-are of anything but puts without metadata that do not expire."""
+Part = tuple[bytes | None, Any, int, bool] | None
+"""Rows of one bucket in a file: the prefix (None: of all buckets), the file's actor, the base of
+its sqns, whether they are of anything but puts without metadata that do not expire."""
 
 MOST_ROWS = 1 << 22
 """Of the newest places so many rows are in the table at most: 32 MiB."""
@@ -190,18 +190,21 @@ def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct
 def _rows(
     steps: tuple[Step, ...], places: list[list[Sst]], rows: int
 ) -> tuple[memoryview, int, tuple[Part, ...]]:
-    """Rows of files of many buckets are not told."""
+    """Of files of many buckets a part is all rows: who reads asks the file for a row's bucket."""
     slots, shift = _empty(rows, np.uint32)
     parts: list[Part] = [None]
     for sst, file, base in _oldest_first(steps, places):
         found = np.ones(sst.rows, np.uint32)
         groups = len(sst.column(Section.FIRSTS, "I"))
-        if groups <= _MOST_GROUPS and len(parts) + 2 * groups <= _MOST_PARTS:
+        if len(parts) + 2 <= _MOST_PARTS:
             found = np.arange(sst.rows, dtype=np.uint32)
             more = array_of(sst.flags) != 0
             if sst.has_metas:
                 more[:] = True
-            for prefix, low, high in sst.groups():
+            spans: Iterable[tuple[bytes | None, int, int]] = [(None, 0, sst.rows)]
+            if groups <= _MOST_GROUPS and len(parts) + 2 * groups <= _MOST_PARTS:
+                spans = sst.groups()
+            for prefix, low, high in spans:
                 found[low:high] += np.uint32(len(parts)) + more[low:high] << np.uint32(ROW_BITS)
                 parts += [(prefix, file, base, False), (prefix, file, base, True)]
         slots[sst.hashes() >> np.uint32(shift)] = found

@@ -55,7 +55,9 @@ class PlainHeads(ABC):
         ):
             buffer, at, ends, sqns, sizes, times, time_base = columns
             row = slot & ROW_MASK
-            if buffer[at + ends[row] : at + ends[row + 1]] == key and part[0] == front:
+            if buffer[at + ends[row] : at + ends[row + 1]] == key and (
+                part[0] == front or (part[0] is None and sst.prefix_of(row) == front)
+            ):
                 if part[3]:
                     return self.head_of_row(view, sst, row, part[2])
                 told = sqns[row] + part[2], sizes[row], b"", times[row] + time_base, None

@@ -166,10 +166,14 @@ class Sst:
         ends, at = self.key_ends, self._keys_at
         return self.buffer[at + ends[row] : at + ends[row + 1]]
 
+    def prefix_of(self, row: int) -> bytes:
+        """Tag and bucket of a row. O(log groups)."""
+        self._need_groups()
+        return self._views.prefix(self._views.group_of(row))
+
     def ledger_key(self, row: int) -> bytes:
         """Tag, bucket and key of a row. O(log groups)."""
-        self._need_groups()
-        return self._views.prefix(self._views.group_of(row)) + self.user_key(row)
+        return self.prefix_of(row) + self.user_key(row)
 
     def user_keys(self, low: int, high: int) -> list[bytes]:
         """Keys of rows [low, high) without tag and bucket. 0.02 to 0.04 us a key."""

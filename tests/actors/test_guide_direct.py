@@ -23,9 +23,12 @@ BUCKETS = (b"", b"b", b"docs")
 Values = dict[tuple[bytes, bytes], bytes]
 
 
-@pytest.fixture(autouse=True)
-def no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[0, 64], ids=["many buckets", "few buckets"])
+def most_groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """No pool; so many buckets of a file are each a part of the table for heads."""
     monkeypatch.setattr(guide, "POOL", AtOnce())
+    monkeypatch.setattr(guide, "_MOST_GROUPS", request.param)
+    return int(request.param)
 
 
 def made(store: octavo.Store) -> guide.Guide:
@@ -157,7 +160,9 @@ def test_a_value_in_the_file_that_is_being_written_is_found_at_once(
         assert not asked
 
 
-def test_most_heads_are_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_heads_are_found_at_once(
+    tmp_path: Path, most_groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = [b"%d" % number for number in range(1000)]
     with opened(tmp_path / "s", read_cache_bytes=0) as store:
         for name in BUCKETS:
@@ -165,7 +170,7 @@ def test_most_heads_are_found_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
         flush(store)
         tables = made(store)
         slots, _, parts = tables.rows
-        assert len({part[0] for part in parts if part}) == len(BUCKETS)
+        assert len({part[0] for part in parts if part}) == (len(BUCKETS) if most_groups else 1)
         assert sum(map(bool, slots.tolist())) > len(BUCKETS) * len(keys) * 4 // 5
         for name in BUCKETS:
             assert all(head and head.size == len(key) for key, head in
