@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from octavo.actors.compacting import joining
 from octavo.actors.turns.messages import interruptible
+from octavo.files.errors import StorageFull
 from octavo.manifest import published
 from octavo.manifest.run_choice import best_run, countable
 
@@ -34,7 +35,14 @@ def work(clerk: InkerClerk) -> None:
 
 def _best(clerk: InkerClerk) -> Done | None:
     run = _worthy_run(clerk)
-    return clerk.rewrite(run) if run else joining.join(clerk)
+    if not run:
+        return joining.join(clerk)
+    try:
+        return clerk.rewrite(run)
+    except StorageFull:
+        if len(run) == 1:
+            raise
+        return clerk.rewrite([max(run, key=lambda entry: clerk.scores[entry.name].garbage)])
 
 
 def _worthy_run(clerk: InkerClerk) -> list[JournalEntry]:

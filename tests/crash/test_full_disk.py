@@ -20,6 +20,8 @@ from said_loudly import or_say_so
 from whole_store import flush, opened
 
 import octavo
+from octavo.actors.compacting import scheduled
+from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.writing import reserve
 from octavo.files.door.disk import AppendFile, RealDisk
@@ -193,27 +195,50 @@ def test_what_saves_memory_cannot_take_the_whole_reserve_from_the_deletes_to_com
             store.delete(b"%0200d" % number)
 
 
+def half_and_gone(disk: SmallDisk) -> octavo.Store:
+    """A store on a full disk. Half of its older files lives, and little of the others."""
+    quiet = SMALL | {"push_rows": 100_000, "roll_count": 100_000, "roll_size_bytes": 1 << 20}
+    disk.resize(64 << 10)
+    store = octavo.open(disk.path / "s", **quiet)
+    for name in (b"half", b"gone", b"third"):
+        store.put_many((b"%s %05d" % (name, number), os.urandom(900)) for number in range(3000))
+    store.delete_many(b"half %05d" % number for number in range(0, 3000, 2))
+    store.delete_many(b"gone %05d" % number for number in range(3000))
+    store.delete_many(b"third %05d" % number for number in range(3000) if number % 3)
+    flush(store)
+    assert Path(store.path, reserve.RESERVE).exists()  # no room for half of a file
+    disk.fill()
+    return store
+
+
 def test_what_has_no_room_to_be_rewritten_keeps_nothing_else_from_being_given_back(
     disk: SmallDisk | None,
 ) -> None:
     if disk is None:
         return
-    quiet = SMALL | {"push_rows": 100_000, "roll_count": 100_000, "roll_size_bytes": 1 << 20}
-    disk.resize(64 << 10)
-    with octavo.open(disk.path / "s", **quiet) as store:
-        for name in (b"half", b"gone", b"third"):
-            pairs = ((b"%s %05d" % (name, number), os.urandom(900)) for number in range(3000))
-            store.put_many(pairs)
-        store.delete_many(b"half %05d" % number for number in range(0, 3000, 2))
-        store.delete_many(b"gone %05d" % number for number in range(3000))
-        store.delete_many(b"third %05d" % number for number in range(3000) if number % 3)
-        flush(store)
+    with half_and_gone(disk) as store:
         want = dict(store.items())
-        assert Path(store.path, reserve.RESERVE).exists()  # no room for half of a file
-        disk.fill()
         assert store.compact().records_dropped > 3000
         assert dict(store.items()) == want
         assert store.verify().ok
+
+
+def test_what_is_compacted_unasked_is_the_emptiest_file_where_there_is_no_room_for_more(
+    disk: SmallDisk | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if disk is None:
+        return
+    with half_and_gone(disk) as store:
+        want = dict(store.items())
+        clerk = store._running.inker_clerk
+        scores = clerk.call(InkerClerk.survey)
+        Path(store.path, reserve.RESERVE).unlink()
+        monkeypatch.setattr(scheduled, "_worthy_run", lambda clerk: list(clerk.eligible()))
+        done = clerk.call(scheduled._best)
+        assert done is not None
+        (name,) = done.rewritten
+        assert scores[name].garbage == max(score.garbage for score in scores.values())
+        assert dict(store.items()) == want
 
 
 def test_the_reserve_goes_with_its_store(disk: SmallDisk | None) -> None:
