@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +66,28 @@ def _suffix(path: str) -> str:
 
 def frame(spark: Any, corpus: Corpus) -> Any:
     """Its rows, with the columns of SCHEMA; a row whose key is null or empty is left out, and so
-    is a file of over 1 GiB, with a warning.
+    is a file of over 1 GiB, or that may not be read, with a warning.
 
-    Raises Misuse where a column is missing.
+    Raises Misuse where a column is missing, and where Spark cannot read the table.
     """
     if corpus.kind == "directory":
         return _files(spark, corpus)
     return _table(spark, corpus)
+
+
+@contextmanager
+def readable(corpus: Corpus, code: str = "FAILED_READ_FILE[A-Z_.]*") -> Iterator[None]:
+    """Within it an error of Spark's with such a code says that it cannot read this: Misuse, which
+    has its words, and the last cause of it."""
+    try:
+        yield
+    except Exception as error:  # Spark's, and what it talks to Java by has others
+        said = re.search(rf"\[{code}\] .*", str(error))
+        if said is None:
+            raise
+        causes = re.findall(r"^Caused by: [\w.$]+: (.+)$", str(error), re.MULTILINE)
+        told = ": ".join([said[0].strip(), *causes[-1:]])
+        raise Misuse(f"Spark cannot read {corpus.path} as {corpus.kind}: {told:.600}") from error
 
 
 # ---------------------------------------------------------------- a directory
@@ -107,11 +124,12 @@ def _walk(root: bytes, exclude: set[bytes]) -> Iterator[tuple[bytes, int]]:
         for name in names:
             path = os.path.join(directory, name)
             if os.path.isfile(path) and not os.path.islink(path):
-                size = os.path.getsize(path)
-                if size <= _MAX_FILE_BYTES:
+                size, shown = os.path.getsize(path), os.fsdecode(path)
+                if not os.access(path, os.R_OK):
+                    log.warning("%s is left out: this process's user may not read it", shown)
+                elif size <= _MAX_FILE_BYTES:
                     yield os.path.relpath(path, root), size
                 else:
-                    shown = os.fsdecode(path)
                     log.warning("%s is left out: %d bytes, over 1 GiB", shown, size)
 
 
@@ -143,7 +161,8 @@ def _batch(rows: Sequence[tuple[bytes, bytes, bytes]]) -> pa.RecordBatch:
 def _table(spark: Any, corpus: Corpus) -> Any:
     from pyspark.sql import functions as sql
 
-    rows = _rows(spark, corpus)
+    with readable(corpus, "[A-Z_.]+"):
+        rows = _rows(spark, corpus)
     if not rows.columns:
         raise Misuse(f"{corpus.path} is empty: it has not even a column")
     for option, name in (

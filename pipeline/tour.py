@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
-from octavo.files.errors import Misuse
-from octavo.pipeline.corpus import Corpus, frame
+from octavo.files.errors import Misuse, StorageFailed, StorageFull
+from octavo.pipeline.corpus import Corpus, frame, readable
 from octavo.pipeline.folding import fold
 from octavo.pipeline.source import DefaultSource
 
@@ -55,6 +57,19 @@ def _rate(seconds: float, rows: int, length: int) -> str:
     return f"{seconds:.1f} s, {_count(rows / rate)} rows/s, {_size(length / rate)}/s"
 
 
+@contextmanager
+def _of_storage() -> Iterator[None]:
+    """Within it what a task of Spark's said of its storage is that error again."""
+    try:
+        yield
+    except Exception as error:  # Spark's, and what it talks to Java by has others
+        for kind in (StorageFull, StorageFailed):
+            said = re.search(rf"^octavo\.{kind.__name__}: (.+)$", str(error), re.MULTILINE)
+            if said is not None:
+                raise kind(said[1]) from error
+        raise
+
+
 class PipelineTour:
     """One run over a corpus. Makes ``store``, ``copy``, ``backup`` and ``checkpoint`` in
     ``directory``."""
@@ -76,12 +91,13 @@ class PipelineTour:
         import octavo
 
         self._spark.dataSource.register(DefaultSource)
-        self._load()
-        with octavo.open(self._path) as store:
-            self._follow(store)
-            groups = self._fold(store)
-            self._join_back(store, groups)
-            self._back_up(store)
+        with _of_storage():
+            self._load()
+            with octavo.open(self._path) as store:
+                self._follow(store)
+                groups = self._fold(store)
+                self._join_back(store, groups)
+                self._back_up(store)
 
     def _read(self, columns: str, bucket: str | None = "") -> Any:
         """The store as a DataFrame. The store may be open: Spark pins it without its owner."""
@@ -95,7 +111,8 @@ class PipelineTour:
     def _load(self) -> None:
         rows = frame(self._spark, self._corpus)
         began = time.perf_counter()
-        rows.write.format("octavo").mode("append").option("jobId", "corpus").save(self._path)
+        with readable(self._corpus):
+            rows.write.format("octavo").mode("append").option("jobId", "corpus").save(self._path)
         seconds = time.perf_counter() - began
         given = self._digest(rows)
         if not given["rows"]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
+import os
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from cli_runs import octavo
 
-from octavo.files.errors import Misuse
+from octavo.files.errors import Misuse, StorageFull, storage_errors
 from octavo.pipeline import session
 from octavo.pipeline.corpus import Corpus, frame, kind_of
+from octavo.pipeline.tour import PipelineTour, Teller
 
 
 def rows_of(spark: Any, *arguments: Any) -> dict[bytes, tuple[bytes, bytes]]:
@@ -147,3 +153,66 @@ def test_a_directory_that_is_there_is_not_written_into(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     found = octavo("pipeline", "--into", tmp_path, code=2)
     assert "name a new or an empty one" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("cut.parquet", r"as parquet: \[FAILED_READ_FILE.* is not a Parquet file"),
+        ("times.parquet", r"as parquet: \[PARQUET_TYPE_ILLEGAL\] .*NANOS"),
+        ("none.parquet", r"as parquet: \[UNABLE_TO_INFER_SCHEMA\]"),
+        ("twice.jsonl", r"as jsonl: \[COLUMN_ALREADY_EXISTS\]"),
+        ("plain.csv.gz", r"as csv: \[FAILED_READ_FILE.*: Unexpected end of input stream$"),
+    ],
+)
+def test_what_spark_cannot_read_is_said_and_is_no_bug(
+    spark: Any, tmp_path: Path, name: str, told: str
+) -> None:
+    parquet.write_table(pa.table({"id": ["a"]}), tmp_path / "cut.parquet")
+    whole = (tmp_path / "cut.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[:-20])
+    times = pa.table({"id": ["a"], "at": pa.array([1], pa.timestamp("ns"))})  # as pandas has them
+    parquet.write_table(times, tmp_path / "times.parquet")
+    (tmp_path / "none.parquet").touch()
+    (tmp_path / "twice.jsonl").write_text('{"id": "a", "ID": "b"}\n')
+    (tmp_path / "plain.csv.gz").write_text("id\na\n")
+    path = str(tmp_path / name)
+    with pytest.raises(Misuse, match=rf"^Spark cannot read {re.escape(path)} {told}"):
+        frame(spark, Corpus(path, kind_of(path), "id"))
+
+
+def test_what_is_found_to_be_damaged_as_it_is_loaded_is_said(spark: Any, tmp_path: Path) -> None:
+    for number, kind in enumerate((pa.string(), pa.int64())):
+        (tmp_path / "t").mkdir(exist_ok=True)
+        table = pa.table({"id": pa.array([1, 2]).cast(kind)})
+        parquet.write_table(table, tmp_path / "t" / f"{number}.parquet")
+    tour = PipelineTour(
+        spark, Corpus(str(tmp_path / "t"), "parquet", "id"), str(tmp_path), Mock(spec=Teller)
+    )
+    with pytest.raises(Misuse, match=r"t as parquet: \[FAILED_READ_FILE.*DATA_TYPE_MISMATCH"):
+        tour.run()
+
+
+def test_what_a_task_says_of_a_full_disk_is_no_bug(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        with storage_errors("a load"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a.cdb")
+
+    corpus = Corpus(str(tmp_path), "directory")
+    tour = PipelineTour(spark, corpus, str(tmp_path), Mock(spec=Teller))
+    rows = spark.range(1).mapInArrow(task, "id long")
+    monkeypatch.setattr(tour, "_load", rows.collect)
+    with pytest.raises(StorageFull, match=r"^a load: \[Errno 28\].*'a\.cdb'; free some space$"):
+        tour.run()
+
+
+def test_a_file_that_may_not_be_read_is_left_out_and_told(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "secret"):
+        (tmp_path / name).write_bytes(b"text")
+    monkeypatch.setattr(os, "access", lambda path, mode: not path.endswith(b"secret"))
+    assert rows_of(spark, str(tmp_path), "directory") == {b"a": (b"text", b"none")}
+    assert f"{tmp_path}/secret is left out: this process's user may not read it" in caplog.text
