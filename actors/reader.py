@@ -25,7 +25,7 @@ from octavo.actors.scanning.short_scans import short_windows
 from octavo.actors.view import View
 from octavo.files.errors import Closed, Corruption, SnapshotExpired
 from octavo.files.journal.record import LOW_32
-from octavo.files.journal.short_value import plain_fields
+from octavo.files.journal.short_value import ALL_EXPIRED, plain_fields
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds, of_bucket, of_type
@@ -158,15 +158,29 @@ class Reader(PlainReads, PlainHeads):
         with self.reading():
             return self.view.index_of(key, self.sqn, self.now_ms)
 
-    def head(self, key: bytes) -> Head | None:
-        """Head of a live ledger key, or None."""
+    def head(self, key: bytes, bucket_and_key: bytes = b"", plain: bytes = b"") -> Head | None:
+        """Head of a live ledger key, or None. ``plain`` as ``value`` has it; without it, what
+        memory tells is read the long way."""
         self.check()
         view = self.view
-        if key in view.recent.rows or any(key in table.rows for table in view.frozen):
+        table = view.recent
+        entry = table.rows.get(key)
+        if entry is None:
+            for table in view.frozen:
+                if (entry := table.rows.get(key)) is not None:
+                    break
+            else:
+                if not hash(key) & _SOME:
+                    self.wants_heads()
+                return self.head_in_ledger(view, key)
+        if not plain or not -self.sqn <= entry <= self.sqn:
             return self._head_with_care(key)
-        if not hash(key) & _SOME:
-            self.wants_heads()
-        return self.head_in_ledger(view, key)
+        now_ms = ALL_EXPIRED  # it does not expire
+        if entry < 0:
+            expiry_ms = table.expiring.get(-entry)
+            if expiry_ms is None or expiry_ms <= (now_ms := self._moment_ms(view)):
+                return None  # a delete, or expired
+        return self._head_from_memory(view, abs(entry), key, bucket_and_key, plain, now_ms)
 
     def _head_with_care(self, ledger_key: bytes) -> Head | None:
         with self.reading():

@@ -104,7 +104,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         self._shared.ask_for(self._shared.view, map(self._prefix.__add__, keys))
 
     def _head(self, key: bytes) -> Head | None:
-        return self._shared.head(self._prefix + key)
+        return self._shared.head(self._prefix + key, self._name + key, self._plain)
 
     def _index_of(self, key: bytes) -> bytes | None:
         return self._shared.index_of(self._prefix + key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,12 +17,10 @@ from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.journal import record, short_value
 from octavo.files.journal.record import LOW_32
-from octavo.files.journal.short_head import head_of
 from octavo.files.ledger.head import Head
 
 T = TypeVar("T")
 _PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
-_made = tuple.__new__
 
 
 class LiveReads(PlainReads, PlainHeads):
@@ -150,39 +147,6 @@ class LiveReads(PlainReads, PlainHeads):
                     return None  # a delete, or expired
             return self._head_from_memory(view, sqn, ledger_key, bucket_and_key, plain, now_ms)
         return self.head_in_ledger(view, ledger_key)
-
-    def _head_from_memory(
-        self,
-        view: View,
-        sqn: int,
-        ledger_key: bytes,
-        bucket_and_key: bytes,
-        plain: bytes,
-        now_ms: int,
-    ) -> Head | None:
-        bases, files = view.journal
-        if sqn >= bases[-1]:  # as get_recent: plain, and in the file that is being written
-            file = files[-1]
-            offsets, mapped, relative = file.offsets, file.growing.mapped, sqn - file.base
-            if relative < len(offsets) - 1:
-                at, end = offsets[relative], offsets[relative + 1]
-                value_at = at + _PLAIN_BYTES + len(bucket_and_key)
-                head = mapped[at : value_at - 8]
-                named = head[19:24] == plain and head[34:] == bucket_and_key
-                if named and value_at <= end <= len(mapped):
-                    h = xxh3(head, file.seed ^ at)
-                    if h & LOW_32 == record.unpack_u32(mapped, value_at - 8)[0]:
-                        time_ms = record.unpack_u64(head, 26)[0]
-                        return _made(Head, (sqn, end - value_at, b"", time_ms, None))
-        file = files[bisect_right(bases, sqn) - 1]
-        try:
-            data, at = file.raw(sqn - file.base)
-        except (FileNotFoundError, Corruption):  # compacted or rolled since the view was taken
-            return self._head_with_care(ledger_key)
-        found = head_of(data, file.seed ^ at, bucket_and_key, plain, now_ms)
-        if found is None:
-            return self._head_with_care(ledger_key)
-        return _made(Head, (sqn, *found))
 
     def _head_with_care(self, ledger_key: bytes) -> Head | None:
         return self._retried(lambda view: view.head(ledger_key, 1 << 63, self.clock_ms()))

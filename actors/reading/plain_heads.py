@@ -11,7 +11,9 @@ from octavo.actors.reading.guide import ROW_BITS, ROW_MASK, Step
 from octavo.actors.reading.read_cache import ReadCache
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
+from octavo.files.journal import record
 from octavo.files.journal.record import LOW_32
+from octavo.files.journal.short_head import head_of
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix
 from octavo.files.ledger.rows import TOMBSTONE
@@ -19,6 +21,7 @@ from octavo.files.ledger.sst import Sst
 
 _FOR_HEADS = 3
 """Heads that are kept of the ledger may take an eighth of what the read cache may, beside it."""
+_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _made = tuple.__new__
 
 
@@ -35,6 +38,39 @@ class PlainHeads(ABC):
     @abstractmethod
     def _moment_ms(self, view: View) -> int:
         """The moment to judge expiry by, ms UTC."""
+
+    def _head_from_memory(
+        self,
+        view: View,
+        sqn: int,
+        ledger_key: bytes,
+        bucket_and_key: bytes,
+        plain: bytes,
+        now_ms: int,
+    ) -> Head | None:
+        bases, files = view.journal
+        if sqn >= bases[-1]:  # as get_recent: plain, and in the file that is being written
+            file = files[-1]
+            offsets, mapped, relative = file.offsets, file.growing.mapped, sqn - file.base
+            if relative < len(offsets) - 1:
+                at, end = offsets[relative], offsets[relative + 1]
+                value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+                head = mapped[at : value_at - 8]
+                named = head[19:24] == plain and head[34:] == bucket_and_key
+                if named and value_at <= end <= len(mapped):
+                    h = xxh3(head, file.seed ^ at)
+                    if h & LOW_32 == record.unpack_u32(mapped, value_at - 8)[0]:
+                        time_ms = record.unpack_u64(head, 26)[0]
+                        return _made(Head, (sqn, end - value_at, b"", time_ms, None))
+        file = files[bisect_right(bases, sqn) - 1]
+        try:
+            data, at = file.raw(sqn - file.base)
+        except (FileNotFoundError, Corruption):  # compacted or rolled since the view was taken
+            return self._head_with_care(ledger_key)
+        found = head_of(data, file.seed ^ at, bucket_and_key, plain, now_ms)
+        if found is None:
+            return self._head_with_care(ledger_key)
+        return _made(Head, (sqn, *found))
 
     def head_in_ledger(self, view: View, ledger_key: bytes) -> Head | None:
         """Head of the live version of a key that is not in the view's memory, or None."""

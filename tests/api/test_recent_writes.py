@@ -77,6 +77,11 @@ def test_a_head_in_memory_of_a_key_that_is_deleted_or_expired_is_none(tmp_path: 
         store.delete("deleted")
         store.put("expired", b"v", ttl=1)
         now[0] += 1000
+        with store.snapshot() as snap:
+            store.put("deleted", b"anew")
+            assert snap.head("deleted") is snap.head("expired") is None
+            assert store.head("deleted")
+        store.delete("deleted")
         assert store.head("deleted") is None
         assert store.head("expired") is None
 
@@ -92,6 +97,8 @@ def test_a_damaged_header_in_memory_is_told(tmp_path: Path, looks: int) -> None:
         file.write_bytes(damaged)
         with pytest.raises(octavo.Corruption, match="header checksum"):
             store.head("k")
+        with store.snapshot() as snap, pytest.raises(octavo.Corruption, match="header checksum"):
+            snap.head("k")
 
 
 def test_a_scan_over_recent_deletes_does_not_ask_the_journal(
