@@ -26,7 +26,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "actors.reader STEP": (1, 5, 256),
     "actors.reader _LONG": (8, 64, 1024),
     "actors.reader _LOOKED_UP": (1, 3, 16),
-    "actors.reader _MOST_LOOKED_UP": (0, 5, 32),
+    "actors.reader _MOST_LOOKED_UP": (0, 5, 12),
     "actors.reader _LOOKED_UP_AT_ONCE": (1, 4),
     "actors.reader _BATCH_ROWS": (16, 100, 1 << 13),
     "actors.scanning.short_scans _LONG": (4, 30, 512),
