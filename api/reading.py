@@ -42,7 +42,7 @@ from octavo.scans import (
 from octavo.type_parameters import Out, Told, with_defaults
 
 D = TypeVar("D")
-_MOST_FIRST, _MOST_KEYS = 200, 1024
+_MOST_FIRST, _MOST_KEYS = 200, 4096
 """Rows to find at first, however many are wanted; where only keys are."""
 _TOGETHER = 128
 _AHEAD = 3

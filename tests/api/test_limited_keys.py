@@ -13,7 +13,7 @@ import octavo
 from octavo.actors.reader import Reader
 
 
-@pytest.mark.parametrize("limit", [150, 201, 250, 1000])
+@pytest.mark.parametrize("limit", [150, 201, 250, 1000, 1025, 4000])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_keys_up_to_a_limit_are_found_in_one_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, *, reverse: bool
@@ -27,13 +27,13 @@ def test_keys_up_to_a_limit_are_found_in_one_window(
             yield window
 
     with octavo.open(tmp_path / "s") as store:
-        store.put_many((b"%05d" % number, b"v") for number in range(3000))
+        store.put_many((b"%05d" % number, b"v") for number in range(9000))
         flush(store)
-        store.put_many((b"%05d" % number, b"w") for number in range(0, 3000, 40))
+        store.put_many((b"%05d" % number, b"w") for number in range(0, 9000, 40))
         monkeypatch.setattr(Reader, "windows", counted)
-        here = sorted((b"%05d" % number for number in range(3000)), reverse=reverse)
+        here = sorted((b"%05d" % number for number in range(9000)), reverse=reverse)
         assert list(store.keys(limit=limit, reverse=reverse)) == here[:limit]
         assert len(found) == 1
         found.clear()
-        assert list(store.keys(limit=2500, reverse=reverse)) == here[:2500]
-        assert found[0] < 2000
+        assert list(store.keys(limit=8500, reverse=reverse)) == here[:8500]
+        assert found[0] < 5000

@@ -70,7 +70,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "scans _TOGETHER": (1, 30, 2048),
     "scans _LARGE_BYTES": (50, 24 << 10),
     "reading _MOST_FIRST": (1, 10, 200),
-    "reading _MOST_KEYS": (1, 30, 1024),
+    "reading _MOST_KEYS": (1, 30, 4096),
     "bucket _GROUP": (3, 512),
     "files.ledger.few_maps _SHARE": (1 << 30, 4),
     "files.ledger.live_batches WINDOW_ROWS": (3, 20, 1 << 16),
