@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import octavo
+from octavo.actors.bookie import Bookie
 from octavo.files.door.disk import RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 
@@ -482,6 +483,13 @@ class StarvedHeads(Starved):
             return [(row.key, row.value) for row in rows]
 
         return self.gave(call, items[:few])
+
+    def save(self) -> bool:
+        for _ in range(15):  # more would be slowed down, for values count as memory here
+            self.write(self.put_one, *self.fresh())
+        self.store._running.bookie.call(Bookie.push)
+        self.starve(self.pool.go_on)
+        return self.at < SAVING
 
     def trim(self) -> bool:
         return self.starve(self.store.trim)[1]
