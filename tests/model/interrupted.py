@@ -263,7 +263,7 @@ class Interrupted:
     def columns(self) -> None:
         def call() -> None:
             with self.store.snapshot() as snapshot:
-                found = snapshot.to_arrow(["key", "value"]).read_all()
+                found = snapshot.bucket(b"").to_arrow(["key", "value"]).read_all()
                 keys, values = (column.to_pylist() for column in found.columns)
                 assert dict(zip(keys, values, strict=True)) == self.known
                 assert sum(1 for _ in snapshot.heads()) == len(self.known)
@@ -345,7 +345,8 @@ class Interrupted:
     def fold(self) -> None:
         def call() -> None:
             with self.store.snapshot() as snapshot:
-                assert {item.key: item.value for item in snapshot.items_by_sqn()} == self.known
+                bucket = snapshot.bucket(b"")
+                assert {item.key: item.value for item in bucket.items_by_sqn()} == self.known
                 assert not list(octavo.compare(snapshot, self.store))
 
         self.cut("fold", call)
