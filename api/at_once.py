@@ -20,8 +20,8 @@ from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.scans import Give, Heads, Items, Place, Scan, keys_of
 
-_MOST_KEYS, _MOST_ITEMS = 96, 32
-"""Rows that are found so at most."""
+_MOST_KEYS, _MOST_ITEMS, _MOST_HEADS = 96, 32, 12
+"""Rows that are found so at most. Each head is looked up; more are cheaper as a window."""
 
 
 def at_once(
@@ -34,7 +34,7 @@ def at_once(
     if isinstance(give, Heads) and give.build is not None:
         return None  # what a type's function raises comes with its row
     most = limit or 0
-    whole = not 0 < most <= (_MOST_ITEMS if more else _MOST_KEYS)
+    whole = not 0 < most <= (_MOST_HEADS if heads else _MOST_ITEMS if more else _MOST_KEYS)
     if whole:
         if more or not narrow:
             return None

@@ -242,7 +242,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
             rest = list(bucket.keys(resume=page.position)) if page.position else []
 
         Reads from an implicit snapshot, which ends with the iteration; few rows, as a ``limit`` of
-        up to 96 keys, or 32 items or heads, asks for, are read by this call. No value is read, and
+        up to 96 keys, 32 items or 12 heads asks for, are read by this call. No value is read, and
         without filters nothing but keys; a match costs some 0.2 us a key, a time 0.1 us, or 3 us
         while the key is in memory. Raises Misuse here; Corruption, Closed and, where it rests for
         longer than its lease of 900 s, SnapshotExpired as it goes on.

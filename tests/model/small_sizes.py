@@ -62,6 +62,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "index BOUNDED": (1, 256),
     "at_once _MOST_KEYS": (1, 3, 96),
     "at_once _MOST_ITEMS": (1, 3, 32),
+    "at_once _MOST_HEADS": (1, 3, 12),
     "scans LEAST_FIRST": (1, 16),
     "scans _SHORT": (2, 10, 128),
     "scans _FIRST": (1, 16),
