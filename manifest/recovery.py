@@ -184,7 +184,7 @@ def _growing_tail(
         tail = _scanned(buffer, path, name, base, seed, 1 << 63, found, known)
     if wrong := _damage(found.notes):
         raise Corruption(
-            path, 0, f"{wrong[0]}; open the store for writing, which recovers it within moments"
+            path, 0, f"{wrong[0]}; open the store for writing, which recovers what is whole"
         )
     return tail
 

@@ -273,9 +273,7 @@ class _Taking:
             with self._quiet():
                 self.clerk.do(task)
             self._know_ledger()
-        if (
-            bookie.view.frozen
-        ):  # it may not have been told what was saved before, for want of memory
+        if bookie.view.frozen:  # what was saved before it may not have been told
             self._know_ledger()
         return not bookie.view.frozen and not bookie.view.recent.rows
 

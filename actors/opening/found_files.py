@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
-from octavo.files.door.disk import Disk
-from octavo.files.errors import Corruption
+from octavo.files.door.copying import set_apart
+from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.errors import Corruption, StorageFull, storage_error
 from octavo.manifest import adoption, change_log, recovery, same_store, unsynced, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalManifest
@@ -118,3 +120,21 @@ def _of_the_journal(
         notes.append(f"{directory}: is older than the journal's last compaction; rebuilt")
         ledger = ledger.emptied()
     return ledger
+
+
+def made_ours(disk: Disk, path: str) -> bool:
+    """Have a journal file that is not sealed, or damaged, to ourselves: backups, snapshots, and
+    copies of the store that were made of links may share it. No: it is shared, and there is no
+    room for another; what it has stays as it is. Raises OSError."""
+    if path.endswith(recovery.LOG) and disk.links(path) == 1:
+        return True
+    try:
+        set_apart(disk, path)
+    except OSError as error:
+        full = isinstance(storage_error(error, path), StorageFull)
+        if not full or not path.endswith(recovery.LOG):
+            raise
+        with suppress(OSError):
+            disk.unlink(path + TEMPORARY_SUFFIX)
+        return False
+    return True

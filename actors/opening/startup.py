@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.closed_meanwhile import or_closed
+from octavo.actors.compacting.compaction import seal_waiting
 from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
@@ -27,7 +27,7 @@ from octavo.actors.journal_file import JournalFile
 from octavo.actors.journal_start import resumes, started_file
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.open_files import OpenFiles
-from octavo.actors.opening.found_files import FoundFiles, found_files
+from octavo.actors.opening.found_files import FoundFiles, found_files, made_ours
 from octavo.actors.opening.identity import Identity, identify, locked_as, registered
 from octavo.actors.opening.options import Options
 from octavo.actors.opening.replay import replayed
@@ -42,11 +42,10 @@ from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.actors.writing.pace import Limits
 from octavo.actors.writing.reserve import OPENING, Share, T, with_reserve
-from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock
 from octavo.files.door.file_lock import LOCK
 from octavo.files.door.own_disk import owned
-from octavo.files.errors import AskCycle, AskTimeout, OctavoError, StorageFull, storage_error
+from octavo.files.errors import AskCycle, AskTimeout, OctavoError
 from octavo.files.handover import staging
 from octavo.files.unbroken import locked, unbroken
 from octavo.files.wall_clock import wall_clock_ms
@@ -191,6 +190,9 @@ class _Opening:
         self._sweep_orphans(penciller)  # before a merge makes files that no manifest names
         bookie, clerk = self._start_bookie(inker, penciller, found.tails)
         inker_clerk = self._start_inker_clerk(inker, bookie, identity)
+        if any(tail.damaged for tail in found.tails.tails):
+            # Now: what is damaged and unsealed others refuse to read.
+            seal_waiting(inker_clerk.actor)
         return Running(
             path=self.path,
             options=self.options,
@@ -254,7 +256,7 @@ class _Opening:
             if len(tail.offsets) == 1:
                 self.disk.unlink(f"{directory}/{tail.name}")
                 continue
-            apart = self._set_apart(f"{directory}/{tail.name}")
+            apart = made_ours(self.disk, f"{directory}/{tail.name}")
             goes_on = (
                 tail is tails[-1]
                 and begun.clean
@@ -272,23 +274,6 @@ class _Opening:
             files.append(file)
         inker.begin(JournalView.of(files), begun.following)
         return ref
-
-    def _set_apart(self, path: str) -> bool:
-        """Have a file that is not sealed, or damaged, to ourselves: backups, snapshots, and copies
-        of the store that were made of links may share it. No: it is shared, and there is no room
-        for another; what it has stays as it is."""
-        if path.endswith(recovery.LOG) and self.disk.links(path) == 1:
-            return True
-        try:
-            set_apart(self.disk, path)
-        except OSError as error:
-            full = isinstance(storage_error(error, path), StorageFull)
-            if not full or not path.endswith(recovery.LOG):
-                raise
-            with suppress(OSError):
-                self.disk.unlink(path + TEMPORARY_SUFFIX)
-            return False
-        return True
 
     def _sealed_entry(self, tail: recovery.Tail) -> JournalEntry:
         """A file that was sealed, but not yet entered in the manifest."""

@@ -22,7 +22,6 @@ from whole_store import SEED, WallClock, active_file, flush, opened, rolled
 
 import octavo
 from octavo import read_only
-from octavo.actors.compacting.compaction import seal_waiting
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import change_log, pinning, recovery
@@ -386,6 +385,5 @@ def test_damage_that_an_opening_steps_over_keeps_no_reader_out(tmp_path: Path, a
         octavo.open(path, read_only=True)
     with opened(path) as store:
         assert store.stats()["notes"]
-        seal_waiting(store._running.inker_clerk.actor)
         with octavo.open(path, read_only=True) as reader:
             assert everything(reader) == everything(store)

@@ -16,7 +16,7 @@ from one_thread import opened as opened_on
 from simdisk import MODES, SimCrash, SimDisk
 from whole_store import SEED, opened, settle
 
-from octavo.actors.opening import startup
+from octavo.actors.opening import found_files
 from octavo.files.door.disk import Disk
 from octavo.files.errors import StoreLocked
 
@@ -94,7 +94,7 @@ def test_where_there_is_no_room_for_that_the_store_opens_all_the_same(
     with opened(tmp_path / "s") as store:
         store.put(b"both", b"v")
     linked_copy(tmp_path / "s", tmp_path / "c")
-    monkeypatch.setattr(startup, "set_apart", no_room)
+    monkeypatch.setattr(found_files, "set_apart", no_room)
     with opened(tmp_path / "s") as store:
         store.put(b"one", b"v")
         assert store.verify().ok

@@ -60,11 +60,7 @@ def pin(machine: LongMachine) -> None:
     if len(machine.pins) > 2:
         machine.pins.pop(0)[0].close()
     lease = machine.rng.choice(LEASES_MS)
-    try:
-        made = pinning.pin(machine.disk, PATH, lease, machine.now)
-    except octavo.Corruption:  # of a power cut; what an opening recovered is yet to be sealed
-        machine.pool.go_on()
-        made = pinning.pin(machine.disk, PATH, lease, machine.now)
+    made = pinning.pin(machine.disk, PATH, lease, machine.now)
     reader: Any = PublishedReader(machine.disk, made, lambda: machine.now, 64)
     found = published_objects(reader, machine.store._running.identity)
     machine.same({where: value for where, (value, _) in found.items()}, machine.history.now())

@@ -16,7 +16,6 @@ from whole_store import flush, opened, rolled, settle
 
 import octavo
 from octavo import read_only
-from octavo.actors.compacting.compaction import seal_waiting
 from octavo.files.door.disk import RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import record
@@ -541,7 +540,6 @@ def test_a_damaged_record_of_the_file_being_written_is_not_left_out(tmp_path: Pa
             told(str(tmp_path / "s"))
         assert damage.value.file == str(file)
     with opened(tmp_path / "s") as store:
-        seal_waiting(store._running.inker_clerk.actor)
         left = [key for _, key, _ in expected(store)]
         assert left == [b"k%d" % number for number in range(9) if number != 4]
         assert [key for _, key, _ in told(str(tmp_path / "s"))] == left
