@@ -43,7 +43,7 @@ whether tables would help; of a head the latter:"""
 _SOME = 63
 _LONG = 1024
 """Rows of a scan from which on it pays to make arrays of more."""
-_LOOKED_UP, _MOST_LOOKED_UP = 16, 12
+_LOOKED_UP, MOST_LOOKED_UP = 16, 12
 """Rows of a scan whose heads are looked up by their keys, which costs 3 us each, but finding them
 half as much: so many if it is not known how many are wanted, and so many where it is, if at all."""
 _LOOKED_UP_AT_ONCE = 4
@@ -252,7 +252,7 @@ class Reader(PlainReads, PlainHeads):
         their heads looked up."""
         rest = bound
         few = _LOOKED_UP if most is None else most
-        if most is None or most <= _MOST_LOOKED_UP:
+        if most is None or most <= MOST_LOOKED_UP:
             for window in self.windows(bound, few, brief=True):
                 window.cut(few)
                 few -= len(window.keys)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from octavo.actors.bookie import Bookie
-from octavo.actors.reader import Reader, Unleased
+from octavo.actors.reader import MOST_LOOKED_UP, Reader, Unleased
 from octavo.actors.scanning.few_rows import found_at_once
 from octavo.actors.scanning.index_scan import Entries, Sought, entries
 from octavo.actors.scanning.read_values import STRETCH_BYTES
@@ -20,8 +20,8 @@ from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.scans import Give, Heads, Items, Place, Scan, keys_of
 
-_MOST_KEYS, _MOST_ITEMS, _MOST_HEADS = 96, 32, 12
-"""Rows that are found so at most. Each head is looked up; more are cheaper as a window."""
+_MOST_KEYS, _MOST_ITEMS = 96, 32
+"""Rows that are found so at most; heads only as many as are looked up one by one."""
 
 
 def at_once(
@@ -34,7 +34,7 @@ def at_once(
     if isinstance(give, Heads) and give.build is not None:
         return None  # what a type's function raises comes with its row
     most = limit or 0
-    whole = not 0 < most <= (_MOST_HEADS if heads else _MOST_ITEMS if more else _MOST_KEYS)
+    whole = not 0 < most <= (MOST_LOOKED_UP if heads else _MOST_ITEMS if more else _MOST_KEYS)
     if whole:
         if more or not narrow:
             return None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -191,8 +192,9 @@ class _Opening:
         bookie, clerk = self._start_bookie(inker, penciller, found.tails)
         inker_clerk = self._start_inker_clerk(inker, bookie, identity)
         if any(tail.damaged for tail in found.tails.tails):
-            # Now: what is damaged and unsealed others refuse to read.
-            seal_waiting(inker_clerk.actor)
+            # Now: what is damaged and unsealed others refuse to read. A long one is not waited for.
+            with suppress(AskTimeout):
+                seal_waiting(inker_clerk.actor)
         return Running(
             path=self.path,
             options=self.options,

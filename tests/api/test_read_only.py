@@ -22,6 +22,7 @@ from whole_store import SEED, WallClock, active_file, flush, opened, rolled
 
 import octavo
 from octavo import read_only
+from octavo.actors.opening import startup
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import change_log, pinning, recovery
@@ -387,3 +388,21 @@ def test_damage_that_an_opening_steps_over_keeps_no_reader_out(tmp_path: Path, a
         assert store.stats()["notes"]
         with octavo.open(path, read_only=True) as reader:
             assert everything(reader) == everything(store)
+
+
+def test_an_opening_does_not_fail_where_the_sealing_of_what_is_damaged_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % number, b"value") for number in range(9))
+        file = active_file(store)
+    with file.open("r+b") as damaged:
+        damaged.seek(2300)
+        damaged.write(b"\xff" * 8)
+
+    def too_long(_: object) -> None:
+        raise octavo.AskTimeout("the turn is another thread's")
+
+    monkeypatch.setattr(startup, "seal_waiting", too_long)
+    with opened(tmp_path / "s") as store:
+        assert len(store) == 7
