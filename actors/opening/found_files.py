@@ -122,18 +122,24 @@ def _of_the_journal(
     return ledger
 
 
-def made_ours(disk: Disk, path: str) -> bool:
+def made_ours(disk: Disk, path: str, *, closed: bool) -> bool:
     """Have a journal file that is not sealed, or damaged, to ourselves: backups, snapshots, and
     copies of the store that were made of links may share it. No: it is shared, and there is no
-    room for another; what it has stays as it is. Raises OSError."""
-    if path.endswith(recovery.LOG) and disk.links(path) == 1:
+    room for another; what it has stays as it is. Raises StorageFull, StorageFailed.
+
+    Unless its owner ``closed`` it, which syncs it, it is written anew in any case. Who is killed
+    within an fsync that fails, as where a disk hangs first, is told of that and tells nobody; the
+    next fsync would say that all is well, and to write in place again does not help: ext4 may then
+    write to where it reads zeros later.
+    """
+    if closed and path.endswith(recovery.LOG) and disk.links(path) == 1:
         return True
     try:
         set_apart(disk, path)
     except OSError as error:
-        full = isinstance(storage_error(error, path), StorageFull)
-        if not full or not path.endswith(recovery.LOG):
-            raise
+        told = storage_error(error, path)
+        if not isinstance(told, StorageFull) or not path.endswith(recovery.LOG):
+            raise told from error
         with suppress(OSError):
             disk.unlink(path + TEMPORARY_SUFFIX)
         return False

@@ -258,7 +258,7 @@ class _Opening:
             if len(tail.offsets) == 1:
                 self.disk.unlink(f"{directory}/{tail.name}")
                 continue
-            apart = made_ours(self.disk, f"{directory}/{tail.name}")
+            apart = made_ours(self.disk, f"{directory}/{tail.name}", closed=begun.clean)
             goes_on = (
                 tail is tails[-1]
                 and begun.clean

@@ -112,6 +112,21 @@ def test_the_next_opening_writes_what_was_not_synced_anew() -> None:
         forget(store)
 
 
+def test_a_failed_fsync_of_which_only_a_killed_process_was_told_is_not_believed_later() -> None:
+    disk = failed_once()
+    disk.unlink(f"/store/journal/{UNSYNCED}")  # it was killed before it could leave that
+    with one_thread("again"):
+        store = opened(disk, clock_ms=clock_ms)
+        assert store.get(b"b") == b"not durable"
+        store.sync()
+        forget(store)
+    image = disk.after_crash("nothing")
+    with one_thread("and again"):
+        store = opened(image, clock_ms=clock_ms)
+        assert store.get(b"b") == b"not durable"
+        forget(store)
+
+
 @pytest.mark.parametrize("operation", ["sync", "rename"])
 def test_an_opening_that_cannot_do_so_fails_and_the_next_one_tries_again(operation: str) -> None:
     disk = failed_once()
