@@ -39,6 +39,7 @@ from octavo.files.door.open_file import (
     RealFile,
     copied_map,
     link_file,
+    naming,
     open_apart,
     open_directory,
     open_regular,
@@ -303,10 +304,8 @@ class RealDisk(Disk):
     def _opened(self, path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
         fd = open_regular(path, flags)
         try:
-            yield fd
-        except OSError as error:
-            error.filename = error.filename or path  # a descriptor has no name
-            raise
+            with naming(path):
+                yield fd
         finally:
             os.close(fd)
 
@@ -336,8 +335,7 @@ class RealDisk(Disk):
 
     def create_zeros(self, path: str, length: int) -> None:
         if not hasattr(os, "posix_fallocate"):
-            super().create_zeros(path, length)
-            return
+            return super().create_zeros(path, length)
         self.create(path).close()
         with self._opened(path, os.O_RDWR) as fd:
             os.posix_fallocate(fd, 0, length)
@@ -404,7 +402,8 @@ class RealDisk(Disk):
     def sync_dir(self, path: str) -> None:
         fd = open_directory(path)
         try:
-            sync_directory(fd)
+            with naming(path):
+                sync_directory(fd)
         finally:
             os.close(fd)
 
@@ -445,6 +444,7 @@ class RealDisk(Disk):
             except FileExistsError:
                 if not os.path.isdir(path):
                     raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path) from None
-            sync_directory(fd)
+            with naming(directory_of(path)):
+                sync_directory(fd)
         finally:
             os.close(fd)

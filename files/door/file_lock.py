@@ -38,6 +38,8 @@ system call of theirs takes long."""
 _MOMENT = 0.2
 """Seconds for a process to begin its program."""
 _LOOK_EVERY = 0.002
+_ELSEWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
+"""What is told of a path that leads nowhere any more."""
 _wait = time.sleep
 
 Steps: TypeAlias = "Iterator[Callable[[], object]]"
@@ -74,7 +76,8 @@ class FileLock:
 
     def refuse_replaced(self) -> None:
         """Raise OSError (ESTALE) where the directory around ``path`` was moved or removed, or
-        another stands there now: nothing by that path is the holder's. Two system calls."""
+        another stands there now: nothing by that path is the holder's. Other OSErrors pass. Two
+        system calls."""
         if not self._stands():
             raise OSError(
                 errno.ESTALE,
@@ -252,13 +255,15 @@ def _keep(path: str, fd: int, *directory: int) -> FileLock:
 
 
 def _stands(path: str, token: object) -> bool:
-    """Whether ``path`` is still the directory that was locked; True once it is no more."""
+    """Whether ``path`` is still the directory that was locked; True once it is no more. Raises the
+    OSError of a file system that failed, and tells nothing of it."""
     held = _held.get(token)
     try:
         if held is None or os.path.samestat(os.stat(path), os.fstat(held[0][1])):
             return True
-    except OSError:
-        pass
+    except OSError as error:
+        if error.errno not in _ELSEWHERE and token in _held:
+            raise
     return token not in _held  # the number may be another file's since
 
 

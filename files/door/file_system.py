@@ -10,7 +10,7 @@ import os
 import struct
 from collections.abc import Callable
 
-from octavo.files.door.open_file import OPEN_FLAGS, sync_directory
+from octavo.files.door.open_file import OPEN_FLAGS, naming, sync_directory
 from octavo.files.errors import Misuse
 
 PROBE_PREFIX = ".octavo-probe-"
@@ -110,7 +110,8 @@ def _maps(fd: int) -> bool:
 def _syncs(path: str) -> bool:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        sync_directory(fd)
+        with naming(path):
+            sync_directory(fd)
     finally:
         os.close(fd)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -10,7 +11,7 @@ import stat
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NoReturn
@@ -175,6 +176,16 @@ else:
             os.fsync(fd)
         except MemoryError as untold:
             raise _failed_untold(fd) from untold
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Within it an OSError of a descriptor, which has no name, gets this one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
 
 
 def _failed_untold(fd: int) -> OSError:
@@ -361,7 +372,8 @@ class RealFile(AppendFile):
         fd = self.fd  # keeps it open to the end of the call
         if fd < 0:
             _refuse(self.path)
-        sync_data(fd)
+        with naming(self.path):
+            sync_data(fd)
 
     def begin_sync(self) -> Callable[[], None]:
         fd = self.fd  # the thread keeps it open

@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.door.file_lock import FileLock
-from octavo.files.door.open_file import Descriptor, open_directory, sync_directory
+from octavo.files.door.open_file import Descriptor, naming, open_directory, sync_directory
 from octavo.files.errors import storage_error
 
 P = ParamSpec("P")
@@ -77,7 +77,8 @@ class OwnDisk(RealDisk):
         if held is None:
             super().sync_dir(path)
         else:
-            sync_directory(held)
+            with naming(path):
+                sync_directory(held)
 
     def hold(self, path: str) -> None:
         if path not in self._held:

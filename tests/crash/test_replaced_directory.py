@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import gone_meanwhile
 import pytest
@@ -205,3 +206,24 @@ def test_an_owner_whose_store_is_back_in_its_place_goes_on(tmp_path: Path) -> No
         assert store.compact().files_after == 1
     with octavo.open(tmp_path / "s", worker=False) as found:
         assert found[b"key"] == b"value"
+
+
+def test_an_owner_whose_file_system_failed_is_not_told_that_its_store_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XFS answers so to every look, once it has shut down."""
+    look = os.stat
+
+    def failed(path: Any, *args: Any, **given: Any) -> os.stat_result:
+        if path == str(tmp_path / "s"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return look(path, *args, **given)
+
+    store = octavo.open(tmp_path / "s", worker=False)
+    store.put(b"key", b"value")
+    monkeypatch.setattr(os, "stat", failed)
+    for call in (store.compact, lambda: store.backup(tmp_path / "b"), store.close):
+        with pytest.raises(octavo.StorageFailed) as told:
+            call()
+        assert "Input/output error" in str(told.value)
+        assert TOLD not in str(told.value)

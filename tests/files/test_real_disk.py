@@ -24,6 +24,7 @@ from octavo.files.door import disk as disk_module
 from octavo.files.door import file_system, open_file, own_disk
 from octavo.files.door.disk import AppendFile, Disk, RealDisk
 from octavo.files.door.file_system import file_system_of
+from octavo.files.door.own_disk import OwnDisk
 from octavo.files.errors import Corruption, Misuse, StoreLocked
 
 DISK = RealDisk()
@@ -691,3 +692,29 @@ def test_append_files_refer_to_their_calls_without_a_cycle(tmp_path: Path) -> No
         assert descriptors(tmp_path) == before
     finally:
         gc.enable()
+
+
+def test_a_sync_that_fails_names_what_it_was_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "a")
+    file = DISK.create(path)
+    own = OwnDisk(DISK.lock(str(tmp_path / "LOCK")))
+    own.hold(str(tmp_path))
+    for where in (open_file, disk_module, own_disk, file_system):
+        for name in ("sync_data", "sync_directory"):
+            monkeypatch.setattr(where, name, failing(errno.EIO), raising=False)
+    calls: dict[str, list[Callable[[], object]]] = {
+        path: [file.sync, lambda: DISK.sync_file(path)],
+        str(tmp_path): [
+            lambda: DISK.sync_dir(str(tmp_path)),
+            lambda: own.sync_dir(str(tmp_path)),
+            lambda: DISK._make_directory(str(tmp_path / "new")),
+            lambda: DISK.check_supported(str(tmp_path)),
+        ],
+    }
+    for named, tried in calls.items():
+        for call in tried:
+            with pytest.raises(OSError, match="Input/output") as told:
+                call()
+            assert told.value.filename == named
