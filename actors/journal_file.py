@@ -173,13 +173,10 @@ class JournalFile(TurnActor):
     def undo(
         self, error: BaseException, data: Data, ends: Sequence[int], atomic: bool = False
     ) -> None:
-        """Take back what a failed or interrupted append left behind the last record. Records that
-        stand there whole stay: another process may have been told of them, so that their numbers
-        cannot be given again."""
-        if self.failed is not None:
-            return
+        """Take back what a failed or interrupted append left behind the last record. Whole records
+        stay: another process may know of them, so that their numbers cannot be given again."""
         try:
-            if self.file is not None:
+            if self.file is not None and self.failed is None:
                 if self.offsets[-1] < ends[-1]:
                     found = standing(self.file, self.offsets[-1], joined(data), ends, atomic)
                     self.offsets.extend(found)
@@ -188,10 +185,13 @@ class JournalFile(TurnActor):
         except OSError as worse:
             self.failed = StorageFailed(f"{self.path}: {worse}; close the store and reopen it")
         if isinstance(error, OSError):
-            told = self.failed or storage_error(error, self.path)
-            if isinstance(told, StorageFailed):
-                self.failed = told
-            raise told from error
+            raise self._told(error) from error
+
+    def _told(self, error: OSError) -> OctavoError:
+        """What a failed write means. A new error, kept by nobody: its frames have the file open."""
+        told = storage_error(error, self.path)
+        self.failed = self.failed or (told if isinstance(told, StorageFailed) else None)
+        return told if self.failed is None else StorageFailed(*self.failed.args)
 
     def end_of(self, sqn: int) -> int:
         """Position behind the record of ``sqn``, or behind the last one if it is not here; 0

@@ -188,6 +188,14 @@ def naming(path: str) -> Iterator[None]:
         raise
 
 
+def untraced(error: OSError, path: str) -> OSError:
+    """The error, with a name, and without the frames it came through: they would keep a descriptor
+    open for as long as anybody keeps the error, as a store that failed does, and its file system
+    could not be unmounted."""
+    error.filename = error.filename or path
+    return error.with_traceback(None)
+
+
 def _failed_untold(fd: int) -> OSError:
     """An fsync takes no memory; only what says that it failed does. So it failed."""
     return OSError(errno.EIO, "a sync failed, and there was no memory to say why", fd)
@@ -372,8 +380,11 @@ class RealFile(AppendFile):
         fd = self.fd  # keeps it open to the end of the call
         if fd < 0:
             _refuse(self.path)
-        with naming(self.path):
+        try:
             sync_data(fd)
+        except OSError as error:
+            del fd
+            raise untraced(error, self.path) from None
 
     def begin_sync(self) -> Callable[[], None]:
         fd = self.fd  # the thread keeps it open
@@ -385,7 +396,7 @@ class RealFile(AppendFile):
             try:
                 sync_data(fd)
             except OSError as error:
-                failed[0] = error
+                failed[0] = untraced(error, self.path)
             else:
                 failed.clear()
 

@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.door.file_lock import FileLock
-from octavo.files.door.open_file import Descriptor, naming, open_directory, sync_directory
+from octavo.files.door.open_file import Descriptor, open_directory, sync_directory, untraced
 from octavo.files.errors import storage_error
 
 P = ParamSpec("P")
@@ -76,9 +76,12 @@ class OwnDisk(RealDisk):
         held = self._held.get(path)
         if held is None:
             super().sync_dir(path)
-        else:
-            with naming(path):
-                sync_directory(held)
+            return
+        try:
+            sync_directory(held)
+        except OSError as error:
+            del held
+            raise untraced(error, path) from None
 
     def hold(self, path: str) -> None:
         if path not in self._held:
