@@ -34,7 +34,7 @@ class NotHere(Exception):  # noqa: N818 (what is missing is no error of the test
     """This machine cannot do it; the message says what it lacks."""
 
 
-def _run(*words: str) -> None:
+def run(*words: str) -> None:
     try:
         subprocess.run(
             words, check=True, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}
@@ -61,7 +61,7 @@ class LoopDisk:
             self.path.mkdir()
             with self._image.open("wb") as image:
                 image.truncate(SIZES[kind])
-            _run(*_MAKE[kind], str(self._image))
+            run(*_MAKE[kind], str(self._image))
             self.mount()
             self.cut_power()
             self.mount()
@@ -74,7 +74,7 @@ class LoopDisk:
         until = time.monotonic() + (_LONGEST_BUSY if self._was_mounted else 0.0)
         while not self.mounted:
             try:
-                _run("mount", "-o", "loop", "-t", self.kind, str(self._image), str(self.path))
+                run("mount", "-o", "loop", "-t", self.kind, str(self._image), str(self.path))
                 self.mounted = self._was_mounted = True
             except NotHere:
                 # It worked before: other processes take and give back loop devices meanwhile.
@@ -99,7 +99,7 @@ class LoopDisk:
     def fail(self) -> None:
         """As after an error that ext4 met: it is only read from here on, and what was not synced
         is in memory alone."""
-        _run("mount", "-o", "remount,errors=remount-ro", str(self.path))
+        run("mount", "-o", "remount,errors=remount-ro", str(self.path))
         found = os.stat(self.path).st_dev
         device = os.path.basename(
             os.path.realpath(f"/sys/dev/block/{os.major(found)}:{os.minor(found)}")
@@ -115,7 +115,7 @@ class LoopDisk:
         until = time.monotonic() + _LONGEST_BUSY
         while self.mounted:
             try:
-                _run("umount", str(self.path))
+                run("umount", str(self.path))
                 self.mounted = False
             except NotHere as busy:
                 if "busy" not in str(busy) or time.monotonic() > until:
