@@ -6,7 +6,7 @@ from contextlib import suppress
 from mmap import mmap
 from typing import Any
 
-from octavo.files.door.disk import Disk
+from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, Corruption, StorageFailed
 from octavo.files.journal import cdb, cdb_seal, record_columns
 from octavo.files.journal.journal_windows import WindowSums
@@ -54,9 +54,9 @@ def seal(
                 file.truncate(length)
                 file.pwrite_all(bytes(room), records_end)
             raise
-        file.sync()
+        _sync(file)
         file.pwrite_all(front + _missing_header(disk, path, name, seed, first_ms), 0)
-        file.sync()
+        _sync(file)
     finally:
         file.close()
     disk.rename(path, sealed)
@@ -72,6 +72,15 @@ def _windows(mapped: mmap | bytes, table: npt.NDArray[np.uint32], seed: int) -> 
     made = WindowSums(seed)
     made.add(memoryview(mapped)[: int(table[-1])])
     return made.section()
+
+
+def _sync(file: AppendFile) -> None:
+    """As sync; one that failed must not be tried again, nor must what it was of be written again in
+    its place, where ext4 reads zeros later: so it raises StorageFailed."""
+    try:
+        file.sync()
+    except OSError as error:
+        raise StorageFailed(f"fsync failed: {error}; close the store and reopen it") from error
 
 
 def _sync_names(disk: Disk, directory: str) -> None:

@@ -55,3 +55,26 @@ def test_where_the_journal_failed_elsewhere_a_sync_goes_well_for_what_was_durabl
                     store.sync()
         assert dict(store.items()) == {b"a": b"1", b"b": b"2"}
         forget(store)
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["tables", "pointers"])
+def test_a_sealing_that_could_not_sync_is_not_tried_again_in_the_same_place(number: int) -> None:
+    """ext4 may write there once more, and read zeros later."""
+    disk = SimDisk()
+    with one_thread("sealing") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"a", b"1", sync=True)
+        rolled(store)
+        disk.fail("sync", number, errno.EIO)
+        pool.go_on()
+        for _ in range(2):
+            with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+                store.put(b"b", b"2")
+        assert store[b"a"] == b"1"
+        forget(store)
+    with one_thread("again"):
+        store = opened(disk.after_kill(), clock_ms=clock_ms)
+        assert any("written anew" in note for note in store.stats()["notes"])
+        assert store[b"a"] == b"1"
+        assert store.verify().ok
+        forget(store)
