@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 import click
 
 from octavo import arguments
-from octavo.files.errors import READ_ONLY, Misuse
+from octavo.files.door.disk import RealDisk
+from octavo.files.errors import READ_ONLY, Misuse, usable
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
 from octavo.files.wall_clock import ms_of
 from octavo.manifest.store_identity import IDENTITY
@@ -72,9 +73,10 @@ def open_store(path: str, *, create: bool = False) -> Store:
 
 
 def refuse_none(path: str) -> None:
-    """Raise Misuse where there is no store."""
-    if not os.path.lexists(os.path.join(path, IDENTITY)):
-        raise Misuse(f"there is no store at {path}; `put` and `load` make one")
+    """Raise Misuse where there is no store, OSError where the disk does not tell."""
+    with usable("path", path):
+        if not RealDisk().exists(os.path.join(path, IDENTITY)):
+            raise Misuse(f"there is no store at {path}; `put` and `load` make one")
 
 
 def open_for_reading(path: str) -> Store:

@@ -358,6 +358,31 @@ def test_where_there_is_no_store_nobody_is_asked_whether_to_remove_it(tmp_path: 
     assert "[y/N]" not in told.stderr
 
 
+FAILED_DISK = """
+import errno, os
+import octavo.cli.commands
+look = os.lstat
+
+def failed(path, *args, **given):
+    if os.path.basename(path) == "OCTAVO":
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+    return look(path, *args, **given)
+
+os.lstat = failed
+octavo.cli.commands.main()
+"""
+
+
+@pytest.mark.parametrize("words", [("get", "key"), ("verify",), ("destroy", "--yes")])
+def test_a_disk_that_fails_is_no_missing_store(store: Path, words: tuple[str, ...]) -> None:
+    """XFS answers so to every look, once it has shut down."""
+    call = [sys.executable, "-c", FAILED_DISK, words[0], store, *words[1:]]
+    found = subprocess.run(call, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+    assert found.returncode == 4, found.stderr
+    assert b"Input/output error" in found.stderr
+    assert b"there is no store" not in found.stderr
+
+
 INTERRUPTED_IN_PANDAS = """
 import os, signal, sys
 import octavo.cli.commands
