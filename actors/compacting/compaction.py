@@ -52,16 +52,17 @@ def compact(clerk: InkerClerk, progress: Progress = untold) -> Compacted:
     Corruption (of the ledger)."""
     with clerk.alone():
         began = clerk.monotonic()
+        upto = clerk.inker.actor.last_sqn
         full = _settled(clerk)
         before = clerk.sealed()
         dropped = 0
         while True:
-            more, left = _pass(clerk, progress)
+            more, older, left = _pass(clerk, progress, upto)
             dropped += more
             full = full or left
             if full is None:
                 break
-            if not more:
+            if not older:  # what others write meanwhile is garbage again and again
                 raise full
             full = _settled(clerk)  # what was given back may be the room for it
         clerk.actor_ref.call(InkerClerk.sweep)
@@ -122,14 +123,14 @@ def _settled(clerk: InkerClerk) -> StorageFull | None:
     return None
 
 
-def _pass(clerk: InkerClerk, progress: Progress) -> tuple[int, StorageFull | None]:
-    """All files once, oldest first: (records dropped, what was said where files were left as they
-    are, since there was no room for what is live of them)."""
+def _pass(clerk: InkerClerk, progress: Progress, upto: int) -> tuple[int, int, StorageFull | None]:
+    """All files once, oldest first: (records dropped, those of files up to this sqn, what was said
+    where files were left as they are, since there was no room for what is live of them)."""
     scores = clerk.actor_ref.call(InkerClerk.survey)
     entries = clerk.eligible()
     with clerk.deltas(entries) as (deltas, stale):
         _count_stale(scores, entries, stale)
-        return _rewritten(clerk, progress, scores, entries, deltas)
+        return _rewritten(clerk, progress, upto, scores, entries, deltas)
 
 
 def _count_stale(
@@ -144,14 +145,15 @@ def _count_stale(
 def _rewritten(
     clerk: InkerClerk,
     progress: Progress,
+    upto: int,
     scores: dict[str, Score],
     entries: Sequence[JournalEntry],
     deltas: str | None,
-) -> tuple[int, StorageFull | None]:
+) -> tuple[int, int, StorageFull | None]:
     total = sum(entry.bytes for entry in entries) or 1
     hiding = sum(scores[e.name].hiding * e.bytes for e in entries if e.name in scores) / total
     bound = 0.0 if hiding > HIDING_PERCENT else REWRITE_PERCENT
-    dropped = done = position = 0
+    dropped = older = done = position = 0
     most: int | None = None  # files at a time
     full = None
     while left := [entry for entry in clerk.sealed() if entry.base_sqn >= position]:
@@ -169,11 +171,12 @@ def _rewritten(
                 if found.damaged:
                     continue  # again, without that file
                 dropped += found.dropped
+                older += found.dropped if run[-1].last_sqn <= upto else 0
         run = run or left[:1]
         done += sum(entry.bytes for entry in run)
         position = run[-1].last_sqn + 1
     progress("done", total, total)
-    return dropped, full
+    return dropped, older, full
 
 
 def next_run(

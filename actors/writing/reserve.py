@@ -26,6 +26,9 @@ SHARE = 16
 """It is made where so many times its size is free."""
 
 
+_EIGHTHS = 8
+
+
 class Share(NamedTuple):
     """What of the reserve a way out of a full disk is given, in eighths of it."""
 
@@ -60,7 +63,7 @@ def put_by(disk: Disk, path: str) -> None:
 def given_up(disk: Disk, path: str, share: Share) -> bool:
     """Whether there was a reserve, of which this share makes room now."""
     where = f"{path}/{RESERVE}"
-    at_once, leaves = (RESERVE_BYTES * eighths // 8 for eighths in share)
+    at_once, leaves = (RESERVE_BYTES * eighths // _EIGHTHS for eighths in share)
     try:
         found = disk.size(where)
         left = max(leaves, found - at_once)
@@ -93,17 +96,19 @@ def with_reserve(
     settled: Callable[[], bool] = lambda: False,
 ) -> T:
     """What ``call`` answers; where it finds no room, it is called again with its ``share`` of the
-    reserve, and with another as long as there is one, which come back when memory is saved and
-    there is room; and once more when ``settled`` has waited for work whose half-made files take
-    room until it ends. Raises what ``call`` raises."""
+    reserve, and with another as long as there is one; and once more when ``settled`` has waited for
+    work whose half-made files take room until it ends. What was given up comes back when memory is
+    saved and there is room, and is not given a second time. Raises what ``call`` raises."""
     has_waited = False
+    shares = _EIGHTHS // share.at_once
     while True:
         try:
             return call()
         except (StorageFull, OSError) as error:
             if not _is_full(error):
                 raise
-            if given_up(disk, path, share):
+            if shares and given_up(disk, path, share):
+                shares -= 1
                 continue
             if has_waited or not settled():
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from whole_store import SEED, Clock, flush, killed, opened, settle
 
 import octavo
 from octavo.actors.compacting import journal_install
+from octavo.actors.inker_clerk import Done, InkerClerk
 from octavo.files.journal import record
 from octavo.files.lifecycle import State
+from octavo.manifest.journal_manifest import JournalEntry
 
 
 @pytest.mark.parametrize("size", [20, 200, 3000])
@@ -244,6 +247,34 @@ def test_a_damaged_file_is_left_as_it_is_and_told(tmp_path: Path) -> None:
         assert path.read_bytes() == bytes(image)
         assert done.records_dropped > 0
         assert {key: store.get(key) for key in model} == model
+
+
+def test_it_ends_though_a_file_has_no_room_and_others_go_on_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, passes = InkerClerk.rewrite, 0
+
+    def without_room(clerk: InkerClerk, run: Sequence[JournalEntry], deltas: Any = None) -> Done:
+        if run[0].base_sqn == 1:
+            raise octavo.StorageFull("no room for the first file")
+        return plain(clerk, run, deltas)
+
+    monkeypatch.setattr(InkerClerk, "rewrite", without_room)
+    with opened(tmp_path / "s", **SMALL_FILES) as store:
+        model = overwritten(store, random.Random(SEED))
+
+        def meanwhile(what: str, done: int, total: int) -> None:
+            nonlocal passes
+            if what == "done":
+                passes += 1
+                assert passes < 30, "it goes on for as long as there is garbage of others"
+                for number in range(600):
+                    model[b"again"] = b"%d" % number
+                    store.put(b"again", b"%d" % number)
+
+        with pytest.raises(octavo.StorageFull, match="no room for the first file"):
+            store.compact(meanwhile)
+        check(store, model)
 
 
 def test_a_condemned_ledger_stops_it(tmp_path: Path) -> None:
