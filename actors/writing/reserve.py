@@ -55,7 +55,14 @@ def put_by(disk: Disk, path: str) -> None:
             return
         with suppress(FileNotFoundError):
             disk.unlink(where)  # some of it was given up, or its making was cut short by a kill
-        disk.create_zeros(where, RESERVE_BYTES)
+        try:
+            disk.create_zeros(where, RESERVE_BYTES)
+        except OSError:  # a quota may leave less than is free: what there was is kept
+            if found:
+                with suppress(FileNotFoundError):
+                    disk.unlink(where)
+                disk.create_zeros(where, found)
+            raise
     except OSError as error:
         log.info("%s: there is no low-space reserve: %s", path, error)
 

@@ -93,6 +93,23 @@ def test_what_is_left_of_it_stays_while_there_is_not_plenty_of_room(
     assert file.stat().st_size == 1000
 
 
+def test_what_is_left_of_it_stays_where_a_quota_leaves_no_room_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / reserve.RESERVE
+    file.write_bytes(bytes(1000))
+    plain = RealDisk.create_zeros
+
+    def within_quota(self: RealDisk, path: str, length: int) -> None:
+        plain(self, path, min(length, 2000))
+        if length > 2000:
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), path)
+
+    monkeypatch.setattr(RealDisk, "create_zeros", within_quota)
+    reserve.put_by(RealDisk(), str(tmp_path))
+    assert file.stat().st_size == 1000
+
+
 def test_a_store_that_was_closed_while_work_was_waited_for_says_so(tmp_path: Path) -> None:
     store = octavo.open(tmp_path / "s")
 
