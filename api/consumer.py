@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from octavo import changes as feed
 from octavo.actors.opening.startup import Running
+from octavo.actors.writing.reserve import RECORD
 from octavo.changes import Change
 from octavo.files.argument_checks import shown, to_sqn, to_whole
 from octavo.files.errors import HistoryCompacted, Misuse
@@ -80,13 +82,17 @@ class Consumer(Handle):
         self._refuse_if_closed()
         newest = self._running.inker.actor.last_sqn
         upto = to_whole("sqn", sqn, f"are sequence numbers up to the newest, {newest}", 0, newest)
-        self._consumers.move(self.name, upto)
+        self._with_reserve(partial(self._consumers.move, self.name, upto))
 
     def drop(self) -> None:
         """Forget it, durably; nothing is held back for it any more. Idempotent. Raises
         StorageFull, StorageFailed, Closed."""
         self._refuse_if_closed()
-        self._consumers.drop(self.name)
+        self._with_reserve(partial(self._consumers.drop, self.name))
+
+    def _with_reserve(self, change: Callable[[], None]) -> None:
+        """On a full disk, too: what it holds back is what a compaction could give back."""
+        self._running.with_reserve(change, RECORD)
 
     def _refuse_if_closed(self) -> None:
         bookie = self._running.bookie.actor

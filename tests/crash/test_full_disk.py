@@ -133,6 +133,24 @@ def test_deletes_of_a_head_only_store_on_a_full_disk_go_by_the_reserve(
         assert len(bucket) == 0
 
 
+@pytest.mark.parametrize("way", ["acknowledge", "drop"])
+def test_on_a_full_disk_a_consumer_lets_go_of_what_it_holds_back(
+    disk: SmallDisk | None, way: str
+) -> None:
+    if disk is None:
+        return
+    with octavo.open(disk.path / "s", **SMALL) as store:
+        consumer = store.consumer("mail")
+        filled(with_its_reserve(store))
+        disk.fill()
+        if way == "drop":
+            consumer.drop()
+        else:
+            consumer.acknowledge(store.last_sqn)
+        assert store.compact().records_dropped > 100
+        assert store.verify().ok
+
+
 @pytest.mark.parametrize("clerk", ["clerk", "inker_clerk"])
 @pytest.mark.parametrize("mode", ["standard", "head_only"])
 def test_a_delete_waits_for_work_whose_half_made_files_have_taken_the_room(
