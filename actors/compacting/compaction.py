@@ -84,8 +84,13 @@ def trim(clerk: InkerClerk) -> int:
     """See Store.trim. Not in a turn. Raises as ``compact``."""
     with clerk.alone():
         before = clerk.trimmed
-        settle(clerk)
+        full = _settled(clerk)
         clerk.actor_ref.call(trimming.trim)
+        if full is not None:
+            if clerk.trimmed == before:
+                raise full
+            settle(clerk)  # what was given back may be the room for it
+            clerk.actor_ref.call(trimming.trim)
         return clerk.trimmed - before  # with what went unasked as memory was saved
 
 

@@ -151,6 +151,23 @@ def test_on_a_full_disk_a_consumer_lets_go_of_what_it_holds_back(
         assert store.verify().ok
 
 
+def test_a_trim_on_a_full_disk_gives_back_what_the_ledger_has(disk: SmallDisk | None) -> None:
+    if disk is None:
+        return
+    with octavo.open(disk.path / "s", mode="head_only", **SMALL) as store:
+        bucket, consumer = store.head_bucket("b"), store.consumer("mail")
+        with_its_reserve(store, bucket)
+        assert filled(bucket) > 600
+        Path(store.path, reserve.RESERVE).unlink()
+        consumer.drop()
+        disk.fill()  # no room to save what is in memory
+        want = [(row.key, row.value) for row in bucket.rows()]
+        assert store.trim() > 256 << 10
+        assert [(row.key, row.value) for row in bucket.rows()] == want
+        assert store.verify().ok
+        assert filled(bucket) > 100
+
+
 @pytest.mark.parametrize("clerk", ["clerk", "inker_clerk"])
 @pytest.mark.parametrize("mode", ["standard", "head_only"])
 def test_a_delete_waits_for_work_whose_half_made_files_have_taken_the_room(
