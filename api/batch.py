@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 from octavo.actors.opening.startup import Running
 from octavo.actors.opening.tags import STANDARD
 from octavo.actors.writing import operation as operations
 from octavo.actors.writing.operation import Operation
 from octavo.actors.writing.plain_batch import MOST, MOST_BYTES
+from octavo.actors.writing.reserve import RECORD
 from octavo.arguments import (
     Key,
     Value,
@@ -23,7 +25,7 @@ from octavo.arguments import (
     to_sync,
     to_value,
 )
-from octavo.files.errors import Closed, Misuse
+from octavo.files.errors import Closed, Misuse, StorageFull
 from octavo.files.journal.record import DELETE, PUT
 from octavo.files.ledger import ledger_key
 from octavo.handles import Handle
@@ -31,6 +33,7 @@ from octavo.index_edit import IndexEdit
 
 MAX_OPERATIONS = 1 << 20
 MAX_BYTES = 1 << 30
+T = TypeVar("T")
 _made = tuple.__new__
 _NONE = object()
 _NO_METADATA = b""
@@ -92,11 +95,24 @@ class Together(Handle):
                     conditions.append((at, sqn))
                 if edit is not None:
                     edits[at] = edit
-            _, last = self._running.bookie.actor.write(
-                collected, keys, atomic=atomic, conditions=conditions, edits=edits
-            )
+            write = partial(
+                self._running.bookie.actor.write,
+                collected, keys, atomic=atomic, conditions=conditions, edits=edits,
+            )  # fmt: skip
+            try:
+                _, last = write()
+            except StorageFull as full:
+                _, last = self._by_reserve(collected, write, full)
             self._written(last)
         return self.last_sqn
+
+    def _by_reserve(
+        self, collected: Sequence[Operation], write: Callable[[], T], full: StorageFull
+    ) -> T:
+        """Again: of a full disk, deletes are a way out."""
+        if any(each.kind != DELETE for each in collected):
+            raise full
+        return self._running.with_reserve(write, RECORD)
 
     def _written(self, last_sqn: int) -> None:
         self.last_sqn = last_sqn
@@ -262,6 +278,12 @@ class Batch(Together):
         ):
             self._done = True
             self._forget()
-            self._written(self._running.bookie.actor.plain_batch(collected, keys, self._bytes))
+            write = self._running.bookie.actor.plain_batch
+            try:
+                last = write(collected, keys, self._bytes)
+            except StorageFull as full:
+                again = partial(write, collected, keys, self._bytes)
+                last = self._by_reserve(collected, again, full)
+            self._written(last)
             return self.last_sqn
         return self._commit(atomic=len(self) > 1)

@@ -133,6 +133,31 @@ def test_deletes_of_a_head_only_store_on_a_full_disk_go_by_the_reserve(
         assert len(bucket) == 0
 
 
+@pytest.mark.parametrize("mode", ["standard", "head_only"])
+def test_a_batch_of_deletes_on_a_full_disk_goes_by_the_reserve(
+    disk: SmallDisk | None, mode: Mode
+) -> None:
+    if disk is None:
+        return
+    with octavo.open(disk.path / "s", mode=mode, **SMALL) as store:
+        where = store.head_bucket("b") if mode == "head_only" else store
+        with_its_reserve(store, where if isinstance(where, octavo.HeadBucket) else None)
+        begin: Any = store.head_batch if mode == "head_only" else store.batch
+        filled(where)
+        disk.fill()
+        for low in range(0, 300, 50):
+            with begin() as batch:
+                for number in range(low, low + 50):
+                    batch.delete(where.name, b"%03d" % number)
+        assert len(where) == 0
+        more = begin()
+        more.delete(where.name, b"k")
+        more.put(where.name, b"k", os.urandom(1 << 20))
+        with pytest.raises(octavo.StorageFull):
+            more.commit()
+        assert Path(store.path, reserve.RESERVE).exists()
+
+
 @pytest.mark.parametrize("way", ["acknowledge", "drop"])
 def test_on_a_full_disk_a_consumer_lets_go_of_what_it_holds_back(
     disk: SmallDisk | None, way: str
