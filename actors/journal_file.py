@@ -212,8 +212,10 @@ class JournalFile(TurnActor):
             if not self._name_durable:
                 self.disk.sync_dir(self.directory)
                 self._name_durable = True
-        except OSError as error:
-            self.commit.failure, self.failed = error, self._not_synced
+        except OSError as error:  # what a handler raised, such as TimeoutError, has no number
+            lost = error.__context__ if error.errno is None else error
+            if lost is not None and lost is not before:
+                self.commit.failure, self.failed = lost, self._not_synced
             raise
         except BaseException as interrupt:
             if isinstance(lost := interrupt.__context__, OSError) and lost is not before:
@@ -260,8 +262,7 @@ class JournalFile(TurnActor):
             raise self._unsealable
         if self.entry is None:
             self.commit.wait_durable(self.offsets[-1], self.DEADLINE_SECONDS)
-            count = len(self.offsets) - 1
-            first, last = self._times()
+            count, (first, last) = len(self.offsets) - 1, self._times()
             name = self.name.rpartition(".")[0] + ".cdb"
             try:
                 result = runner.run(
@@ -298,8 +299,7 @@ class JournalFile(TurnActor):
         self._name_durable = True
         self.open_files.dropped(self)
         self.growing.forget()
-        self.reading, self.pread = (None, _NONE), None
-        self.offsets = _NONE
+        self.reading, self.pread, self.offsets = (None, _NONE), None, _NONE
 
     def opened_sealed(self, *, missing: bool = False) -> None:
         """A sealed file of the manifest: nothing is read until someone asks for a record. One

@@ -92,11 +92,16 @@ class GroupCommit:
                 began = time.perf_counter_ns()
                 try:
                     self._sync()
-                except MemoryError:
+                except OSError as error:
+                    if error.errno is not None:
+                        self.failure = error  # first of all, before an interrupt could come
+                    elif self.failure is None:
+                        raise  # of a signal's handler, such as TimeoutError
+                except StorageFailed as error:
+                    self.failure = error
+                except Exception:
                     if self.failure is None:
                         raise  # no fsync failed, or it would be known: see JournalFile._sync
-                except Exception as error:  # noqa: BLE001 - raised below, to everyone
-                    self.failure = error  # first of all, before an interrupt could come
                 else:
                     reached = target
                 took = time.perf_counter_ns() - began

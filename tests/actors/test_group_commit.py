@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
+from pathlib import Path
 
 import pytest
 from counting_actor import WAIT, run_threads
 
+import octavo
 from octavo.actors.writing.group_commit import GroupCommit
+from octavo.files.door import open_file
 from octavo.files.errors import AskTimeout, StorageFailed
 
 
@@ -250,3 +254,29 @@ def test_a_leader_that_is_alone_waits_for_nobody() -> None:
         commit.appended = position
         commit.wait_durable(position, WAIT)
     assert (commit.syncs, commit._crowd) == (2, 0)
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, RuntimeError])
+def test_what_a_handler_raises_during_a_sync_is_no_sync_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    plain = open_file.sync_data
+
+    def too_late(number: int, frame: object) -> None:
+        raise kind("too late")
+
+    def during(fd: int) -> None:
+        monkeypatch.setattr(open_file, "sync_data", plain)
+        signal.raise_signal(signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        with octavo.open(tmp_path / "s") as store:
+            store.put(b"k", b"1", sync=True)
+            monkeypatch.setattr(open_file, "sync_data", during)
+            with pytest.raises(kind, match="too late"):
+                store.put(b"k", b"2", sync=True)
+            assert store.put(b"k", b"3", sync=True) == store.last_sqn
+            assert store[b"k"] == b"3"
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -50,13 +50,14 @@ def nothing_is_believed_after(
     where: object,
     call: str,
     failing: Callable[..., None] = interrupted_and_failed,
+    heard: type[BaseException] = KeyboardInterrupt,
 ) -> None:
     """Neither by who asks for a sync nor, from then on, by any other write."""
     with monkeypatch.context() as patched:
         patched.setattr(where, call, failing)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(heard):
             store.sync()
-    with pytest.raises(octavo.StorageFailed, match="a sync failed"):
+    with pytest.raises(octavo.StorageFailed, match="sync failed"):
         store.put(b"b", b"2")
     with pytest.raises(octavo.StorageFailed):
         store.put(b"b", b"2", sync=True)
@@ -114,3 +115,17 @@ def test_a_sync_that_a_caller_has_recursed_too_far_for_is_none_that_failed(tmp_p
         store.put(b"a", b"1", sync=True)
     with opened(tmp_path / "s") as store:
         assert store.get(b"a") == b"1"
+
+
+def test_a_sync_that_fails_under_a_handler_that_raises_a_timeout_is_known(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(number: int, frame: object) -> None:
+        raise TimeoutError("too late")
+
+    before = signal.signal(signal.SIGINT, too_late)
+    failing, heard = interrupted_and_failed_by_name, octavo.StorageFailed
+    try:
+        nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory", failing, heard)
+    finally:
+        signal.signal(signal.SIGINT, before)
