@@ -184,7 +184,7 @@ class JournalFile(TurnActor):
                 self._ahead.cut(self.file, self.offsets[-1], ends[-1])
         except OSError as worse:
             self.failed = StorageFailed(f"{self.path}: {worse}; close the store and reopen it")
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.errno is not None:  # no handler's TimeoutError
             raise self._told(error) from error
 
     def _told(self, error: OSError) -> OctavoError:

@@ -280,3 +280,27 @@ def test_what_a_handler_raises_during_a_sync_is_no_sync_that_failed(
             assert store[b"k"] == b"3"
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_timeout_that_a_handler_raises_during_a_put_is_no_write_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(number: int, frame: object) -> None:
+        raise TimeoutError("too late")
+
+    def during(*_: object) -> int:
+        signal.raise_signal(signal.SIGALRM)
+        return 0
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        with octavo.open(tmp_path / "s") as store:
+            store.put(b"k", b"1")
+            with monkeypatch.context() as patched:
+                patched.setattr(open_file.RealFile, "pwrite", during)
+                with pytest.raises(TimeoutError, match="too late"):
+                    store.put(b"k", b"2")
+            store.put(b"k", b"3")
+            assert store[b"k"] == b"3"
+    finally:
+        signal.signal(signal.SIGALRM, before)
