@@ -146,8 +146,8 @@ def told(error: Exception) -> str:
 
 
 def complain(message: str) -> None:
-    """A line on standard error; lost if nobody reads that."""
-    with contextlib.suppress(BrokenPipeError):
+    """A line on standard error; lost if nobody reads that, or there is no room for it."""
+    with contextlib.suppress(OSError):
         click.echo(f"octavo: {message}", err=True)
 
 

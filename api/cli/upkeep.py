@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from octavo.cli.options import json_option, open_store, path_argument, refuse_none
+from octavo.cli.options import json_option, open_store, path_argument, refuse_none, stdin
 from octavo.cli.output import Output, complain, progress
 from octavo.figures import count, duration, plural, size
 
@@ -79,6 +79,7 @@ def destroy(ctx: click.Context, path: str, yes: bool) -> None:
 
 
 def _agrees(question: str) -> bool:
+    stdin()  # raises OSError where there is none
     try:
         return click.confirm(question, err=True)
     except UnicodeDecodeError:  # a line that is no text says nothing of the kind
