@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from octavo.arguments import to_lease
 from octavo.files.argument_checks import shown
@@ -107,6 +107,12 @@ class PublishedSnapshot:
         with unbroken, loading:
             from octavo.pipeline.frames import frame
         return frame(spark, self.store_path, self.id, columns, options)
+
+    def __reduce__(self) -> NoReturn:
+        raise Misuse(
+            "a published snapshot is not copied, and does not go to another process, for it uses "
+            "the open files of its store: give its store_path and id"
+        )
 
     def __repr__(self) -> str:
         named = f" {self.name!r}" if self.name else ""

@@ -220,6 +220,21 @@ def test_what_is_of_one_opening_is_neither_copied_nor_pickled(tmp_path: Path) ->
         assert len(store) == 10
 
 
+def test_a_published_snapshot_is_not_copied_with_the_lock_of_its_store(tmp_path: Path) -> None:
+    """A copy of it that was dropped closed the store's own descriptors, that of its lock too."""
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        store.put("k", "v")
+        with store.snapshot() as snap:
+            made = snap.publish("p")
+        with octavo.open(tmp_path / "s", read_only=True) as reader:
+            for one in (made, *store.published(), *reader.published()):
+                for call in (copy.copy, copy.deepcopy, lambda one: one.__reduce_ex__(4)):
+                    with pytest.raises(octavo.Misuse, match="give its store_path and id"):
+                        call(one)
+        with pytest.raises(octavo.StoreLocked):
+            octavo.open(tmp_path / "s")
+
+
 def test_each_thing_says_what_it_is(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put_many((f"k{n}", "v") for n in range(2))
