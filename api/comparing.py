@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -72,7 +72,7 @@ def compare(
     first is another one in the other, for both were written since, or was compacted away in one;
     ``"value"`` for others. ``bucket``: only the standard objects of this one, in head-only stores
     its entries; ``b""`` is the default bucket. A store is read as it is now, through a snapshot
-    that ends with the iteration.
+    that ends with the iteration; of two stores, what expires as they are looked at is in neither.
 
     Makes a merkle tree of each, then reads the keys of the segments in which they differ, and
     nothing of the others but their hashes: for d differences among n keys in s segments about
@@ -108,7 +108,23 @@ def compare(
     except BaseException:
         stack.close()
         raise
-    return _differences(stack, _Side(x, bound, kind), _Side(y, bound, kind), segments, names)
+    found = _differences(stack, _Side(x, bound, kind), _Side(y, bound, kind), segments, names)
+    return at_one_moment(found, x, y) if isinstance(a, Store) and isinstance(b, Store) else found
+
+
+def at_one_moment(found: Iterable[Difference], a: Snapshot, b: Snapshot) -> Iterator[Difference]:
+    """What still differs in the later one of the two moments that the snapshots are of."""
+    moment = max(a.taken_at, b.taken_at)
+    for one in found:
+        left, right = (_until(moment, head) for head in (one.a, one.b))
+        if left is not None or right is not None:
+            yield one._replace(a=left, b=right)
+
+
+def _until(moment: int, head: Head | None) -> Head | None:
+    if head is None or (head.expires_at is not None and head.expires_at <= moment):
+        return None
+    return head
 
 
 def told_by(a: Snapshot, b: Snapshot) -> By:

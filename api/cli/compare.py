@@ -50,7 +50,7 @@ def diff(
     --by head   for stores written apart: compares sizes, metadata and expiry
     --by value  compares values too, and reads all of them
     """
-    from octavo.comparing import compare, told_by
+    from octavo.comparing import at_one_moment, compare, told_by
 
     bucket = None if name is None else to_bytes("--bucket", name)
     done = 0
@@ -66,7 +66,7 @@ def diff(
                 "these are not copies of one store, or both may have been written since: all "
                 "values are compared; see --by"
             )
-        for one in compare(x, y, by=by, bucket=bucket):
+        for one in at_one_moment(compare(x, y, by=by, bucket=bucket), x, y):
             if done == limit:
                 break
             done += 1
