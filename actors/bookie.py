@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +36,12 @@ from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
 from octavo.files.journal.record import PUT
 from octavo.files.ledger.head_key import shown
 from octavo.files.locks import new_lock
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.register import SnapshotRegister
 
-log = logging.getLogger("octavo.bookie")
+log = messages_of("octavo.bookie")
 _FOR_SCANS = 3
 """What scans keep of the ledger may take an eighth of what the read cache may, beside it,"""
 _MOST_IN_ORDER = 32 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,12 +27,13 @@ from octavo.files.errors import (
 from octavo.files.journal import cdb
 from octavo.files.journal.compress import Compressor
 from octavo.files.lifecycle import State
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest import unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
-log = logging.getLogger("octavo.inker")
+log = messages_of("octavo.inker")
 
 _LOOK_AGAIN = 1024
 """Records until a roll that found no room is tried again."""

@@ -3,7 +3,6 @@ replaced once nobody reads it."""
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +31,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.locks import new_lock
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
@@ -43,7 +43,7 @@ from octavo.manifest.small_files import SMALL
 if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
 
-log = logging.getLogger("octavo.compaction")
+log = messages_of("octavo.compaction")
 
 SAMPLES = 192
 EXPIRED_FOR_MS = 3_600_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.files.kernels.cold_pages import COLD, scattered
 from octavo.files.later import loading
 from octavo.files.lifecycle import State, after
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
@@ -37,7 +37,7 @@ from octavo.manifest.journal_manifest import JournalEntry
 if TYPE_CHECKING:
     from octavo.actors.inker import Inker
 
-log = logging.getLogger("octavo.journal")
+log = messages_of("octavo.journal")
 T = TypeVar("T")
 
 _NONE: array[int] = array("I")

@@ -6,7 +6,6 @@ right to a few where several threads do the same thing at the same moment.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -16,9 +15,10 @@ from typing import Any, TypeVar
 
 from octavo.actors.latency import Latency, Meter
 from octavo.files.kernels.cold_pages import COLD
+from octavo.files.messages import messages_of
 from octavo.files.wall_clock import wall_clock_ms
 
-log = logging.getLogger("octavo.jobs")
+log = messages_of("octavo.jobs")
 
 P = TypeVar("P")
 R = TypeVar("R")

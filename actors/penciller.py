@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -18,6 +17,7 @@ from octavo.actors.open_files import OpenFiles
 from octavo.actors.turns.runtime import TurnActor
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFull, storage_error
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -32,7 +32,7 @@ from octavo.manifest.level_sizes import (
 from octavo.manifest.register import SnapshotRegister
 from octavo.manifest.small_files import MANY_SMALL, SMALL, alike, small_run
 
-log = logging.getLogger("octavo.penciller")
+log = messages_of("octavo.penciller")
 
 LEVEL_ZERO_FILES = 4
 """Files of level zero that start a merge into level one ..."""

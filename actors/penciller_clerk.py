@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -28,12 +27,13 @@ from octavo.files.errors import (
 from octavo.files.journal.sparse_offsets import cut, stretch
 from octavo.files.later import loading
 from octavo.files.ledger import ledger_key
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS, MOST_SEARCHED
 from octavo.manifest.small_files import MANY_SMALL
 
-log = logging.getLogger("octavo.clerk")
+log = messages_of("octavo.clerk")
 
 _ATTEMPTS = 3
 _AGAIN_MS = 5000

@@ -3,7 +3,6 @@ files that nobody changes."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,13 +19,14 @@ from octavo.actors.view import JournalView, View
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Closed, Corruption, storage_errors
 from octavo.files.lifecycle import after
+from octavo.files.messages import messages_of
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.pinning import unsealed_offsets
 from octavo.manifest.published import Published
 from octavo.manifest.recovery import LOG
 
-log = logging.getLogger("octavo.published")
+log = messages_of("octavo.published")
 
 _KEPT_BYTES = 4 << 20
 """For what short scans found."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import select
 import signal
@@ -23,9 +22,10 @@ from octavo.files.door.open_file import lead_nowhere
 from octavo.files.jobs import worker
 from octavo.files.later import loading
 from octavo.files.locks import new_lock
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 
-log = logging.getLogger("octavo.worker")
+log = messages_of("octavo.worker")
 
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 5.0

@@ -3,7 +3,6 @@ has staged, acknowledging changes, backing it up."""
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.errors import AskTimeout, Misuse, OctavoError, StorageFailed, StoreLocked
 from octavo.files.handover import inbox
 from octavo.files.later import loading
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from octavo.actors.opening.options import OpenOptions
     from octavo.store import Store
 
-log = logging.getLogger("octavo.ingest")
+log = messages_of("octavo.ingest")
 
 _LOOK_SECONDS = 0.02
 _OPEN_SECONDS = 1.0

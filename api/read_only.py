@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import weakref
 from collections import deque
@@ -25,6 +24,7 @@ from octavo.files.door.disk import Disk
 from octavo.files.door.held_disk import NO_LINKS, HeldDisk
 from octavo.files.errors import Misuse, SnapshotExpired, usable
 from octavo.files.later import loading
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import pinning, published
@@ -40,7 +40,7 @@ from octavo.type_parameters import Out, Told
 if TYPE_CHECKING:
     from octavo.verify import Report
 
-log = logging.getLogger("octavo.published")
+log = messages_of("octavo.published")
 
 LEASE_SECONDS = 3600.0
 _FOR_EVER_MS = 1 << 42

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -36,6 +35,7 @@ from octavo.files.errors import Misuse, usable
 from octavo.files.later import loading
 from octavo.files.ledger.head import Head
 from octavo.files.locks import new_rlock
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.handles import Closing
 from octavo.head_only import HeadBatch, HeadBucket
@@ -45,7 +45,7 @@ from octavo.snapshot import Snapshot
 from octavo.stats_types import Stats
 from octavo.verify import Report, verify
 
-log = logging.getLogger("octavo")
+log = messages_of("octavo")
 
 if TYPE_CHECKING:
     from octavo.read_only import ReadOnlyStore

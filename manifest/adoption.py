@@ -9,7 +9,6 @@ made of them in turn.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -19,12 +18,13 @@ from typing import NamedTuple
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb
+from octavo.files.messages import messages_of
 from octavo.manifest import recovery, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.log_file import MAX_EPOCH
 from octavo.manifest.update_mark import UPDATING
 
-log = logging.getLogger("octavo.recovery")
+log = messages_of("octavo.recovery")
 
 RANK_BITS = 20
 """A rank is a version of the journal's manifest and, in so many low bits, a number of its own."""

@@ -17,7 +17,6 @@ How files look is in log_file.py, what is believed when they are read again in l
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from octavo.files.errors import (
     StorageFull,
     storage_error,
 )
+from octavo.files.messages import messages_of
 from octavo.manifest.log_file import (
     CHANGE,
     HEADER_BYTES,
@@ -49,7 +49,7 @@ from octavo.manifest.log_history import Recovered, files_in, read_file, recover
 
 __all__ = ["ChangeLog", "Limits", "Recovered", "recover", "recover_whole", "settle"]
 
-log = logging.getLogger("octavo.change_log")
+log = messages_of("octavo.change_log")
 
 SNAPSHOT_ATTEMPTS = 3
 """How often a snapshot is tried, each time under the next name."""

@@ -9,7 +9,6 @@ The file ``CONSUMERS`` of a store, made anew with each acknowledgement, is JSON:
 from __future__ import annotations
 
 import json
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,9 +27,10 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.locks import new_rlock
+from octavo.files.messages import messages_of
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 
-log = logging.getLogger("octavo.consumers")
+log = messages_of("octavo.consumers")
 
 CONSUMERS = "CONSUMERS"
 MAX_CONSUMERS = 1000

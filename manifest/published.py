@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import re
 import secrets
 from collections.abc import Iterator, Mapping
@@ -34,13 +33,14 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.files.argument_checks import shown
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.errors import OUT_OF_MEANS, Corruption, Misuse, OctavoError, SnapshotExpired
+from octavo.files.messages import messages_of
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.packing import Packer, Unpacker
 from octavo.manifest.store_identity import IDENTITY
 
-log = logging.getLogger("octavo.published")
+log = messages_of("octavo.published")
 
 SNAPSHOTS = "snapshots"
 MANIFEST = "manifest"

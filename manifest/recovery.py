@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from array import array
 from collections.abc import Callable, Collection
@@ -16,9 +15,10 @@ from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sparse_offsets import SPARSE_BELOW, SparseOffsets
+from octavo.files.messages import messages_of
 from octavo.manifest.journal_manifest import MAX_BASE, JournalManifest
 
-log = logging.getLogger("octavo.recovery")
+log = messages_of("octavo.recovery")
 
 HIGHEST = (1 << 32) - 2
 """Of a record in a file: what a damaged or forged one says beyond that is not believed."""

@@ -12,7 +12,6 @@ which nothing is called, after which alone CPython looks for one; heaps may have
 from __future__ import annotations
 
 import heapq
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from typing import NamedTuple
 
 from octavo.files.errors import Misuse, SnapshotExpired
 from octavo.files.locks import new_lock
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.snapshots")
+log = messages_of("octavo.snapshots")
 
 _SLACK = 64
 

@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 from collections.abc import Container, Iterator
 from weakref import WeakKeyDictionary
 
 from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFailed, storage_error
+from octavo.files.messages import messages_of
 from octavo.manifest import recovery
 
-log = logging.getLogger("octavo.journal")
+log = messages_of("octavo.journal")
 
 UNSYNCED = "UNSYNCED"
 _NEVER_BEGUN = (errno.ENOENT, errno.EACCES, errno.EPERM, *OUT_OF_DESCRIPTORS)

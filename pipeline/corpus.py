@@ -6,7 +6,6 @@ JSON lines): a column is the key, another or the whole row the value, another th
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,9 @@ import pyarrow as pa
 
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.corpus")
+log = messages_of("octavo.corpus")
 
 SCHEMA = "key binary, value binary, metadata binary"
 FORMATS = ("directory", "parquet", "csv", "jsonl")

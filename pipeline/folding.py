@@ -6,7 +6,6 @@ executors; the states travel between them, rows never do.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,6 +20,7 @@ from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.few_maps import few_maps
 from octavo.files.ledger.live_batches import Batch, buckets_of, heads_of, keys_of
 from octavo.files.ledger.stale_entries import without_stale
+from octavo.files.messages import messages_of
 from octavo.manifest import published
 from octavo.pipeline import spark_tasks
 from octavo.pipeline.arrow_rows import record_batches
@@ -31,7 +31,7 @@ from octavo.pipeline.read_options import ReadOptions, local_path
 from octavo.pipeline.snapshot_choice import pinned
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
-log = logging.getLogger("octavo.published")
+log = messages_of("octavo.published")
 
 S = TypeVar("S")
 What = Literal["objects", "heads", "index"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from octavo.files.errors import Misuse, OctavoError, StorageFull
+from octavo.files.messages import messages_of
 
 if TYPE_CHECKING:
     from octavo.actors.journal_file import JournalFile
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from octavo.files.door.disk import Disk
 
 File = TypeVar("File", "JournalFile", "LedgerFile")
-log = logging.getLogger("octavo.disk")
+log = messages_of("octavo.disk")
 
 
 def for_certain(error: BaseException) -> bool:

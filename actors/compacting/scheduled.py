@@ -6,12 +6,12 @@ Functions that run in its turn.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from octavo.actors.compacting import joining
 from octavo.actors.turns.messages import interruptible
 from octavo.files.errors import StorageFull
+from octavo.files.messages import messages_of
 from octavo.manifest import published
 from octavo.manifest.run_choice import best_run, countable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from octavo.actors.inker_clerk import Done, InkerClerk
     from octavo.manifest.journal_manifest import JournalEntry
 
-log = logging.getLogger("octavo.compaction")
+log = messages_of("octavo.compaction")
 
 
 @interruptible

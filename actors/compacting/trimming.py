@@ -5,7 +5,6 @@ Functions that run in the turn of the Inker's clerk.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from octavo.actors.compacting import journal_install
 from octavo.actors.penciller import Penciller
 from octavo.actors.turns.messages import interruptible
 from octavo.files.errors import Closed, Corruption, OctavoError
+from octavo.files.messages import messages_of
 
 if TYPE_CHECKING:
     from octavo.actors.inker_clerk import InkerClerk
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from octavo.manifest.journal_manifest import JournalEntry
     from octavo.manifest.ledger_manifest import LedgerManifest
 
-log = logging.getLogger("octavo.compaction")
+log = messages_of("octavo.compaction")
 
 
 def trim(clerk: InkerClerk) -> None:

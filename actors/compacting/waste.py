@@ -6,12 +6,12 @@ digits; the rest is the name it had.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from octavo.files.door.disk import Disk
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.compaction")
+log = messages_of("octavo.compaction")
 
 
 class Waste:

@@ -6,7 +6,6 @@ mostly waits for the disk meanwhile.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -24,13 +23,14 @@ from octavo.files.errors import AskTimeout, Closed, Misuse, OctavoError
 from octavo.files.handover import inbox
 from octavo.files.handover.staging import INBOX
 from octavo.files.locks import new_lock
+from octavo.files.messages import messages_of
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.consumers import checked_name
 
 if TYPE_CHECKING:
     from octavo.actors.opening.startup import Running
 
-log = logging.getLogger("octavo.inbox")
+log = messages_of("octavo.inbox")
 
 LOOK_SECONDS = 0.2
 _MOST_LEFT_OUT = 50

@@ -10,7 +10,6 @@ the journal, as after any crash. Callers wait for a small save, not for the job'
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.handover import staged_files, staging
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest import commits
 from octavo.manifest.commits import Commit
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from octavo.files.door.disk import Disk
     from octavo.files.handover.staging import Attempt
 
-log = logging.getLogger("octavo.ingest")
+log = messages_of("octavo.ingest")
 
 _TRIES = 6
 _POLITE_TRIES = 2

@@ -7,7 +7,6 @@ the next one, which ends at the same state and tells of the same losses (lost_re
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,13 +24,14 @@ from octavo.files.journal.journal_windows import read_windows, verify_windows
 from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.files.ledger.sst import Sst
+from octavo.files.messages import messages_of
 from octavo.manifest import adoption, change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.store_identity import FOLDERS, IDENTITY
 
-log = logging.getLogger("octavo.repair")
+log = messages_of("octavo.repair")
 
 
 @dataclass(slots=True)

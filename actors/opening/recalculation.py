@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from octavo.actors.journal_file import JournalFile
@@ -17,8 +16,9 @@ from octavo.files.kernels.byte_strings import column_of
 from octavo.files.ledger import index_terms, ledger_key
 from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Rows
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.recovery")
+log = messages_of("octavo.recovery")
 
 MOST_TOLD = 20
 """Failures of a stretch that are told in the store's notes; the log has all."""

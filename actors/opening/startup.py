@@ -11,7 +11,6 @@ Bookie       ready
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -48,6 +47,7 @@ from octavo.files.door.file_lock import LOCK
 from octavo.files.door.own_disk import owned
 from octavo.files.errors import AskCycle, AskTimeout, OctavoError
 from octavo.files.handover import staging
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import locked, unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published, recovery
@@ -57,7 +57,7 @@ from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.level_sizes import MAX_FILE_ROWS, REBUILD
 from octavo.manifest.register import SnapshotRegister
 
-log = logging.getLogger("octavo")
+log = messages_of("octavo")
 
 NICENESS = 10
 """How much lower the priority of compaction is than that of the user's process."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from mmap import mmap
 
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb
 from octavo.files.kernels.cold_pages import COLD
+from octavo.files.messages import messages_of
 from octavo.manifest import recovery
 
-log = logging.getLogger("octavo.journal")
+log = messages_of("octavo.journal")
 
 
 def sealed_offsets(mapped: mmap | bytes, path: str, seed: int) -> Sequence[int]:

@@ -6,15 +6,15 @@ IDLE_SECONDS after the last of it. A forked child begins with an empty pool of i
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from octavo.files.locks import new_lock
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.pool")
+log = messages_of("octavo.pool")
 
 MAX_THREADS = 4
 IDLE_SECONDS = 5.0

@@ -41,7 +41,6 @@ own thread is in would wait for it, and with it everybody, where it is to be tol
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -64,6 +63,7 @@ from octavo.actors.turns.ref import Ref
 from octavo.actors.turns.turn_future import TurnFuture
 from octavo.files.errors import AskCycle, AskTimeout
 from octavo.files.locks import new_lock, new_rlock
+from octavo.files.messages import messages_of
 from octavo.files.unbroken import need_room, unbroken
 
 __all__ = ["Ref", "TurnActor", "in_turn"]
@@ -72,7 +72,7 @@ A = TypeVar("A", bound="TurnActor")
 R = TypeVar("R")
 P = ParamSpec("P")
 
-log = logging.getLogger("octavo.runtime")
+log = messages_of("octavo.runtime")
 
 _get_ident = threading.get_ident
 _STOPPED = ("stopped",)

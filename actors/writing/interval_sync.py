@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 
 from octavo.actors.inker import Inker
 from octavo.actors.turns.interpreter import begin
 from octavo.files.errors import AskTimeout, OctavoError
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.sync")
+log = messages_of("octavo.sync")
 
 _PAUSE_SECONDS = 0.2
 

@@ -7,15 +7,15 @@ rewrites: all of these are the ways out of a full disk, and none goes without a 
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import OUT_OF_MEANS, Corruption, StorageFull
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.reserve")
+log = messages_of("octavo.reserve")
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ nothing for somebody who was killed or gave up, and who gave up knows whether it
 from __future__ import annotations
 
 import json
-import logging
 import re
 import secrets
 from contextlib import suppress
@@ -23,8 +22,9 @@ from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock, refuse_links
 from octavo.files.errors import Corruption, OctavoError
 from octavo.files.handover.staging import INBOX
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.inbox")
+log = messages_of("octavo.inbox")
 
 REQUEST = ".request"
 TAKEN = ".taken"

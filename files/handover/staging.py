@@ -13,7 +13,6 @@ last, when all it names is durable. Only attempts that a commit names count; oth
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,8 +23,9 @@ from octavo.files.argument_checks import shown
 from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
+from octavo.files.messages import messages_of
 
-log = logging.getLogger("octavo.ingest")
+log = messages_of("octavo.ingest")
 
 STAGING = "staging"
 INBOX = "inbox"
