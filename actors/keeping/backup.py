@@ -22,7 +22,13 @@ from octavo.actors.compacting import journal_install
 from octavo.actors.compacting.compaction import seal_waiting
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.keeping.backup_target import destination, give_name, lines, none_left
+from octavo.actors.keeping.backup_target import (
+    destination,
+    give_name,
+    lines,
+    none_left,
+    refuse_other_history,
+)
 from octavo.actors.keeping.linking import Linked, bring, remove_all_in, remove_others
 from octavo.actors.opening import identity as identities
 from octavo.actors.progress import Progress, untold
@@ -129,6 +135,8 @@ def _filled(
         progress("sealing", 0, 1)
         seal_waiting(running.inker_clerk.actor)
         entries, last = _entries(state, running.inker.actor)
+        if before is not None:
+            refuse_other_history(disk, target, entries)
         done = Linked()
         for folder in ("journal", "ledger"):
             disk.mkdir(f"{target}/{folder}/manifest")

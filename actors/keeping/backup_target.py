@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from octavo.actors.keeping.linking import remove_all_in
 from octavo.actors.opening import identity as identities
 from octavo.actors.opening.identity import BackupOf, Identity
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.door.file_lock import LOCK
-from octavo.files.errors import Misuse
+from octavo.files.errors import Corruption, Misuse
 from octavo.manifest import change_log
-from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.store_identity import IDENTITY
 
 PARTIAL = ".partial"
@@ -140,6 +140,24 @@ def lines(
             f"ends at {last_sqn}: it is an earlier copy, or has lost some; name a new directory"
         )
     return found, found
+
+
+def refuse_other_history(disk: Disk, target: str, entries: Iterable[JournalEntry]) -> None:
+    """Raise Misuse where a backup has other records than the store in a file that both had begun:
+    one of them is a copy, and both were written to since."""
+    try:
+        found = change_log.recover(disk, f"{target}/journal/manifest")
+        manifest = JournalManifest.replayed(found.snapshot, found.changes)
+    except Corruption:  # the update makes it anew
+        return
+    theirs = {(entry.base_sqn, entry.seed): entry for entry in manifest.entries}
+    for entry in entries:
+        other = theirs.get((entry.base_sqn, entry.seed), entry)
+        if (other.last_sqn, other.count) != (entry.last_sqn, entry.count):
+            raise Misuse(
+                f"path={target!r} holds a backup that was made from another copy of this store, or "
+                f"one of them has lost some: they differ in {entry.name}; name a new directory"
+            )
 
 
 def _refuse_newer(disk: Disk, who: Identity, target: str, last_sqn: int) -> None:

@@ -224,6 +224,30 @@ def test_an_earlier_copy_of_the_files_of_a_store_takes_nothing_from_its_backup(
         assert (len(backup), backup["8"]) == (10, b"late")
 
 
+def test_a_copy_of_a_store_that_was_written_to_for_longer_takes_nothing_from_its_backup(
+    tmp_path: Path,
+) -> None:
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        store.put("both", b"1")
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        store.put_many((f"{number}", b"of the store") for number in range(9))
+        store.backup(tmp_path / "backup")
+    with octavo.open(tmp_path / "copy", worker=False) as copy:
+        copy.put_many((f"{number}", b"of the copy") for number in range(20))
+        with pytest.raises(octavo.Misuse, match=r"another copy of this store"):
+            copy.backup(tmp_path / "backup")
+        copy.backup(tmp_path / "another")
+    with octavo.open(tmp_path / "backup", read_only=True) as backup:
+        assert (len(backup), backup["8"], backup.verify().ok) == (10, b"of the store", True)
+    with octavo.open(tmp_path / "store", worker=False) as store:
+        store.put("newer", b"2")
+        store.compact()
+        store.backup(tmp_path / "backup")
+    with octavo.open(tmp_path / "backup", read_only=True) as backup:
+        assert len(backup) == 11
+
+
 def test_a_directory_that_nothing_can_be_put_in_the_place_of_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
