@@ -28,6 +28,8 @@ _SUFFIXES = {
     ".json": "jsonl",
 }  # fmt: skip
 _PACKED = (".gz", ".zst")
+_PATTERNS = "*?[]{}\\:"
+"""What Spark cannot read as it stands in a name of a table: its patterns, and a URI's colon."""
 _MAX_FILE_BYTES = 1 << 30
 _BATCH_BYTES = 4 << 20
 
@@ -201,11 +203,31 @@ def _table(spark: Any, corpus: Corpus) -> Any:
 
 
 def _rows(spark: Any, corpus: Corpus) -> Any:
-    where = "file:" + os.path.abspath(corpus.path)
-    reader = spark.read
+    where = os.path.abspath(corpus.path)
+    _refuse_name(where, corpus.path)
+    reader, where = spark.read, "file:" + where
     if corpus.kind == "parquet":
         return reader.parquet(where)
+    reader = reader.option("mode", "FAILFAST")  # else lines are left out, and cells, unsaid
     if corpus.kind == "jsonl":
         return reader.json(where)
     between = "\t" if _suffix(corpus.path) == ".tsv" else ","
-    return reader.options(header=True, multiLine=True, escape='"', sep=between).csv(where)
+    # Of many files each has its own order of columns; in one Spark names those that have no name.
+    several = os.path.isdir(corpus.path)
+    reader = reader.options(header=True, multiLine=True, escape='"', sep=between)
+    return reader.option("enforceSchema", not several).csv(where)
+
+
+def _refuse_name(where: str, path: str) -> None:
+    """Raise Misuse for a table that Spark takes for others, or for none, by its name."""
+    for each in where:
+        if each in _PATTERNS:
+            raise Misuse(
+                f"Spark cannot read {path}: {each!r} stands for something else in a path there; "
+                "give it another name, or a link"
+            )
+    if os.path.basename(where)[:1] in "_." and os.path.isfile(where):
+        raise Misuse(
+            f"Spark cannot read {path}: it passes over files whose names begin with _ or a dot; "
+            "give it another name, or a link"
+        )

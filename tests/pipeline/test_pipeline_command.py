@@ -193,6 +193,55 @@ def test_what_is_found_to_be_damaged_as_it_is_loaded_is_said(spark: Any, tmp_pat
         tour.run()
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("open.jsonl", r"as jsonl: \[.*MALFORMED"),
+        ("pretty.json", r"as jsonl: \[.*MALFORMED"),
+        ("numbers.jsonl", r"as jsonl: \[.*"),
+        ("null.jsonl", r"as jsonl: \[FAILED_READ_FILE.*JSON"),
+        ("long.csv", r"as csv: \[FAILED_READ_FILE.*Malformed CSV record: 1,a,lost"),
+        ("short.csv", r"as csv: \[FAILED_READ_FILE.*Malformed CSV record: 1"),
+        ("turned.csv", r"as csv: \[FAILED_READ_FILE.*header does not conform"),
+    ],
+)
+def test_no_row_of_a_table_is_left_out_cut_or_mixed_up_unsaid(
+    spark: Any, tmp_path: Path, name: str, told: str
+) -> None:
+    (tmp_path / "open.jsonl").write_text('{"id": "a"}\n{"id": "b"\n{"id": "c"}\n')
+    (tmp_path / "pretty.json").write_text('{\n "id": "a"\n}\n')
+    (tmp_path / "numbers.jsonl").write_text('{"id": "a"}\n5\n')
+    (tmp_path / "null.jsonl").write_text('{"id": "a"}\nnull\n')
+    (tmp_path / "long.csv").write_text("id,town\n1,a,lost\n2,b\n")
+    (tmp_path / "short.csv").write_text("id,town\n1\n2,b\n")
+    (tmp_path / "turned.csv").mkdir()
+    for part, text in (("a", "id,town\n1,a\n"), ("b", "town,id\nb,2\n")):
+        (tmp_path / "turned.csv" / f"{part}.csv").write_text(text)
+    path = str(tmp_path / name)
+    tour = PipelineTour(
+        spark, Corpus(path, kind_of(path), "id"), str(tmp_path / "into"), Mock(spec=Teller)
+    )
+    with pytest.raises(Misuse, match=rf"^Spark cannot read {re.escape(path)} {told}"):
+        tour._load()
+
+
+def test_a_name_that_spark_takes_for_a_pattern_or_passes_over_is_told(
+    spark: Any, tmp_path: Path
+) -> None:
+    for name, told in (
+        ("t*.csv", r"'\*'"),
+        ("t[1].csv", r"'\['"),
+        ("t:1.csv", "':'"),
+        ("_t.csv", "begin with _ or a dot"),
+        (".t.csv", "begin with _ or a dot"),
+    ):
+        for each in (name, "tt.csv"):
+            (tmp_path / each).write_text("id\n1\n")
+        path = str(tmp_path / name)
+        with pytest.raises(Misuse, match=rf"cannot read {re.escape(path)}: .*{told}"):
+            frame(spark, Corpus(path, kind_of(path), "id"))
+
+
 def test_what_a_task_says_of_a_full_disk_is_no_bug(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
