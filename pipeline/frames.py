@@ -25,7 +25,7 @@ def frame(
     for name, given in options.items():
         if name.lower() == "snapshot":
             raise Misuse(f"{name}={given!r:.80}: the frame is of this snapshot")
-    spark.dataSource.register(DefaultSource)
+    known_to(spark, DefaultSource)
     reader = spark.read.format("octavo").option("snapshot", id)
     if columns is not None:
         reader = reader.option("columns", ",".join(columns))
@@ -33,3 +33,26 @@ def frame(
         raw = isinstance(given, bytes)
         reader = reader.option(f"{name}Hex" if raw else name, given.hex() if raw else given)
     return reader.load(store_path)
+
+
+def known_to(spark: Any, source: Any) -> None:
+    """Make a data source known to this session."""
+    from pyspark.sql import SparkSession
+
+    try:
+        spark.dataSource.register(source)
+    except Exception as error:  # Spark's
+        active = SparkSession.getActiveSession()
+        if active is None or "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
+        # Spark (4.3) looks in the thread's active session, which has it, whichever it registers in.
+        try:
+            _make_active(spark)
+            spark.dataSource.register(source)
+        finally:
+            _make_active(active)
+
+
+def _make_active(spark: Any) -> None:
+    """Make a session the one of this thread, as Spark does itself for whoever makes a frame."""
+    spark.createDataFrame([], "n int")

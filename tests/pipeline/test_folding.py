@@ -16,7 +16,14 @@ from whole_store import SEED, flush, opened, rolled
 
 import octavo
 from octavo import pipeline
-from octavo.pipeline import folding, snapshot_choice, snapshot_files, spark_tasks
+from octavo.pipeline import (
+    folding,
+    frames,
+    snapshot_choice,
+    snapshot_files,
+    spark_tasks,
+)
+from octavo.pipeline.source import DefaultSource
 
 
 @pytest.fixture
@@ -101,6 +108,30 @@ def test_one_name_is_no_list_of_columns(spark: Any, store: octavo.Store) -> None
     with store.snapshot() as snap, pytest.raises(octavo.Misuse, match="columns='key': allowed is"):
         snap.df(spark, columns="key")
     assert store.published() == []
+
+
+def test_a_second_session_of_a_process_has_frames_of_snapshots(
+    spark: Any, store: octavo.Store
+) -> None:
+    from pyspark.sql import SparkSession
+
+    class Elsewhere(DefaultSource):
+        """One that Spark does not find by itself, as where Octavo comes by ``--py-files``."""
+
+        @classmethod
+        def name(cls) -> str:
+            return "octavo-of-this-test"
+
+    other = spark.newSession()
+    other.conf.set("spark.sql.shuffle.partitions", "7")
+    spark.createDataFrame([], "n int")  # makes it this thread's active session
+    for session in (spark, other, spark, other):
+        frames.known_to(session, Elsewhere)
+        frame = session.read.format("octavo-of-this-test").load(store.path)
+        assert frame.where("bucket = X'62'").count() == len(store.bucket("b")) > 0
+        active = SparkSession.getActiveSession()
+        assert active is not None
+        assert active.conf.get("spark.sql.shuffle.partitions") == "4"  # that of ``spark``
 
 
 def test_a_frame_of_a_snapshot(spark: Any, store: octavo.Store) -> None:
