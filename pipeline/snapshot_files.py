@@ -31,6 +31,8 @@ from octavo.manifest.pinning import unsealed_offsets
 from octavo.manifest.published import Published
 
 LOOK_EVERY_SECONDS = 1.0
+_KEPT_LEDGERS = 16
+"""Ledger files that stay mapped, and verified: a range of each of many buckets is in the same."""
 
 
 class SnapshotFiles:
@@ -46,6 +48,7 @@ class SnapshotFiles:
         self.disk = RealDisk() if disk is None else disk
         self._clock_ms = clock_ms
         self._looked = time.monotonic()
+        self._ledgers: dict[str, Sst] = {}
         self._journal: dict[str, tuple[mmap | bytes, Offsets]] = {}
         self._sums: dict[str, RecordSums] = {}
         self.found: Published = published.read(self.disk, path)
@@ -79,10 +82,18 @@ class SnapshotFiles:
     # ------------------------------------------------------------ the ledger
 
     def open_ledger(self, entry: LedgerEntry) -> Sst:
-        """One of its ledger files. Maps it and reads its summary."""
+        """One of its ledger files. Maps it and reads its summary; the last ones are kept, where a
+        process may map what it likes."""
+        known = self._ledgers.get(entry.name)
+        if known is not None:
+            return known
         path = f"{self.found.path}/{entry.name}"
         sst = Sst(self.disk.map(path), path)
         refuse_another(entry, sst)
+        if most_mapped_bytes() is None:
+            while len(self._ledgers) >= min(_KEPT_LEDGERS, most_maps()):
+                del self._ledgers[next(iter(self._ledgers))]
+            self._ledgers[entry.name] = sst
         return sst
 
     def levels(self, bound: Bounds) -> Iterator[tuple[LedgerEntry, ...]]:

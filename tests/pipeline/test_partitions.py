@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger_rows import Row, columns, key, names
-from whole_store import SEED
+from whole_store import SEED, flush, opened
 
 from octavo.files.door.disk import RealDisk
-from octavo.files.ledger import merge
+from octavo.files.ledger import ledger_key, merge
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.sst import Sst
-from octavo.pipeline.partitions import _sample, even_parts, split_of
+from octavo.pipeline.partitions import _sample, even_parts, ranges_of, split_of
+from octavo.pipeline.read_options import ReadOptions
+from octavo.pipeline.snapshot_files import SnapshotFiles
 
 MB = 1 << 20
 
@@ -75,3 +78,25 @@ def test_the_sample_of_a_large_value_is_no_larger_than_the_rows(tmp_path: Path) 
     assert [key for key, _ in found] == [row.key for row in rows]
     assert sum(size for _, size in found) > 3 << 24
     assert most < 1 << 20
+
+
+def test_a_ledger_file_is_mapped_once_for_the_ranges_of_many_buckets(tmp_path: Path) -> None:
+    maps: list[str] = []
+
+    class Counting(RealDisk):
+        def map(self, path: str) -> Any:
+            maps.append(path)
+            return super().map(path)
+
+    with opened(tmp_path / "s") as store:
+        for number in range(50):
+            store.bucket(b"%02d" % number).put_many((b"a%d" % key, b"") for key in range(3))
+        flush(store)
+        with store.snapshot() as snap:
+            path = snap.publish().path
+        files = SnapshotFiles(path, Counting())
+        ranges = ranges_of(files, ledger_key.STANDARD, ReadOptions(path, prefix=b"a1"))
+        batches = [batch for each in ranges for batch in files.batches(each)]
+        assert sum(len(batch.rows) for batch in batches) == 50
+    assert len(ranges) == 50
+    assert len(maps) == len(set(maps)) > 0
