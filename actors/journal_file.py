@@ -17,7 +17,7 @@ from octavo.actors.reading.growing_map import GrowingMap
 from octavo.actors.reading.journal_offsets import first_and_last, sealed_offsets
 from octavo.actors.turns.messages import interruptible
 from octavo.actors.turns.runtime import Ref, TurnActor
-from octavo.actors.worker import JobRunner
+from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.actors.writing.group_commit import NOT_WRITTEN, GroupCommit
 from octavo.actors.writing.operation import Data, joined, standing
 from octavo.actors.writing.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
@@ -272,10 +272,11 @@ class JournalFile(TurnActor):
             except StorageFailed as failed:
                 self._unsealable = failed
                 raise
-            entry = JournalEntry(
-                name=name, base_sqn=self.base, last_sqn=self.base + count - 1, count=count,
-                bytes=result["bytes"], seed=self.seed, state="sealed",
-            )  # fmt: skip
+            except WorkerDied:  # perhaps in an fsync that failed, which the next one here hears of
+                self.commit.durable = 0
+                raise
+            last_sqn, size = self.base + count - 1, result["bytes"]
+            entry = JournalEntry(name, self.base, last_sqn, count, size, self.seed, "sealed")
             with unbroken:  # or it would be sealed again without its offsets
                 self.sealed_as(name)
                 self.entry = entry
@@ -291,8 +292,7 @@ class JournalFile(TurnActor):
     def sealed_as(self, name: str) -> None:
         """The worker turned the file into stock CDB under ``name``: read from that."""
         self.state = after(self.state, "seal", self.name)
-        file, self.file = self.file, None
-        self.name = name
+        file, self.file, self.name = self.file, None, name
         if file is not None:
             file.close()
         self.commit.durable = self.commit.appended

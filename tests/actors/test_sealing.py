@@ -14,6 +14,7 @@ import octavo
 from octavo.actors import journal_file
 from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
+from octavo.actors.worker import WorkerDied
 from octavo.files.door.open_file import RealFile
 from octavo.manifest.journal_manifest import JournalEntry
 
@@ -70,7 +71,7 @@ def test_a_sealing_that_ctrl_c_cuts_short_at_its_end_is_done_again(
         file = store._inker.active
         assert file is not None
 
-        def interrupted(**_: object) -> JournalEntry:
+        def interrupted(*_: object) -> JournalEntry:
             raise KeyboardInterrupt
 
         file.enter()  # so that nobody else seals it
@@ -129,6 +130,49 @@ def test_a_sealing_that_fails_as_nobody_foresaw_is_tried_again(
         rolled(store)
         settle(store)
         assert store.stats()["journal"]["sealed_files"] == 2
+
+
+def test_a_sealing_whose_worker_was_killed_is_tried_again_only_once_a_sync_went_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it was killed in an fsync that failed, only who had the file open before is told of it."""
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        store.put(b"a", b"1", sync=True)
+        runner = store._inker.runner
+        run, sealed = runner.run, 0
+        file = store._inker.active
+        assert file is not None
+
+        def unsynced(_: RealFile) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        def killed_once(job: str, *blobs: bytes, **arguments: object) -> dict[str, object]:
+            nonlocal sealed
+            if job == "seal" and not sealed:
+                sealed = 1
+                monkeypatch.setattr(RealFile, "sync", unsynced)
+                raise WorkerDied("the worker process was killed")
+            sealed += job == "seal"
+            return run(job, *blobs, **arguments)
+
+        runner.run = killed_once
+        rolled(store)
+        for actor in (store._inker, file, store._inker):
+            actor.answer(None)
+        assert sealed == 1
+        store._inker.actor_ref.call(Inker.seal_next)  # as the next roll does
+        for actor in (file, store._inker):
+            actor.answer(None)
+        with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+            store.put(b"b", b"2")
+        assert sealed == 1
+        assert store[b"a"] == b"1"
+        with pytest.raises(octavo.StorageFailed):
+            store.close()
+    monkeypatch.undo()
+    with opened(tmp_path / "s", roll_count=4096) as store:
+        assert store[b"a"] == b"1"
+        assert store.verify().ok
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["being written", "sealed"])
