@@ -184,15 +184,20 @@ def naming(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or path
+        _name(error, path)
         raise
+
+
+def _name(error: OSError, path: str) -> None:
+    if error.errno is not None:  # else it is no call's, but what a signal's handler raised
+        error.filename = error.filename or path
 
 
 def untraced(error: OSError, path: str) -> OSError:
     """The error, with a name, and without the frames it came through: they would keep a descriptor
     open for as long as anybody keeps the error, as a store that failed does, and its file system
     could not be unmounted."""
-    error.filename = error.filename or path
+    _name(error, path)
     return error.with_traceback(None)
 
 

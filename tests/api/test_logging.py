@@ -116,7 +116,7 @@ def loggers() -> set[str]:
     found = set()
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
-            found |= set(re.findall(r'getLogger\("([\w.]+)"\)', path.read_text()))
+            found |= set(re.findall(r'(?:getLogger|messages_of)\("([\w.]+)"\)', path.read_text()))
     return found
 
 
