@@ -66,7 +66,7 @@ class AppendFile(ABC):
             while taken < total:
                 taken += self._some(self.write(view[taken:]))
         except OSError as error:
-            error.filename = self.path  # a descriptor has no name
+            _name(error, self.path)
             raise
 
     def pwrite_all(self, buf: Buffer, offset: int) -> None:
