@@ -97,6 +97,14 @@ def test_who_promises_durability_refuses_what_a_failed_fsync_left() -> None:
     assert disk.listdir("/store/snapshots") == []
 
 
+def is_durable(disk: SimDisk) -> None:
+    """What could not be synced at first is there after a power cut."""
+    with one_thread("and again"):
+        store = opened(disk.after_crash("nothing"), clock_ms=clock_ms)
+        assert store.get(b"b") == b"not durable"
+        forget(store)
+
+
 def test_the_next_opening_writes_what_was_not_synced_anew() -> None:
     disk = failed_once()
     with one_thread("again"):
@@ -105,11 +113,7 @@ def test_the_next_opening_writes_what_was_not_synced_anew() -> None:
         assert not disk.exists(f"/store/journal/{UNSYNCED}")
         assert store.get(b"b") == b"not durable"
         forget(store)
-    image = disk.after_crash("nothing")
-    with one_thread("and again"):
-        store = opened(image, clock_ms=clock_ms)
-        assert store.get(b"b") == b"not durable"
-        forget(store)
+    is_durable(disk)
 
 
 def test_a_failed_fsync_of_which_only_a_killed_process_was_told_is_not_believed_later() -> None:
@@ -120,11 +124,7 @@ def test_a_failed_fsync_of_which_only_a_killed_process_was_told_is_not_believed_
         assert store.get(b"b") == b"not durable"
         store.sync()
         forget(store)
-    image = disk.after_crash("nothing")
-    with one_thread("and again"):
-        store = opened(image, clock_ms=clock_ms)
-        assert store.get(b"b") == b"not durable"
-        forget(store)
+    is_durable(disk)
 
 
 @pytest.mark.parametrize("operation", ["sync", "rename"])
