@@ -91,7 +91,7 @@ class SnapshotFiles:
         sst = Sst(self.disk.map(path), path)
         refuse_another(entry, sst)
         if most_mapped_bytes() is None:
-            while len(self._ledgers) >= min(_KEPT_LEDGERS, most_maps()):
+            while self._ledgers and len(self._ledgers) >= min(_KEPT_LEDGERS, most_maps()):
                 del self._ledgers[next(iter(self._ledgers))]
             self._ledgers[entry.name] = sst
         return sst

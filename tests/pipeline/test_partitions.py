@@ -15,6 +15,7 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.ledger import ledger_key, merge
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.sst import Sst
+from octavo.pipeline import snapshot_files
 from octavo.pipeline.partitions import _sample, even_parts, ranges_of, split_of
 from octavo.pipeline.read_options import ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -100,3 +101,18 @@ def test_a_ledger_file_is_mapped_once_for_the_ranges_of_many_buckets(tmp_path: P
         assert sum(len(batch.rows) for batch in batches) == 50
     assert len(ranges) == 50
     assert len(maps) == len(set(maps)) > 0
+
+
+def test_a_ledger_file_is_read_where_none_may_stay_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % number, b"") for number in range(50))
+        flush(store)
+        with store.snapshot() as snap:
+            path = snap.publish().path
+        monkeypatch.setattr(snapshot_files, "most_maps", lambda: 0)
+        files = SnapshotFiles(path)
+        ranges = ranges_of(files, ledger_key.STANDARD, ReadOptions(path))
+        batches = [batch for each in ranges for batch in files.batches(each)]
+    assert sum(len(batch.rows) for batch in batches) == 50
