@@ -28,7 +28,7 @@ from typing import Any
 
 from floor_adapter import FloorStore
 from peers import PEERS
-from side_by_side import Workload, _timed
+from side_by_side import Workload, _timed, installed
 
 TARGETS = """
 load, random keys          | load_rand     | 1.0 R        | 1.1 R        | 2.2 R, 1.0 L | 4.0 R
@@ -199,6 +199,9 @@ def main() -> None:
         return
     if not given.kvbench or not Path(given.kvbench).is_file():
         arguments.error("the path of kvbench.py is needed")
+    missing = {str(PEERS[name][1]) for name in set(ARROW_STORES) - set(installed())}
+    if missing:
+        arguments.error(f"not installed: {', '.join(sorted(missing))}; install them with pip")
     ours, floor = (str(Path(__file__).with_name(name)) for name in ADAPTERS)
     with tempfile.TemporaryDirectory(prefix="octavo-bench-") as place:
         out = Path(place) / "out.json"
