@@ -589,7 +589,8 @@ def found_again(home: Path) -> None:
 
 
 def be_quiet() -> None:
-    """No thread but this one, which failures would be for, too; and no log."""
+    """No thread but this one, which failures would be for, too; and no log. Where a thread finds no
+    memory to begin with, CPython has the one that begins it wait for ever."""
     from octavo.actors.turns.pool import POOL
     from octavo.store import WATCH
 
@@ -597,6 +598,7 @@ def be_quiet() -> None:
         def stop(self) -> None: ...
 
     logging.disable(logging.CRITICAL)
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # loading NumPy looks for threads otherwise
     POOL._max_threads = 0
     WATCH.add = lambda _: Nobody()  # type: ignore[assignment, return-value]
 
