@@ -19,7 +19,7 @@ from octavo.files.jobs.key_deltas import is_newest
 from octavo.files.jobs.live_records import DROP, KEEP, SUPERSEDED, TO_DELETE, UNSURE
 from octavo.files.journal import cdb, record
 from octavo.files.journal.journal_rows import Headers
-from octavo.files.journal.journal_writer import Mover, SealedWriter
+from octavo.files.journal.journal_writer import COMPRESS_FROM_BYTES, Mover, SealedWriter
 from octavo.files.journal.sealed_records import STRETCH, headers_of, records_of, table_of
 from octavo.files.kernels.arrays import U8, np, npt
 from octavo.files.kernels.byte_strings import numbers_at
@@ -31,6 +31,8 @@ _SEALING_BYTES = 64
 """More than a record takes beside header and value, its checksums and the tables of its file."""
 _CHUNK = 1 << 16
 _PIECE = 8 << 20
+_FEW = 512
+"""Fewer records with short values between others are moved one by one, with those."""
 _LARGE = 64 << 20
 """A value from this size on is moved by itself."""
 
@@ -380,11 +382,17 @@ class _Output:
     def _many(self, writer: SealedWriter, mover: Mover, part: _Part, low: int, end: int) -> int:
         """Move records from ``low`` on, as many as the file surely has room for; where next."""
         end = min(end, low + _CHUNK)
+        long = part.stored[low:end] >= COMPRESS_FROM_BYTES
+        alike = int(np.argmax(long != long[0])) or len(long)
+        end = min(end, low + max(alike, _FEW))
         sizes = np.cumsum((part.head_end - part.start + part.stored)[low:end] + record.SUMS_BYTES)
         room = min(self.roll_size - writer.at, _PIECE)
         end = min(end, low + int(np.searchsorted(sizes, room)) + 1)
-        columns = (part.sqns, part.start, part.head_end, part.stored)
-        mover.many(writer, zip(*(column[low:end].tolist() for column in columns), strict=True))
+        columns = [each[low:end] for each in (part.sqns, part.start, part.head_end, part.stored)]
+        if alike >= _FEW and not long[0]:
+            mover.columns(writer, *columns)
+        else:
+            mover.many(writer, zip(*(column.tolist() for column in columns), strict=True))
         writer.written_between(int(part.times[low]), int(part.times[end - 1]))
         return end
 

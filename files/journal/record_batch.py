@@ -128,10 +128,16 @@ def encoded(place: Place, operations: Operations) -> Bytes:
         copy(metas.blob, metas.offsets[:-1], meta_bytes, out, at)
         at += meta_bytes
     copy(values.blob, values.offsets[:-1], value_bytes, out, at + SUMS_BYTES)
-    of_heads = xxh3_of(out, starts, at - starts, _seeds(place, starts))
-    of_values = xxh3_of(out, at + SUMS_BYTES, value_bytes, of_heads)
-    windows(out, SUMS_BYTES)[at] = _sums(of_heads, of_values)
+    write_sums(out, starts, at, value_bytes, _seeds(place, starts))
     return out
+
+
+def write_sums(out: Bytes, starts: Ints, ends: Ints, value_bytes: Ints, seeds: Words) -> None:
+    """Have the records in ``out`` bear their checksums: where each one begins and its header ends,
+    how long its value is, and what its checksums are seeded by."""
+    of_heads = xxh3_of(out, starts, ends - starts, seeds)
+    of_values = xxh3_of(out, ends + SUMS_BYTES, value_bytes, of_heads)
+    windows(out, SUMS_BYTES)[ends] = _sums(of_heads, of_values)
 
 
 def _names_at(operations: Operations) -> Ints:

@@ -20,7 +20,7 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.errors import OctavoError
 from octavo.files.handover import inbox, staging
 from octavo.files.handover.staged_writer import StagedWriter
-from octavo.files.jobs import key_deltas
+from octavo.files.jobs import compaction, key_deltas
 from octavo.manifest import pinning, published
 from octavo.manifest.consumers import _decoded
 
@@ -183,9 +183,13 @@ def test_a_flipped_bit_in_a_survey_of_key_deltas_is_told(tmp_path: Path, damaged
 # ---------------------------------------------------------------- what moves records
 
 
+@pytest.mark.parametrize("few", [1, 512], ids=["by columns", "one by one"])
 @pytest.mark.parametrize("kind", ["plain", "with metadata"])
-def test_a_damaged_value_is_never_given_a_right_checksum(tmp_path: Path, kind: str) -> None:
+def test_a_damaged_value_is_never_given_a_right_checksum(
+    tmp_path: Path, kind: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Compaction and restoring move records to new places, with new checksums."""
+    monkeypatch.setattr(compaction, "_FEW", few)
     more = {} if kind == "plain" else {"metadata": b"m"}
     with octavo.open(tmp_path / "s", worker=False, compact_every_seconds=None) as store:
         for n in range(20):

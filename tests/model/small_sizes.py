@@ -99,6 +99,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "files.kernels.xxh3_columns _SMALL_BYTES": (130, 4096),
     "files.journal.cdb_seal _MANY": (1, 1 << 13),
     "files.jobs.compaction _CHUNK": (50, 1 << 16),
+    "files.jobs.compaction _FEW": (1, 20, 512),
     "files.journal.sealed_records STRETCH": (7, 1 << 17),
     "files.journal.sealed_records _PART_BYTES": (1, 2000, 36 << 20),
     "files.ledger.sst_lookup _FEW_GROUPS": (1, 64),
