@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +73,34 @@ def test_a_store_opens_writes_and_closes_beside_a_handler_that_raises(
     assert "of the handler's own" in capsys.readouterr().err
     with octavo.open(tmp_path / "s") as store:
         assert dict(store) == wanted
+
+
+class Full(io.StringIO):
+    def write(self, _: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class Closed(io.StringIO):
+    def write(self, _: str) -> int:
+        raise ValueError("I/O operation on closed file")
+
+
+@pytest.mark.parametrize("stderr", [Full(), Closed()], ids=["full", "closed"])
+def test_a_store_goes_on_where_standard_error_takes_nothing_of_that_either(
+    tmp_path: Path,
+    logger: logging.Logger,
+    stderr: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler = Raising()
+    logger.addHandler(handler)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with octavo.open(
+        tmp_path / "s", roll_size_bytes=MIB, compression="none", worker=False
+    ) as store:
+        wanted = filled(store)
+        assert dict(store) == wanted
+    assert len(handler.raised) == len(handler.said) > 3
 
 
 def test_a_handler_that_writes_to_the_store_stops_no_put(
