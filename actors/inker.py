@@ -69,10 +69,8 @@ class Inker(TurnActor):
         on_roll: Callable[[JournalView], None],
     ) -> None:
         super().__init__()
-        self.disk = disk
-        self.directory = directory
-        self.manifest = manifest
-        self.change_log = change_log
+        self.disk, self.directory = disk, directory
+        self.manifest, self.change_log = manifest, change_log
         self.epoch = epoch
         self.runner = runner
         self.open_files = open_files
@@ -422,7 +420,8 @@ class Inker(TurnActor):
                         active.roll(map_to_roll(self, active))
                         self.unsealed.append(active)
                     added = self._seal_all()
-                    self.commit(self.manifest.edit(added, ceiling=self._last + 1))
+                    if self.failed is None:
+                        self.commit(self.manifest.edit(added, ceiling=self._last + 1))
             except StorageFull as full:
                 log.warning("%s; the next opening looks at the journal's end", full)
             finally:
@@ -440,6 +439,7 @@ class Inker(TurnActor):
                 log.warning("%s is left to be sealed at the next start: %s", file.path, error)
                 if isinstance(error, StorageFailed):
                     self.poison(error)
+                self.make_durable(self._last, 60.0)  # again, if a worker was killed at it
                 break
         return tuple(added)
 

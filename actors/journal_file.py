@@ -17,7 +17,7 @@ from octavo.actors.reading.growing_map import GrowingMap
 from octavo.actors.reading.journal_offsets import first_and_last, sealed_offsets
 from octavo.actors.turns.messages import interruptible
 from octavo.actors.turns.runtime import Ref, TurnActor
-from octavo.actors.worker import JobRunner, WorkerDied
+from octavo.actors.worker import JobRunner
 from octavo.actors.writing.group_commit import NOT_WRITTEN, GroupCommit
 from octavo.actors.writing.operation import Data, joined, standing
 from octavo.actors.writing.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
@@ -272,7 +272,7 @@ class JournalFile(TurnActor):
             except StorageFailed as failed:
                 self._unsealable = failed
                 raise
-            except WorkerDied:  # perhaps in an fsync that failed, which the next one here hears of
+            except BaseException:  # perhaps in a failed fsync, which the next one here hears of
                 self.commit.durable = 0
                 raise
             last_sqn, size = self.base + count - 1, result["bytes"]

@@ -19,6 +19,10 @@ from octavo.files.door.open_file import RealFile
 from octavo.manifest.journal_manifest import JournalEntry
 
 
+def unsynced(_: RealFile) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
 @contextmanager
 def renamed_but_not_told(store: octavo.Store) -> Iterator[None]:
     """A rolled file has its sealed name on disk, and its actor does not know it yet."""
@@ -143,9 +147,6 @@ def test_a_sealing_whose_worker_was_killed_is_tried_again_only_once_a_sync_went_
         file = store._inker.active
         assert file is not None
 
-        def unsynced(_: RealFile) -> None:
-            raise OSError(errno.EIO, "Input/output error")
-
         def killed_once(job: str, *blobs: bytes, **arguments: object) -> dict[str, object]:
             nonlocal sealed
             if job == "seal" and not sealed:
@@ -172,6 +173,69 @@ def test_a_sealing_whose_worker_was_killed_is_tried_again_only_once_a_sync_went_
     monkeypatch.undo()
     with opened(tmp_path / "s", roll_count=4096) as store:
         assert store[b"a"] == b"1"
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("cut_short", [KeyboardInterrupt(), WorkerDied("it was killed")], ids=repr)
+def test_a_sealing_that_was_cut_short_is_believed_by_nobody_before_a_sync_went_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_short: BaseException
+) -> None:
+    """Ctrl-C, too, has the worker killed."""
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        store.put(b"a", b"1", sync=True)
+        runner, file = store._inker.runner, store._inker.active
+        assert file is not None
+        run, sealings = runner.run, 0
+
+        def killed(job: str, *blobs: bytes, **arguments: object) -> dict[str, object]:
+            nonlocal sealings
+            sealings += job == "seal"
+            if job == "seal" and sealings == 1:
+                raise cut_short
+            return run(job, *blobs, **arguments)
+
+        runner.run = killed  # type: ignore[method-assign]
+        file.enter()  # so that nobody else seals it
+        try:
+            rolled(store)
+            with pytest.raises(type(cut_short)):
+                file.seal_now(runner)
+            with monkeypatch.context() as patched:
+                patched.setattr(RealFile, "sync", unsynced)
+                with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+                    file.seal_now(runner)
+        finally:
+            file.leave()
+        assert sealings == 1
+        with pytest.raises(octavo.StorageFailed):
+            store.close()
+    with opened(tmp_path / "s", roll_count=4096) as store:
+        assert store[b"a"] == b"1"
+        assert store.verify().ok
+
+
+def test_a_store_whose_worker_was_killed_as_it_closed_is_closed_only_once_a_sync_went_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {b"%05d" % n: b"v" * 100 for n in range(20_000)}
+    with no_hang(), opened(tmp_path / "s", roll_count=1 << 20) as store:
+        store.put_many(wanted)
+        store.sync()
+        runner = store._inker.runner
+        run = runner.run
+
+        def killed(job: str, *blobs: bytes, **arguments: object) -> dict[str, object]:
+            if job != "seal":
+                return run(job, *blobs, **arguments)
+            monkeypatch.setattr(RealFile, "sync", unsynced)
+            raise WorkerDied("the worker process was killed")
+
+        runner.run = killed  # type: ignore[method-assign]
+        with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+            store.close()
+    monkeypatch.undo()
+    with opened(tmp_path / "s", roll_count=1 << 20) as store:
+        assert dict(store) == wanted
         assert store.verify().ok
 
 
