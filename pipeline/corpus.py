@@ -28,8 +28,8 @@ _SUFFIXES = {
     ".json": "jsonl",
 }  # fmt: skip
 _PACKED = (".gz", ".zst")
-_PATTERNS = "*?[]{}\\:"
-"""What Spark cannot read as it stands in a name of a table: its patterns, and a URI's colon."""
+_PATTERNS = "*?[]{}\\"
+"""What Spark cannot read as it stands in a name of a table."""
 _MAX_FILE_BYTES = 1 << 30
 _BATCH_BYTES = 4 << 20
 
@@ -204,13 +204,15 @@ def _table(spark: Any, corpus: Corpus) -> Any:
 
 def _rows(spark: Any, corpus: Corpus) -> Any:
     where = os.path.abspath(corpus.path)
-    _refuse_name(where, corpus.path)
+    _refuse_name(where, corpus)
     reader, where = spark.read, "file:" + where
     if corpus.kind == "parquet":
         return reader.parquet(where)
     reader = reader.option("mode", "FAILFAST")  # else lines are left out, and cells, unsaid
     if corpus.kind == "jsonl":
-        return reader.json(where)
+        rows = reader.json(where)
+        _refuse_what_follows(spark, where, corpus.path)
+        return rows
     between = "\t" if _suffix(corpus.path) == ".tsv" else ","
     # Of many files each has its own order of columns; in one Spark names those that have no name.
     several = os.path.isdir(corpus.path)
@@ -218,15 +220,32 @@ def _rows(spark: Any, corpus: Corpus) -> Any:
     return reader.option("enforceSchema", not several).csv(where)
 
 
-def _refuse_name(where: str, path: str) -> None:
+def _refuse_what_follows(spark: Any, where: str, path: str) -> None:
+    """Raise Misuse for a line with more than one object, of which Spark takes the first, unsaid:
+    in brackets it is no array of one."""
+    from pyspark.sql import functions as sql
+
+    line = sql.col("value")
+    found = sql.from_json(sql.concat(sql.lit("["), line, sql.lit("]")), "array<string>")
+    more = sql.coalesce(sql.size(found), sql.lit(-1)) != 1
+    for row in spark.read.text(where).where(line.rlike(r"\S") & more).head(1):
+        raise Misuse(
+            f"Spark cannot read {path} as jsonl: it would pass over what follows the first object "
+            f"of a line: {row.value:.200}"
+        )
+
+
+def _refuse_name(where: str, corpus: Corpus) -> None:
     """Raise Misuse for a table that Spark takes for others, or for none, by its name."""
+    path, name = corpus.path, os.path.basename(where) if os.path.isfile(where) else ""
+    colon = ":" in (where if corpus.kind == "csv" else name)  # a URI's, to Spark
     for each in where:
-        if each in _PATTERNS:
+        if each in _PATTERNS or (each == ":" and colon):
             raise Misuse(
                 f"Spark cannot read {path}: {each!r} stands for something else in a path there; "
                 "give it another name, or a link"
             )
-    if os.path.basename(where)[:1] in "_." and os.path.isfile(where):
+    if name[:1] in ("_", "."):
         raise Misuse(
             f"Spark cannot read {path}: it passes over files whose names begin with _ or a dot; "
             "give it another name, or a link"

@@ -200,6 +200,8 @@ def test_what_is_found_to_be_damaged_as_it_is_loaded_is_said(spark: Any, tmp_pat
         ("pretty.json", r"as jsonl: \[.*MALFORMED"),
         ("numbers.jsonl", r"as jsonl: \[.*"),
         ("null.jsonl", r"as jsonl: \[FAILED_READ_FILE.*JSON"),
+        ("joined.jsonl", 'as jsonl: .*pass over what follows .*: {"id": "b"}{"id": "c"}$'),
+        ("behind.jsonl", 'as jsonl: .*pass over what follows .*: {"id": "b"} cut'),
         ("long.csv", r"as csv: \[FAILED_READ_FILE.*Malformed CSV record: 1,a,lost"),
         ("short.csv", r"as csv: \[FAILED_READ_FILE.*Malformed CSV record: 1"),
         ("turned.csv", r"as csv: \[FAILED_READ_FILE.*header does not conform"),
@@ -212,6 +214,8 @@ def test_no_row_of_a_table_is_left_out_cut_or_mixed_up_unsaid(
     (tmp_path / "pretty.json").write_text('{\n "id": "a"\n}\n')
     (tmp_path / "numbers.jsonl").write_text('{"id": "a"}\n5\n')
     (tmp_path / "null.jsonl").write_text('{"id": "a"}\nnull\n')
+    (tmp_path / "joined.jsonl").write_text('{"id": "a"}\n{"id": "b"}{"id": "c"}\n')
+    (tmp_path / "behind.jsonl").write_text('{"id": "a"}\n{"id": "b"} cut\n')
     (tmp_path / "long.csv").write_text("id,town\n1,a,lost\n2,b\n")
     (tmp_path / "short.csv").write_text("id,town\n1\n2,b\n")
     (tmp_path / "turned.csv").mkdir()
@@ -223,6 +227,16 @@ def test_no_row_of_a_table_is_left_out_cut_or_mixed_up_unsaid(
     )
     with pytest.raises(Misuse, match=rf"^Spark cannot read {re.escape(path)} {told}"):
         tour._load()
+
+
+def test_lines_that_spark_reads_whole_are_read(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(
+        b'\xef\xbb\xbf{"id": "a"}\n\n \t \n  {"id": "b", "deep": {"of": [1, 2]}} \r\n'
+        b'{\'id\': \'c\', \'number\': NaN}\n[{"id": "d"}, {"id": "e"}]\n{"id": "f"}'
+    )
+    found = frame(spark, Corpus(str(path), "jsonl", "id")).collect()
+    assert [bytes(row.key) for row in found] == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
 def test_a_name_that_spark_takes_for_a_pattern_or_passes_over_is_told(
@@ -239,6 +253,23 @@ def test_a_name_that_spark_takes_for_a_pattern_or_passes_over_is_told(
             (tmp_path / each).write_text("id\n1\n")
         path = str(tmp_path / name)
         with pytest.raises(Misuse, match=rf"cannot read {re.escape(path)}: .*{told}"):
+            frame(spark, Corpus(path, kind_of(path), "id"))
+
+
+def test_a_table_in_a_directory_whose_name_has_a_colon_is_read_where_spark_reads_it(
+    spark: Any, tmp_path: Path
+) -> None:
+    place = tmp_path / "T12:00"
+    place.mkdir()
+    for name in ("t.jsonl", "t.csv", "t:1.jsonl"):
+        (place / name).write_text('{"id":"1"}\n' if name.endswith("l") else "id\n1\n")
+    parquet.write_table(pa.table({"id": ["1"]}), place / "t.parquet")
+    for name in ("t.jsonl", "t.parquet"):
+        path = str(place / name)
+        assert [row.key for row in frame(spark, Corpus(path, kind_of(path), "id")).collect()]
+    for name in ("t.csv", "t:1.jsonl"):
+        path = str(place / name)
+        with pytest.raises(Misuse, match=f"cannot read {re.escape(path)}: ':'"):
             frame(spark, Corpus(path, kind_of(path), "id"))
 
 
