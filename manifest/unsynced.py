@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import sys
 from collections.abc import Container, Iterator
 from weakref import WeakKeyDictionary
 
@@ -70,15 +71,21 @@ def marking(disk: Disk, directory: str) -> Iterator[None]:
     Raises StorageFailed for that, and no OSError, of which a caller could think that another way
     is left; and where the mark is: what is read there is not known to be durable.
     """
+    before = sys.exception()
     try:
         yield
-    except OSError as error:
-        if error.errno in _NEVER_BEGUN:
+    except BaseException as error:
+        # Ctrl-C, or what a signal's handler raised, such as TimeoutError, may have come over it.
+        over = not isinstance(error, Exception) or getattr(error, "errno", 0) is None
+        lost = error.__context__ if over else error
+        if not isinstance(lost, OSError) or lost is before or lost.errno in _NEVER_BEGUN:
             raise
         if not mark(disk, directory):
             _known_here(disk).add(directory)
-        advice = _NOT_THERE if error.errno == errno.EROFS else _ADVICE
-        raise StorageFailed(f"{directory}: an fsync failed: {error}; {advice}") from error
+        if over:
+            raise
+        advice = _NOT_THERE if lost.errno == errno.EROFS else _ADVICE
+        raise StorageFailed(f"{directory}: an fsync failed: {lost}; {advice}") from lost
     # Behind it: whoever synced there before may have failed.
     if disk.exists(f"{directory}/{UNSYNCED}"):
         raise StorageFailed(f"{directory}: an fsync failed; {_ADVICE}")

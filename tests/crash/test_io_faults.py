@@ -196,6 +196,37 @@ def test_a_reader_without_descriptors_puts_nothing_in_doubt(name: str) -> None:
     read(disk)
 
 
+@pytest.mark.parametrize("failed", [False, True], ids=["well", "failed"])
+@pytest.mark.parametrize("heard", [KeyboardInterrupt, TimeoutError])
+@pytest.mark.parametrize("name", READERS)
+def test_what_a_signal_raises_in_a_readers_sync_says_nothing_of_how_that_went(
+    name: str, heard: type[BaseException], failed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, disk = READERS[name], SimDisk()
+    with one_thread("owner"):
+        store = opened(disk, clock_ms=clock_ms)
+        store.put(b"b", b"v")
+        forget(store)
+    disk = disk.after_kill()
+
+    def interrupted(*_: object) -> None:
+        try:
+            if failed:
+                raise OSError(errno.EIO, "Input/output error")
+        finally:
+            raise heard("too late")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "sync_file", interrupted)
+        with pytest.raises((heard, octavo.StorageFailed)):
+            read(disk)
+    if failed:
+        with pytest.raises(octavo.StorageFailed, match="fsync failed"):
+            read(disk)
+    else:
+        read(disk)
+
+
 @pytest.mark.parametrize("name", ["pin", "feed"])
 def test_a_manifest_that_one_reader_could_not_sync_no_other_one_believes(name: str) -> None:
     read, disk = READERS[name], SimDisk()
