@@ -271,3 +271,22 @@ def test_a_directory_that_nothing_can_be_put_in_the_place_of_is_refused_at_once(
         (tmp_path / "newest").symlink_to(tmp_path / "b")
         store.backup(tmp_path / "newest")
     assert contents(tmp_path / "b") == {b"k": b"newer"}
+
+
+def test_a_store_that_lost_records_to_a_repair_takes_none_from_its_backup(tmp_path: Path) -> None:
+    wanted = {b"%03d" % number: b"%03d" % number * 300 for number in range(100)}
+    with opened(tmp_path / "s") as store:
+        store.put_many(wanted)
+        store.backup(tmp_path / "b")
+    shutil.copytree(tmp_path / "b", tmp_path / "elsewhere")  # as on another file system
+    (file,) = (tmp_path / "s" / "journal").glob("*.cdb")
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    file.write_bytes(damaged)
+    assert len(octavo.repair(tmp_path / "s").files.lost) == 1
+    with opened(tmp_path / "s") as store:
+        with pytest.raises(octavo.Misuse, match=r"one of them has lost some.*new directory"):
+            store.backup(tmp_path / "elsewhere")
+        store.backup(tmp_path / "new")
+    assert contents(tmp_path / "elsewhere") == wanted
+    assert len(contents(tmp_path / "new")) == 99
