@@ -41,6 +41,7 @@ from octavo.pipeline.read_options import (
     ddl_of,
     flag,
     local_path,
+    refuse_empty,
     refuse_unknown,
     size_of,
 )
@@ -81,6 +82,7 @@ def feed_options(options: Mapping[str, str]) -> FeedOptions:
     """The options, checked. Raises Misuse."""
     refuse_unknown(options, read_options.FEED_OPTIONS)
     given = {name.lower(): value for name, value in options.items()}
+    refuse_empty(given, "consumerId")
     first, last = count_of(given, "startingSqn", 0), count_of(given, "endingSqn", 0)
     if last and first > last + 1:  # the next one itself: nothing came since
         raise Misuse(

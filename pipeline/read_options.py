@@ -136,6 +136,7 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
             raise Misuse(f'option {name!r} is of changes: with .option("{FEED}", True)')
     refuse_unknown(options, OPTIONS)
     given = {name.lower(): value for name, value in options.items()}
+    refuse_empty(given, "snapshot", "startSnapshot", "endSnapshot")
     if "endsnapshot" in given and ("startsnapshot" not in given or "snapshot" in given):
         raise Misuse("endSnapshot goes with startSnapshot; a snapshot to read is snapshot")
     there = CHANGE_DDL if "startsnapshot" in given else DDL
@@ -202,6 +203,14 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
             )
         if name.lower() not in names and not name.lower().startswith(_SPARKS) and "." not in name:
             raise Misuse(f"{unknown_option(name, known)} allowed are {', '.join(known)}")
+
+
+def refuse_empty(given: Mapping[str, str], *names: str) -> None:
+    """Raise Misuse for one of these that is said to be nothing, as by a variable that is not set:
+    what then is done is not what was asked for."""
+    for name in names:
+        if given.get(name.lower()) == "":
+            raise Misuse(f"{name}='' is empty: say which, or leave the option out")
 
 
 def local_path(path: str) -> str:

@@ -30,7 +30,7 @@ from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.store_identity import IDENTITY
 from octavo.pipeline import commit, duplicate_keys, staged_columns
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import local_path, refuse_unknown, text_of
+from octavo.pipeline.read_options import local_path, refuse_empty, refuse_unknown, text_of
 
 DUPLICATES = ("last", "first", "error")
 _ORDERED_ROWS = 1 << 15
@@ -53,6 +53,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options, checked. Raises Misuse."""
     refuse_unknown(given, ("path", "bucket", *OPTIONS))
     options = {name.lower(): value for name, value in given.items()}
+    refuse_empty(options, "jobId", "orderColumn")
     kept = options.get("duplicates", "last")
     if kept not in DUPLICATES:
         raise Misuse(f"duplicates={kept!r:.80}: allowed are {', '.join(DUPLICATES)}")

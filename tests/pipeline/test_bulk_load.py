@@ -138,6 +138,12 @@ def test_a_bucket_of_bytes_is_refused_and_not_written_as_python_spells_it(tmp_pa
         write_options({"path": str(tmp_path), "bucket": str(b"docs")})
 
 
+@pytest.mark.parametrize("name", ["jobId", "orderColumn"])
+def test_an_option_that_a_variable_left_empty_is_not_taken_for_left_out(name: str) -> None:
+    with pytest.raises(octavo.Misuse, match=f"{name}='' is empty"):
+        write_options({"path": "/x", name: ""})
+
+
 def pairs(session: Any) -> Any:
     rows = [("a", "1", 3), ("b", "x", 1), ("a", "2", 1), ("a", "3", 2)]
     return session.createDataFrame(rows, "key string, value string, at int").coalesce(1)

@@ -435,6 +435,11 @@ def test_what_is_counted_has_no_unit(name: str) -> None:
         feed_options({"path": "s", name: "5k"})
 
 
+def test_a_consumer_of_no_name_is_not_taken_for_none() -> None:
+    with pytest.raises(octavo.Misuse, match="consumerId='' is empty"):
+        feed_options({"path": "s", "consumerid": ""})
+
+
 @pytest.mark.parametrize("name", ["consumerId", "maxRecordsPerTrigger", "MAXBYTESPERTRIGGER"])
 def test_what_only_a_stream_does_is_refused_of_a_batch(tmp_path: Path, name: str) -> None:
     source = DefaultSource({"path": str(tmp_path), "readChangeFeed": "true", name: "7"})
