@@ -121,6 +121,27 @@ def test_a_schema_by_which_spark_would_show_something_else_is_refused(
         spark.read.format("octavo").schema(schema).load(store.path).collect()
 
 
+def test_a_frame_with_a_schema_is_of_the_moment_of_its_first_action(
+    spark: Any, store: octavo.Store
+) -> None:
+    """Before that Spark (4.3) asks nothing of a data source that is told its schema."""
+    frame = spark.read.format("octavo").schema("key binary").load(store.path)
+    store.put("before", b"")
+    assert frame.where("key = cast('before' as binary)").count() == 1
+    store.put("behind", b"")
+    assert frame.where("key = cast('behind' as binary)").count() == 0
+    columns = f"(key string, value string) USING octavo OPTIONS (path '{store.path}')"
+    counts = []
+    for how in ("CREATE", "CREATE OR REPLACE"):
+        spark.sql(f"{how} TEMPORARY VIEW written {columns}")
+        counts.append(spark.table("written").count())
+        spark.sql(f"INSERT INTO written VALUES ('{how}', 'v')")
+        assert spark.table("written").count() == counts[-1]
+        assert store[how] == b"v"
+    assert counts[1] == counts[0] + 1
+    spark.catalog.dropTempView("written")
+
+
 def test_types_of_a_schema_may_say_more(spark: Any, store: octavo.Store) -> None:
     sqn = store.put(b"7", b"v")
     frame = spark.read.format("octavo").schema("key string collate UTF8_LCASE, sqn decimal(20,0)")
