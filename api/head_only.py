@@ -74,8 +74,9 @@ def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
     whole = head_key.whole(name, sub)
     if len(whole) + len(bucket) > MAX_KEY_BYTES:
         raise Misuse(
-            f"key and sub_key of {len(whole)} bytes in a bucket named with {len(bucket)}: "
-            f"together at most {MAX_KEY_BYTES} are allowed"
+            f"key and sub_key take {len(whole)} bytes, with two between them and each zero byte of "
+            f"the key as two, in a bucket named with {len(bucket)}: together at most "
+            f"{MAX_KEY_BYTES} are allowed"
         )
     return whole
 
