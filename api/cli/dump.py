@@ -25,9 +25,9 @@ from octavo.cli.options import (
     tag_option,
     to_bytes,
 )
-from octavo.cli.output import Output, complain, progress, whole_file
+from octavo.cli.output import Output, complain, json_line, progress, whole_file
 from octavo.cli.read import tell_of_other_types
-from octavo.cli.rows import Row, entries_to_json, to_fields
+from octavo.cli.rows import LONGEST_LINE, Row, entries_to_json, to_fields
 from octavo.cli.source import unpacked_name
 from octavo.figures import plural
 from octavo.files.argument_checks import shown
@@ -216,6 +216,15 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
     def row(self, row: Row) -> None:
         raise NotImplementedError  # pragma: no cover - Parquet writes whole batches
 
+    def line(self, row: Row, line: bytes) -> None:
+        """Write it, or raise Misuse: ``load`` reads none that is longer."""
+        if len(line) > LONGEST_LINE:
+            raise Misuse(
+                f"the row of {shown(row.key)} in bucket {shown(row.bucket)} would have {len(line)} "
+                f"bytes: as text, a dump holds rows of up to {LONGEST_LINE}; Parquet holds this one"
+            )
+        self.out.write(line)
+
     def __exit__(self, *error: object) -> None:
         pass
 
@@ -233,7 +242,7 @@ class _Jsonl(_Writer):
                     put_field(document, name, value)
             elif value is not None:
                 document[name] = value
-        self.out.json(document)
+        self.line(row, json_line(document))
 
 
 class _Csv(_Writer):
@@ -243,17 +252,17 @@ class _Csv(_Writer):
         super().__init__(out, names)
         self._line = io.StringIO()
         self._rows = csv.writer(self._line, lineterminator="\n")
-        self._give(names)
+        out.write(self._encoded(names))
 
     def row(self, row: Row) -> None:
         fields = row.fields()
-        self._give([_cell(fields[name]) for name in self.names])
+        self.line(row, self._encoded([_cell(fields[name]) for name in self.names]))
 
-    def _give(self, cells: Iterable[str]) -> None:
-        self._rows.writerow(cells)
-        self.out.write(self._line.getvalue().encode("utf-8"))
+    def _encoded(self, cells: Iterable[str]) -> bytes:
         self._line.seek(0)
         self._line.truncate()
+        self._rows.writerow(cells)
+        return self._line.getvalue().encode("utf-8")
 
 
 def _cell(value: object) -> str:

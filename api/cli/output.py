@@ -60,11 +60,7 @@ class Output:
 
     def json(self, document: object) -> None:
         """A document on a line of its own."""
-        try:
-            encoded = json.dumps(document, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError:  # a path that is not UTF-8
-            encoded = json.dumps(document).encode("ascii")
-        self.write(encoded + b"\n")
+        self.write(json_line(document))
 
     def columns(self, rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
         """Aligned columns, those numbered in ``right`` to the right; never wrapped."""
@@ -99,6 +95,14 @@ class Output:
     ) -> None:
         if kind is None:
             self.flush()
+
+
+def json_line(document: object) -> bytes:
+    """A document as JSON, with the end of a line."""
+    try:
+        return json.dumps(document, ensure_ascii=False).encode("utf-8") + b"\n"
+    except UnicodeEncodeError:  # a path that is not UTF-8
+        return json.dumps(document).encode("ascii") + b"\n"
 
 
 @contextlib.contextmanager

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 FIELDS = ("bucket", "key", "value", "metadata", "expires_at", "index", "sqn", "written_at")
 """What a dump holds, in this order, unless told otherwise; ``load`` needs no more."""
 ALL_FIELDS = (*FIELDS, "size")
+LONGEST_LINE = 3 << 30
+"""Bytes of a line, or of a row of CSV. One that is longer may have no end, and all of it would be
+in memory; the largest value that a dump holds fits, as base64."""
 
 Entries = dict[bytes, "list[Term]"]
 

@@ -22,7 +22,7 @@ from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, Protocol, cast
 
 from octavo.arguments import MAX_VALUE_BYTES
-from octavo.cli.rows import FIELDS, Entries, entries_of_json, entries_of_text
+from octavo.cli.rows import FIELDS, LONGEST_LINE, Entries, entries_of_json, entries_of_text
 from octavo.files.errors import Misuse
 from octavo.notation import from_text, take_field
 
@@ -96,7 +96,8 @@ def unpacked(path: str, stream: BinaryIO) -> BinaryIO:
     if suffix == ".zst":
         from octavo.files.kernels.arrow import pyarrow
 
-        return cast(BinaryIO, _Blocks(pyarrow().CompressedInputStream(stream, "zstd").read))
+        packed = pyarrow().CompressedInputStream(stream, "zstd")
+        return io.BufferedReader(_Blocks(packed.read), _BLOCK_BYTES)
     return stream
 
 
@@ -290,6 +291,7 @@ class Csv(_Lines):
     key_field: str | None = None
     value_field: str | None = None
     delimiter: str = ","
+    _row_bytes: int = 0
 
     def __iter__(self) -> Iterator[Entry | Rejected]:
         csv.field_size_limit(min(sys.maxsize, (1 << 63) - 1))
@@ -298,6 +300,7 @@ class Csv(_Lines):
         make: Callable[[str, list[str]], Entry] | None = None
         while True:
             where = self._at(rows.line_num + 1)
+            self._row_bytes = 0
             try:
                 row = next(rows, None)
                 if row is None:
@@ -321,6 +324,8 @@ class Csv(_Lines):
 
     def _text(self) -> Iterator[str]:
         for number, line in self._numbered():
+            self._row_bytes += len(line)
+            _refuse_long(self._row_bytes)
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
 
     def _columns(self, header: list[str]) -> Callable[[str, list[str]], Entry]:
@@ -374,31 +379,45 @@ def _of_dumped_row(where: str, row: list[str]) -> Entry:
 
 
 def _lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends. Raises Misuse where they cannot be decompressed."""
+    """Lines with their ends. Raises Misuse where they cannot be decompressed, and as soon as one is
+    longer than any may be."""
     try:
-        # What decompresses may not know lines.
-        yield from stream if isinstance(stream, io.BufferedIOBase) else _split(stream)
+        while line := stream.readline(_BLOCK_BYTES):
+            yield line if len(line) < _BLOCK_BYTES else _long_line(stream, line)
     except (EOFError, zlib.error, ValueError, OSError) as wrong:
         if isinstance(wrong, OSError) and wrong.errno is not None:
             raise
         raise Misuse(f"cannot be decompressed: {wrong}") from None
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """What can be read, but does not know lines."""
+def _long_line(stream: BinaryIO, piece: bytes) -> bytes:
+    """The line that begins with ``piece``."""
+    found = io.BytesIO()
+    while piece:
+        found.write(piece)
+        _refuse_long(found.tell())
+        piece = b"" if piece.endswith(b"\n") else stream.readline(_BLOCK_BYTES)
+    return found.getvalue()  # no copy
 
-    read: Callable[[int], bytes]
+
+def _refuse_long(length: int) -> None:
+    if length > LONGEST_LINE:
+        raise Misuse(f"more than {LONGEST_LINE} bytes without an end: at most so many are allowed")
 
 
-def _split(stream: BinaryIO) -> Iterator[bytes]:
-    rest = b""
-    while block := stream.read(_BLOCK_BYTES):
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
-            yield line + b"\n"
-    if rest:
-        yield rest
+class _Blocks(io.RawIOBase):
+    """What decompresses, but does not know lines."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        part = self._read(len(into))
+        into[: len(part)] = part
+        return len(part)
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from whole_store import SEED
 
 import octavo as library
 from octavo.cli import dump as cli_dump
+from octavo.cli import source as cli_source
 from octavo.files.door.disk import RealDisk
 from octavo.files.kernels.arrow import pyarrow
 
@@ -402,6 +403,40 @@ def test_a_value_too_large_for_a_dump_is_refused_by_name(
     octavo("dump", store, "-o", file, "--end", "b")
     octavo("load", tmp_path / "two", file)
     assert output("get", tmp_path / "two", "a", "-b", "docs") == b"A"
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".jsonl.zst", ".csv.gz"])
+def test_a_row_too_long_to_be_loaded_is_not_dumped_and_the_longest_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """The longest one is of many blocks, and of many lines."""
+    want = b"a\n\\" * 2_000_000
+    with library.open(tmp_path / "one") as opened:
+        opened.put("k", want)
+    file = tmp_path / f"d{ending}"
+    octavo("dump", tmp_path / "one", "-o", file)
+    octavo("load", tmp_path / "two", file)
+    with library.open(tmp_path / "two") as loaded:
+        assert loaded["k"] == want
+    raw = file.read_bytes()
+    if ending.endswith((".gz", ".zst")):
+        raw = (
+            gzip.decompress(raw)
+            if ending.endswith(".gz")
+            else bytes(pyarrow().input_stream(file).read())
+        )
+    longest = max(map(len, raw.splitlines(keepends=True)))
+    file.unlink()
+    monkeypatch.setattr(cli_dump, "LONGEST_LINE", longest - 1)
+    told = octavo("dump", tmp_path / "one", "-o", file, code=2).stderr
+    assert f"the row of b'k' in bucket b'' would have {longest} bytes" in told
+    assert not file.exists()
+    monkeypatch.setattr(cli_dump, "LONGEST_LINE", longest)
+    monkeypatch.setattr(cli_source, "LONGEST_LINE", longest)
+    octavo("dump", tmp_path / "one", "-o", file)
+    octavo("load", tmp_path / "three", file)
+    monkeypatch.setattr(cli_source, "LONGEST_LINE", longest - 1)
+    assert "without an end" in octavo("load", tmp_path / "three", file, code=2).stderr
 
 
 def test_the_name_of_a_dump_is_durable_as_the_command_ends(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ from octavo.notation import to_text
 _WITHOUT_END = """
 import resource, sys
 from octavo import arguments
+from octavo.cli import source
 from octavo.cli.commands import main
 
 arguments.MAX_VALUE_BYTES = 4 << 20
+source.LONGEST_LINE = 5_000_000
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 sys.argv = ["octavo", *sys.argv[1:]]
 main()
@@ -50,6 +53,43 @@ def test_a_key_without_an_end_is_refused_as_soon_as_it_is_too_long(
     octavo.open(tmp_path / "s").close()
     done = _without_end(command, str(tmp_path / "s"), "-")
     assert (done.returncode, b"KEY of more than 65536 bytes" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"),
+    [
+        ("jsonl", b""),
+        ("jsonl", b'{"key": "a", "value": "A"}\n'),
+        ("csv", b""),
+        ("csv", b"key,value\na,A\n"),
+        ("csv", b'key,value\na,A\nb,"\n'),  # whose rows are of many lines
+    ],
+)
+def test_a_line_without_an_end_is_refused_by_number_as_soon_as_it_is_too_long(
+    tmp_path: Path, kind: str, begins: bytes
+) -> None:
+    path = tmp_path / "s"
+    words = ["load", str(path), "-", "--format", kind, "--skip-bad"]
+    with subprocess.Popen(
+        [sys.executable, "-c", _WITHOUT_END, *words],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as running:  # fmt: skip
+        assert running.stdin is not None
+        try:
+            running.stdin.write(begins)
+            while True:
+                running.stdin.write((b"x" * 99_999 + b"\n") if b'"\n' in begins else b"x" * 100_000)
+        except BrokenPipeError:
+            pass
+        with suppress(BrokenPipeError):
+            running.stdin.close()
+        running.stdin = None
+        _, told = running.communicate(timeout=TIMEOUT_SECONDS)
+    assert running.returncode == 1, told
+    number = 1 + begins.count(b"\n") - (b'"\n' in begins)
+    assert f"standard input, line {number}: more than 5000000 bytes without an end".encode() in told
+    with octavo.open(path) as store:
+        assert list(store) == ([b"a"] if b"A" in begins else [])
 
 
 class _Lines(io.BytesIO):
