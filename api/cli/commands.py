@@ -64,10 +64,17 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order in which a newcomer meets them
 
+    def make_context(self, *words: Any, **named: Any) -> click.Context:
+        try:
+            return super().make_context(*words, **named)
+        except BrokenPipeError:  # at its page of help, which click would end with 1
+            _forget_output()
+            sys.exit(OUTPUT_CLOSED)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except OutputClosed:
+        except (OutputClosed, BrokenPipeError):  # the latter at a command's page of help
             _forget_output()
             ctx.exit(OUTPUT_CLOSED)
         except KeyboardInterrupt:

@@ -159,6 +159,17 @@ def test_a_page_of_help_without_room_ends_with_4(unbuffered: str) -> None:
     assert b"bug" not in found.stderr
 
 
+@pytest.mark.parametrize("words", [("--help",), ("get", "--help")], ids=lambda words: words[0])
+def test_a_page_of_help_that_nobody_reads_ends_quietly(words: tuple[str, ...]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as nobody:
+        found = subprocess.run(
+            command(*words), stdout=nobody, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS
+        )
+    assert (found.returncode, found.stderr) == (141, b"")
+
+
 def shell(line: str, *words: str | Path) -> subprocess.CompletedProcess[bytes]:
     """A command of octavo's behind which a shell closes descriptors."""
     return subprocess.run(
