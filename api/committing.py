@@ -3,6 +3,7 @@ has staged, acknowledging changes, backing it up."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +38,8 @@ log = messages_of("octavo.ingest")
 
 _LOOK_SECONDS = 0.02
 _OPEN_SECONDS = 1.0
+_QUIET_SECONDS = 5.0
+"""After so much waiting for a store's owner, who waits is told so."""
 _JOINING_SECONDS = 60.0
 """Far above what it takes to make one journal file of small ones."""
 
@@ -151,12 +154,18 @@ def _by_owner(
     where = to_path("path", path)
     request = inbox.Request(RealDisk(), where, asked, wall_clock_ms())
     deadline = time.monotonic() + to_timeout(timeout_seconds)
+    tell_at = time.monotonic() + _QUIET_SECONDS
     try:
         while True:
             try:
                 store = opened_to_write(where, {**options, "create": False}, briefly=True)
-            except StoreLocked:
-                pass
+            except StoreLocked as locked:
+                if time.monotonic() >= tell_at:
+                    tell_at = math.inf
+                    log.warning(
+                        "%s: waiting for its owner to answer, for up to %g s: it may be stopped, "
+                        "or busy; end or resume it, or interrupt this", locked, timeout_seconds,
+                    )  # fmt: skip
             else:
                 with store:
                     return do(store)

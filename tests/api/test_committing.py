@@ -102,6 +102,21 @@ def test_a_request_outlives_the_owner(tmp_path: Path) -> None:
         assert store.get(b"k") == b"v"
 
 
+def test_who_waits_long_for_the_owner_is_told_whom_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        octavo.backup(store.path, tmp_path / "b")
+        assert "waiting" not in caplog.text
+        store._watched.stop()  # type: ignore[union-attr]
+        monkeypatch.setattr(committing, "_QUIET_SECONDS", 0.0)
+        monkeypatch.setattr(committing, "_OPEN_SECONDS", 0.0)
+        with pytest.raises(octavo.AskTimeout, match="nothing was done"):
+            octavo.backup(store.path, tmp_path / "b", timeout_seconds=0.1)
+    assert caplog.text.count("waiting for its owner to answer") == 1
+    assert "is locked by this process" in caplog.text
+
+
 def test_a_consumer_is_moved_by_the_owner_or_by_oneself(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         for n in range(9):
