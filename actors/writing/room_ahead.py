@@ -96,9 +96,10 @@ class RoomAhead:
     def cut(self, file: AppendFile, taken: int, reached: int) -> None:
         """Take away what a failed write left behind the records, perhaps to ``reached``. Raises
         OSError."""
-        if self.end > taken:
+        left = max(min(reached, self.end) - taken, 0)
+        if left and any(file.pread(left, taken)):  # btrfs has no room for zeros over zeros, either
             try:
-                file.pwrite_all(_ZEROS[: max(min(reached, self.end) - taken, 0)], taken)
+                file.pwrite_all(_ZEROS[:left], taken)
             except OSError:
                 self.end = 0  # it is cut, or what stands there would be in front of later records
         file.truncate(max(taken, self.end))

@@ -421,7 +421,13 @@ class RealFile(AppendFile):
         fd = self.fd
         if fd < 0:
             _refuse(self.path)
-        # At its own length, too: that gives back what was set aside.
-        length = min(length, os.fstat(fd).st_size)
-        os.ftruncate(fd, length)
+        size = os.fstat(fd).st_size
+        length = min(length, size)
+        try:
+            os.ftruncate(fd, length)
+        except OSError as error:
+            # At its own length it only gives back what was set aside; a btrfs without room, or
+            # behind its quota, refuses that, too.
+            if length < size or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
         os.lseek(fd, length, os.SEEK_SET)

@@ -4,6 +4,7 @@ records: the system finds memory for much at once."""
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -173,6 +174,41 @@ def test_what_a_failed_put_left_in_it_is_zeros_again(tmp_path: Path) -> None:
         store.put(b"goes well", value(1))
         assert (store.get(b"fails"), store.get(b"goes well")) == (None, value(1))
         assert len(store) == count + 1
+        store.close()
+
+
+@pytest.mark.parametrize("room_ahead", [True, False])
+def test_a_put_that_wrote_nothing_needs_no_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room_ahead: bool
+) -> None:
+    """A btrfs behind its quota writes nothing, not even over zeros, and cuts no file, not even at
+    the length that it has."""
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with no_hang():
+        if room_ahead:
+            store, count = widened(tmp_path / "s")
+        else:
+            store, count = opened(tmp_path / "s", **LARGE), 1
+            store.put(key(0), value(0))
+        file = store._inker.active.file  # type: ignore[union-attr]
+        assert file is not None
+        write = file.pwrite
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "ftruncate", refused)
+            file.pwrite = refused
+            for put in (store.put, store.delete):
+                with pytest.raises(octavo.StorageFull, match="free some space"):
+                    put(key(0), *([value(1)] if put == store.put else []))
+            file.pwrite = write
+            store.put(b"goes well", value(1))
+            found = active_file(store)
+            RealDisk().reopen(str(found), found.stat().st_size).close()
+        assert (store.get(key(0)), store.get(b"goes well")) == (value(0), value(1))
+        assert len(store) == count + 1
+        assert store.verify().ok
         store.close()
 
 

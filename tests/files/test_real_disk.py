@@ -606,6 +606,26 @@ def test_a_full_disk_does_not_prevent_the_lock(
     DISK.lock(str(tmp_path / "lock")).release()
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_full_disk_that_cuts_no_file_leaves_one_that_is_not_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """As btrfs does. Cut it must be where it is longer, and no other error is nothing."""
+    path = str(tmp_path / "file")
+    (tmp_path / "file").write_bytes(b"12345")
+    monkeypatch.setattr(os, "ftruncate", failing(code))
+    with pytest.raises(OSError, match=os.strerror(code)):
+        DISK.reopen(path, 4)
+    if code == errno.EIO:
+        with pytest.raises(OSError, match=os.strerror(code)):
+            DISK.reopen(path, 5)
+    else:
+        file = DISK.reopen(path, 5)
+        file.write_all(b"6")
+        file.close()
+        assert (tmp_path / "file").read_bytes() == b"123456"
+
+
 # ---------------------------------------------------------------- file systems that cannot
 
 
