@@ -17,6 +17,7 @@ from octavo.actors.keeping.backup_target import (
 from octavo.actors.keeping.linking import Linked, bring, remove_all_in
 from octavo.actors.keeping.point_in_time import last_at
 from octavo.actors.opening import identity as identities
+from octavo.actors.opening.resumption import GIVEN_BACK
 from octavo.files.door.disk import Disk, FileLock
 from octavo.files.door.file_lock import LOCK
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
@@ -188,6 +189,8 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     names = [entry.name for entry in ledger.entries]
     bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
     ceiling = max(source.journal.ceiling, source.newest + 1)
+    if upto < source.newest:
+        ceiling += GIVEN_BACK  # or an opening would miss what is left out
     journal = source.journal.up_to(upto, entries, ceiling)
     epoch = adoption.youngest(disk, f"{target}/journal", [entry.name for entry in entries]) + 1
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):

@@ -40,7 +40,7 @@ def found(
         (0, 1, [], 1, True),  # it was just made
         (9, 10, [], 10, True),  # it was closed
         (9, 15, [tail(10, 5)], 15, True),
-        (9, 1000, [tail(10, 5)], 1000, False),  # it was killed
+        (9, 1 << 20, [tail(10, 5)], 1 << 20, False),  # it was killed
         (9, 12, [tail(10, 5)], 15, False),  # its ceiling is from before
         (9, 10, [tail(20, 0)], 20, False),  # those before it are gone
         (9, 10, [tail(20, 3), tail(10, 2)], 23, False),  # in whatever order
