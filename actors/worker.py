@@ -289,6 +289,8 @@ def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
     code = process.returncode
     if code == -signal.SIGKILL:
         return "was killed by SIGKILL, as a system does that is short of memory,"
+    if code == -signal.SIGBUS:
+        return "was killed by SIGBUS, as where a device cannot read a file: verify the store,"
     if code is not None and code < 0:
         return f"was killed by signal {-code}"
     return f"died with {code}"

@@ -16,8 +16,9 @@ from octavo.actors.progress import Progress, untold
 from octavo.actors.reader import Reader
 from octavo.actors.turns.interpreter import refuse_unfit
 from octavo.arguments import to_flag, to_path
-from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.door.disk import Disk
 from octavo.files.door.file_lock import LOCK
+from octavo.files.door.unreadable import SalvageDisk
 from octavo.files.errors import OctavoError, usable
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import OBJECTS
@@ -57,20 +58,24 @@ def repair(
     """Mend the store in the directory ``path``, which must not be open.
 
     Damaged hash tables and offsets of the journal are made anew from its records, the ledger
-    from the journal, manifests from the files. Of a journal file with damaged records the whole
-    ones are kept, and the others listed, as is what the ledger names and the journal no longer
-    has: those keys then read as before them. Only where a whole journal file is missing, which may
-    come back out of a backup, they raise Corruption until it does; with ``accept_missing`` it is
-    given up like the rest, and deletes that it held are undone. Damaged sealed files, ledger
-    files and manifests are kept in ``damaged`` in the store's directory: delete them when nothing
-    in them is wanted. Then the store is opened, verified and closed. ``progress(what, done,
-    total)`` is called as files are finished. O(bytes).
+    from the journal, manifests from the files; what a device does not give back is damaged. Of a
+    journal file with damaged records the whole ones are kept, and the others listed, as is what
+    the ledger names and the journal no longer has: those keys then read as before them. Only
+    where a whole journal file is missing, which may come back out of a backup, they raise
+    Corruption until it does; with ``accept_missing`` it is given up like the rest, and deletes
+    that it held are undone. Damaged sealed files, ledger files and manifests, and files that
+    cannot be read, are kept in ``damaged`` in the store's directory: delete them when nothing in
+    them is wanted. Then the store is opened, verified and closed. ``progress(what, done, total)``
+    is called as files are finished. O(bytes).
 
     Raises Misuse where there is no store, StoreLocked, StorageFull, UnsupportedFormat, OSError.
     """
     where, accepted = to_path("path", path), to_flag("accept_missing", accept_missing)
+    disk = SalvageDisk()
     with usable("path", where):
-        return repair_on(RealDisk(), where, progress or untold, accepted)
+        done = repair_on(disk, where, progress or untold, accepted)
+    done.files.notes += disk.found.values()
+    return done
 
 
 def repair_on(
@@ -92,6 +97,7 @@ def repair_on(
         finally:
             lock.release()
         done, _ = _opened(disk, path, files, progress)
+    files.lose(files.unsealed)
     lost_records.told(disk, path)
     return done
 

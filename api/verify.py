@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.opening.identity import Identity
@@ -13,12 +14,12 @@ from octavo.actors.progress import Progress
 from octavo.actors.reader import Reader
 from octavo.agreement import Both, Noted, Report, agreement, unequal
 from octavo.files.door.disk import Disk
+from octavo.files.door.unreadable import Unreadable, refuse_unreadable
 from octavo.files.errors import OctavoError, SnapshotExpired, StorageFull, room_for
 from octavo.files.journal import cdb
 from octavo.files.journal.journal_windows import read_windows, verify_windows
 from octavo.files.journal.record_digests import check_values
 from octavo.files.journal.sealed_records import file_records
-from octavo.files.journal.sparse_offsets import SparseOffsets
 from octavo.files.kernels.spill import ScratchFailed
 from octavo.files.lifecycle import State
 from octavo.manifest.journal_manifest import JournalManifest
@@ -55,15 +56,13 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
     million records by way of scratch files of 60 bytes a record. Raises StorageFull,
     StorageFailed where those cannot be written."""
     report = Report()
-    bits = (_records(reader) // MOST_KEYS).bit_length()
+    unreadable: list[str] = []
+    bits = (_records(what.journal, reader) // MOST_KEYS).bit_length()
     with closing(Both(what.disk, what.scratch, bits, reader.sqn)) as both:
         steps = [
             *_journal_steps(what, reader, both),
-            *_ledger_steps(reader),
-            (
-                "ledger and journal",
-                agreement(what.identity, what.journal.horizon, reader, both),
-            ),
+            *_ledger_steps(what.disk, reader),
+            ("ledger and journal", _agreement(what, reader, both, unreadable)),
         ]
         for done, (part, work) in enumerate(steps):
             progress(part, done, len(steps))
@@ -82,21 +81,19 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
             except (OctavoError, OSError) as wrong:
                 reader.check()  # that it was closed, say, is no damage
                 report.problems.append(str(wrong))
+                if isinstance(wrong, Unreadable):
+                    unreadable.append(part)
         progress("done", len(steps), len(steps))
     return report
 
 
-def _records(reader: Reader) -> int:
-    files = (file for file in reader.view.journal.files if file.base <= reader.sqn)
-    return sum(map(_records_of, files))
-
-
-def _records_of(file: JournalFile) -> int:
-    try:
-        offsets = file.offsets or file.ensure_open()[1]
-    except (OctavoError, OSError):
-        return 0  # told when the file is read
-    return len(offsets.numbers) if isinstance(offsets, SparseOffsets) else len(offsets)
+def _records(journal: JournalManifest, reader: Reader) -> int:
+    """How many there are, or nearly: no file is looked at."""
+    files = [file for file in reader.view.journal.files if file.base <= reader.sqn]
+    return sum(
+        entry.count if (entry := journal.find(file.base)) and entry.count else len(file.offsets)
+        for file in files
+    )
 
 
 Step = tuple[str, Iterator[Report]]
@@ -112,9 +109,20 @@ def _journal_steps(what: Verified, reader: Reader, both: Both) -> Iterator[Step]
         yield f"journal {file.name}", _journal_file(what, file, reader.sqn, both)
 
 
-def _ledger_steps(reader: Reader) -> Iterator[Step]:
+def _ledger_steps(disk: Disk, reader: Reader) -> Iterator[Step]:
     for entry in reader.view.ledger.entries:
-        yield f"ledger {entry.name}", _ledger_file(entry)
+        yield f"ledger {entry.name}", _ledger_file(disk, entry)
+
+
+def _agreement(
+    what: Verified, reader: Reader, both: Both, unreadable: list[str]
+) -> Iterator[Report]:
+    """See ``agreement``, which looks at all files, and so only where all can be read."""
+    if unreadable:
+        told = "not compared, for there are files that cannot be read: octavo.repair saves the rest"
+        yield Report(problems=[f"ledger and journal: {told}"])
+    else:
+        yield from agreement(what.identity, what.journal.horizon, reader, both)
 
 
 def _checked(check: Callable[[], None]) -> Iterator[Report]:
@@ -124,6 +132,7 @@ def _checked(check: Callable[[], None]) -> Iterator[Report]:
 
 def _journal_file(what: Verified, file: JournalFile, upto: int, both: Both) -> Iterator[Report]:
     length = 0
+    file.by_name(partial(refuse_unreadable, what.disk))
     if file.state is State.SEALED:
         view = memoryview(what.disk.map(file.path))
         cdb.read_header(view[: cdb.RECORDS_AT], file.path)
@@ -181,7 +190,8 @@ def _whole_file(disk: Disk, file: JournalFile, both: Both) -> int:
     return len(table.numbers)
 
 
-def _ledger_file(entry: LedgerEntry) -> Iterator[Report]:
+def _ledger_file(disk: Disk, entry: LedgerEntry) -> Iterator[Report]:
+    refuse_unreadable(disk, entry.file.path)
     sst = entry.file.reader()
     sst.verify()
     told = (

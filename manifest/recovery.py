@@ -11,6 +11,7 @@ from mmap import mmap
 from typing import TypeVar
 
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.unreadable import refuse_unreadable
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
 from octavo.files.journal.runs import Run
@@ -92,7 +93,7 @@ def find_tails(
 
     Records above ``above`` are kept for replay. O(bytes not yet sealed).
     Damage is stepped over and noted; only a last fragment, and a batch that is not whole, are
-    cut. Raises UnsupportedFormat.
+    cut. Raises UnsupportedFormat; Unreadable, where a device does not give an unsealed file back.
     """
     known = {entry.name for entry in manifest.entries}
     found = Found([], [])
@@ -118,6 +119,8 @@ def find_tails(
     for base, seed, name in sorted(candidates):
         path = f"{directory}/{name}"
         noted = len(found.notes)
+        if name.endswith(LOG):
+            refuse_unreadable(disk, path)
         tail = _tail(disk.map(path), path, name, base, seed, above, found)
         tail.damaged = bool(_damage(found.notes[noted:]))
         if tail.sealed and not all(older.sealed for older in found.tails):

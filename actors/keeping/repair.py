@@ -15,14 +15,21 @@ from typing import Any
 from octavo.actors.keeping import lost_records
 from octavo.actors.keeping.kind_of_store import is_head_only
 from octavo.actors.keeping.lost_records import DAMAGED, Lost
+from octavo.actors.keeping.whole_records import (
+    Whole,
+    broken_batches,
+    lost_of,
+    lost_of_unsealed,
+    read_whole,
+    records_of,
+)
 from octavo.actors.opening.identity import Identity, read, write
 from octavo.actors.progress import Progress, untold
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, refuse_links
+from octavo.files.door.unreadable import Unreadable, refuse_unreadable
 from octavo.files.errors import Corruption
-from octavo.files.journal import cdb, record
-from octavo.files.journal.journal_windows import read_windows, verify_windows
+from octavo.files.journal import cdb
 from octavo.files.journal.journal_writer import Mover, SealedWriter
-from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.files.ledger.sst import Sst
 from octavo.files.messages import messages_of
 from octavo.manifest import adoption, change_log, recovery
@@ -43,11 +50,17 @@ class Repaired:
     ledger: list[str] = field(default_factory=list)
     """What was wrong with the ledger, which is rebuilt from the journal then."""
     lost: list[Lost] = field(default_factory=list)
+    unsealed: list[Lost] = field(default_factory=list)
+    """What files without tables lost: in ``lost`` in the end, for of some the ledger knows more."""
     moved: list[str] = field(default_factory=list)
     """Where the damaged originals are now."""
     notes: list[str] = field(default_factory=list)
     earlier_manifest: bool = False
     """What the journal's manifest says is an earlier state: see ``repair_files``."""
+
+    @property
+    def all_lost(self) -> list[Lost]:
+        return [*self.lost, *self.unsealed]
 
     @property
     def nothing(self) -> bool:
@@ -61,8 +74,13 @@ class Repaired:
             (self.moved, later.moved), (self.notes, later.notes),
         ):  # fmt: skip
             mine += more
+        self.lose(later.lost)
+        self.unsealed += later.unsealed
+
+    def lose(self, lost: list[Lost]) -> None:
+        """Tell of these, too."""
         known = {each.sqn for each in self.lost}
-        self.lost += [each for each in later.lost if each.sqn not in known]
+        self.lost += [each for each in lost if each.sqn not in known]
 
 
 def repair_files(
@@ -82,6 +100,7 @@ def repair_files(
     files = {name: who for name in names if (who := recovery.identity(name))}
     identity = _identity(disk, path, files, done)
     done.lost += lost_records.kept(disk, path)  # from a repair that was cut short
+    _logs(disk, path, done)
     manifest, epoch, whole = _journal_manifest(disk, path, done)
     entries = {entry.name: entry for entry in manifest.entries}
     complete = whole and entries.keys() <= set(names)
@@ -203,7 +222,7 @@ def _ledger(disk: Disk, path: str, identity: Identity, done: Repaired, progress:
             f"{folder}: the ledger of a head-only store cannot be rebuilt: restore a backup"
         )
         return
-    lost_records.mark(disk, path, done.ledger, done.lost)
+    lost_records.mark(disk, path, done.ledger, done.all_lost)
 
 
 # ---------------------------------------------------------------- journal files
@@ -234,20 +253,6 @@ def _without_missing(
     return manifest.edit(removed=[each.name for each in gone], horizon=horizon)
 
 
-@dataclass(slots=True)
-class _Whole:
-    """What could be read of a sealed journal file."""
-
-    path: str
-    base: int
-    seed: int
-    view: memoryview
-    trailer: cdb.Trailer | None = None
-    numbers: frozenset[int] | None = None  # those that had a record; None: the offsets are damaged
-    origin: cdb.Origin | None = None
-    faults: list[str] = field(default_factory=list)
-
-
 def _journal_file(
     disk: Disk,
     path: str,
@@ -259,7 +264,7 @@ def _journal_file(
 ) -> JournalEntry | None:
     """Write one sealed file anew if anything in it is damaged; what its manifest's entry is to be,
     if that is not as the file is."""
-    whole = _read(disk, f"{path}/journal/{name}", *who)
+    whole = read_whole(disk, f"{path}/journal/{name}", *who)
     if not whole.faults:
         length = len(whole.view)
         if entry is None or whole.trailer is None or entry.bytes == length:
@@ -271,12 +276,11 @@ def _journal_file(
     _put_aside(disk, path, f"journal/{name}", done)
 
     def losing(lost: list[Lost]) -> None:
-        known = {each.sqn for each in done.lost}
-        done.lost += [each for each in lost if each.sqn not in known]
+        done.lose(lost)
         if lost and identity.head_only:
-            lost_records.keep(disk, path, done.lost)
+            lost_records.keep(disk, path, done.all_lost)
         elif lost:
-            lost_records.mark(disk, path, [f"{whole.path}: lacks records"], done.lost)
+            lost_records.mark(disk, path, [f"{whole.path}: lacks records"], done.all_lost)
 
     made = _rewritten(disk, f"{path}/journal", whole, entry, losing)
     done.rewritten.append(name)
@@ -285,61 +289,46 @@ def _journal_file(
     return replace(entry, last_sqn=made["last_sqn"], count=made["count"], bytes=made["bytes"])
 
 
+def _logs(disk: Disk, path: str, done: Repaired) -> None:
+    """Unsealed files: the next opening takes what is whole of them. What it will lack is told here;
+    and a file that cannot be read as a whole gives its place to a copy that can, for the opening,
+    and its worker, read it through a map."""
+    for name in disk.listdir(f"{path}/journal"):
+        who = recovery.identity(name)
+        if who is None or not name.endswith(recovery.LOG):
+            continue
+        file = f"{path}/journal/{name}"
+        view = memoryview(disk.map(file))
+        try:
+            refuse_unreadable(disk, file)
+        except Unreadable:
+            _put_aside(disk, path, f"journal/{name}", done)
+            disk.write_atomically(file, view)
+        done.unsealed += lost_of_unsealed(Whole(file, *who, view))
+    if done.unsealed:
+        lost_records.keep(disk, path, done.all_lost)
+
+
 def _left_over(disk: Disk, path: str, name: str, who: tuple[int, int], done: Repaired) -> None:
     """A sealed file that is no part of the journal: written anew it would be taken for one."""
-    whole = _read(disk, f"{path}/journal/{name}", *who)
+    whole = read_whole(disk, f"{path}/journal/{name}", *who)
     if whole.faults:
         _put_aside(disk, path, f"journal/{name}", done)
         disk.unlink(whole.path)
         done.notes.append(f"{whole.path}: was left over, and is damaged; nothing is lost with it")
 
 
-def _read(disk: Disk, file: str, base: int, seed: int) -> _Whole:
-    """A sealed file, every checksum of it compared."""
-    view = memoryview(disk.map(file))
-    whole = _Whole(file, base, seed, view)
-    try:
-        cdb.read_header(view[: cdb.RECORDS_AT], file)
-    except Corruption as wrong:
-        whole.faults.append(str(wrong))
-    try:
-        trailer = cdb.trailer_of(view, file)
-        whole.trailer = trailer
-        offsets = cdb.read_offsets(view[trailer.offsets_at :], trailer, file)
-        # Of a file that was compacted often the numbers reach far, and few of them have a record.
-        numbers = list(numbers_of(offsets, 0, len(offsets) - 1))
-        whole.numbers = frozenset(numbers)
-        whole.origin = cdb.read_origin(view, trailer, file)
-        cdb.verify_tables(view, trailer, file)
-        read_windows(view, trailer, file)
-    except Corruption as wrong:
-        whole.faults.append(str(wrong))
-        return whole
-    for number in numbers:
-        at, end = offsets[number], offsets[number + 1]
-        try:
-            record.decode(view[at:end], seed ^ at, 0, file, at)
-        except Corruption as wrong:
-            whole.faults.append(str(wrong))
-    if not whole.faults:
-        try:
-            verify_windows(view, trailer, file)
-        except Corruption as wrong:
-            whole.faults.append(str(wrong))
-    return whole
-
-
 def _rewritten(
     disk: Disk,
     journal: str,
-    whole: _Whole,
+    whole: Whole,
     entry: JournalEntry | None,
     losing: Callable[[list[Lost]], None],
 ) -> dict[str, Any]:
     """The whole records of a file in a new one under its name, which covers the same sqns;
     ``losing`` is told what it lacks before it has that name."""
     file, base, seed = whole.path, whole.base, whole.seed
-    found, damaged = _records(whole)
+    found, damaged = records_of(whole)
     last = max([head.relative_sqn for _, head in found] + [0])
     if whole.trailer is not None:
         last = max(last, whole.trailer.count - 1)
@@ -348,7 +337,7 @@ def _rewritten(
     if disk.exists(file + TEMPORARY_SUFFIX):
         disk.unlink(file + TEMPORARY_SUFFIX)
     writer = SealedWriter(disk, journal, base, seed, 0, 0)
-    broken = _broken_batches(found)
+    broken = broken_batches(found)
     mover = Mover(whole.view, seed, file, False)
     try:
         for at, head in found:
@@ -358,7 +347,7 @@ def _rewritten(
                 head.batch is not None and number - head.batch[0] not in broken,
             )  # fmt: skip
             writer.add(number, encoded, head.time_ms)
-        losing(_lost(whole, last, entry, found, damaged))
+        losing(lost_of(whole, last, entry, found, damaged))
         origin = whole.origin or cdb.Origin(0, base, base + last, 0, 0)
         latest_ms = 0 if whole.trailer is None else whole.trailer.last_ms
         made: dict[str, Any] = writer.finish(base + last, origin, latest_ms)
@@ -366,77 +355,3 @@ def _rewritten(
         writer.abandon()
     disk.sync_dir(journal)
     return made
-
-
-def _lost(
-    whole: _Whole,
-    last: int,
-    entry: JournalEntry | None,
-    found: list[_Found],
-    damaged: list[_Found],
-) -> list[Lost]:
-    """What the file had, up to the number ``last``, and is not among the whole records."""
-    lost = []
-    file, base = whole.path, whole.base
-    there = {head.relative_sqn for _, head in found}
-    known = {head.relative_sqn: head for _, head in damaged}
-    wanted = whole.numbers
-    gaps = bool(whole.origin or (entry and entry.count <= last))
-    if wanted is None and (gaps or last > len(whole.view) // record.FIXED_BYTES):
-        # A file that was compacted has gaps, and nothing tells them from losses but their number.
-        wanted = frozenset(known)
-        missing = 0 if entry is None else entry.count - len(there) - len(known)
-        if missing > 0:
-            why = f"{missing} records up to sqn {base + last} are gone; which, nothing tells"
-            lost.append(Lost(base, file, why))
-    elif wanted is None:
-        wanted = frozenset(range(last + 1))
-    for number in sorted(wanted - there):
-        told = known.get(number)
-        if told is None:
-            lost.append(Lost(base + number, file, "nothing is left of its header"))
-        else:
-            lost.append(Lost(base + number, file, "its value is damaged", told.bucket, told.key))
-    return lost
-
-
-_Found = tuple[int, record.Header]
-"""Where a record stands, and its header."""
-
-
-def _records(whole: _Whole) -> tuple[list[_Found], list[_Found]]:
-    """(records that are whole, records of which only the header is). What the offsets left out,
-    if they can be read, stays out."""
-    view, seed = whole.view, whole.seed
-    end = whole.trailer.tables_at if whole.trailer is not None else len(view)
-    found: list[_Found] = []
-    damaged: list[_Found] = []
-    newest = -1
-    at = cdb.RECORDS_AT
-    while at < end:
-        try:
-            head = record.parse_header(view[at : at + record.MAX_HEADER_BYTES], seed ^ at, end - at)
-        except record.NotARecord:
-            at = cdb.search(view, at + 1, end, seed)
-            continue
-        number = head.relative_sqn
-        stop = at + head.header_bytes + record.SUMS_BYTES + head.value_bytes
-        told = whole.numbers is None or number in whole.numbers
-        if told and newest < number <= recovery.HIGHEST:
-            newest = number
-            try:
-                record.checked_value(view[at:stop], head, "", at)
-                found.append((at, head))
-            except Corruption:
-                damaged.append((at, head))
-        at = stop
-    return found, damaged
-
-
-def _broken_batches(found: list[_Found]) -> set[int]:
-    """First numbers of the batches of which a record is missing."""
-    sizes: dict[int, list[int]] = {}
-    for _, head in found:
-        if head.batch is not None:
-            sizes.setdefault(head.relative_sqn - head.batch[0], []).append(head.batch[1])
-    return {first for first, each in sizes.items() if len(each) != each[0]}

@@ -537,3 +537,62 @@ def test_what_is_gone_for_good_is_given_up_of_an_earlier_manifest_too(tmp_path: 
     done = octavo.repair(tmp_path / "s", accept_missing=True)
     assert done.verified.ok, done.verified.problems
     holds_all_but(tmp_path / "s", wanted, set(wanted) - {b"loaded", b"later"})
+
+
+def unsealed(path: Path) -> Path:
+    (found,) = path.glob("journal/*.log")
+    return found
+
+
+def test_what_a_damaged_unsealed_file_lost_is_listed(tmp_path: Path) -> None:
+    """The opening behind the repair steps over it, and only says how many bytes those are."""
+    path = tmp_path / "s"
+    with octavo.open(path) as store:
+        for n in range(100):
+            store.put(b"%03d" % n, b"value %03d" % n)
+    flip(unsealed(path), unsealed(path).read_bytes().index(b"value 050") + 4)
+    done = octavo.repair(path)
+    assert done.verified.ok
+    assert not done.ok
+    assert [(lost.sqn, lost.key) for lost in done.files.lost] == [(51, b"050")]
+    with octavo.open(path) as store:
+        assert len(list(store.keys())) == 99
+    assert octavo.repair(path).ok
+
+
+def test_what_a_damaged_unsealed_file_of_a_head_only_store_lost_is_listed(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with octavo.open(path, mode="head_only") as store:
+        for n in range(100):
+            store.head_bucket("b").put(b"%03d" % n, b"value")
+    flip(unsealed(path), unsealed(path).read_bytes().index(b"value") + 4)
+    done = octavo.repair(path)
+    assert done.verified.ok
+    assert [lost.sqn for lost in done.files.lost] == [1]
+
+
+def test_a_batch_that_a_damaged_unsealed_file_lost_is_listed_whole(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with octavo.open(path) as store:
+        store.put("before", "1")
+        with store.batch() as batch:
+            for n in range(3):
+                batch.put("", f"batch{n}", "in it")
+        store.put("behind", "5")
+    flip(unsealed(path), unsealed(path).read_bytes().index(b"batch1") + 2)
+    done = octavo.repair(path)
+    assert [lost.sqn for lost in done.files.lost] == [2, 3, 4]
+    assert [lost.key for lost in done.files.lost] == [b"batch0", None, b"batch2"]
+    with octavo.open(path) as store:
+        assert set(store.keys()) == {b"before", b"behind"}
+
+
+def test_a_batch_at_the_end_that_is_not_whole_is_not_called_lost(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with octavo.open(path) as store:
+        store.put("before", "1")
+        with store.batch() as batch:
+            for n in range(3):
+                batch.put("", f"batch{n}", "in it")
+    flip(unsealed(path), unsealed(path).read_bytes().index(b"batch2") + 2)
+    assert not octavo.repair(path).files.lost
