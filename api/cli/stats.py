@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from octavo.cli.options import json_option, open_for_reading, path_argument
+from octavo.cli.options import json_option, open_for_reading, open_store, path_argument
 from octavo.cli.output import Output, flat, progress
 from octavo.figures import count, duration, moment, plural, size
 from octavo.files.errors import Misuse
@@ -23,11 +23,12 @@ def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
 
     Files, levels, memory, sequence numbers. What is counted since opening is that of this command;
     a program asks its own store: store.stats(), store.stats_prometheus(). Of a store that is open
-    elsewhere it prints what its files say.
+    elsewhere it prints what its files say, and only without --prometheus and --score.
     """
     if as_json and prometheus:
         raise Misuse("--json and --prometheus: allowed is one of them")
-    with Output() as out, open_for_reading(path) as store:
+    opened = open_store if prometheus or score else open_for_reading  # for these take its owner
+    with Output() as out, opened(path) as store:
         figures = store.stats(score=score)
         if prometheus:
             out.write(store.stats_prometheus().encode())
