@@ -22,7 +22,6 @@ from octavo.files.messages import messages_of
 log = messages_of("octavo.corpus")
 
 SCHEMA = "key binary, value binary, metadata binary"
-FORMATS = ("directory", "parquet", "csv", "jsonl")
 _SUFFIXES = {
     ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".json": "jsonl",
@@ -48,7 +47,7 @@ class Corpus:
 
 
 def kind_of(path: str) -> str:
-    """One of FORMATS, told by what is there. Raises Misuse where it cannot be told."""
+    """directory, parquet, csv or jsonl, told by what is there. Raises Misuse where it cannot be."""
     found = _SUFFIXES.get(_suffix(path))
     if found is None and os.path.isdir(path):
         inside = {os.path.splitext(each)[1] for each in os.listdir(path) if each[:1] not in "_."}

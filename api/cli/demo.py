@@ -14,7 +14,7 @@ import click
 
 from octavo import __version__
 from octavo.cli.demo_tour import Tour
-from octavo.cli.options import json_option
+from octavo.cli.options import json_option, refuse_for_directory
 from octavo.cli.output import Output
 from octavo.cli.source import (
     TEXT_FORMATS,
@@ -90,6 +90,9 @@ def _source(
 ) -> Iterator[tuple[str, Source]]:
     """(what it is, the source). Raises UsageError."""
     if path is None:
+        if kind is not None:
+            raise click.UsageError("--format is of SOURCE, which is not given")
+        refuse_for_directory(key_field, value_field)
         library = sysconfig.get_path("stdlib")
         yield (
             f"{library}, the source tree of this Python, without {', '.join(NOT_SOURCE)}",
@@ -104,6 +107,7 @@ def _source(
     if kind == "directory":
         if not os.path.isdir(path):
             raise click.UsageError(f"SOURCE {path!r} is no directory")
+        refuse_for_directory(key_field, value_field)
         yield path, Directory(path, (), store)
         return
     if kind == "jsonl" and value_field is not None and key_field is None:

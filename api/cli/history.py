@@ -103,10 +103,10 @@ def changes(
     help="A line for each first N parts of the keys, as `/` divides them.",
 )  # fmt: skip
 @click.option(
-    "--fold", type=click.Choice(["count", "bytes", "digest"]), default="bytes", show_default=True,
-    help="Count keys, add up their values' bytes, or digest all that they hold.",
+    "--fold", type=click.Choice(["count", "bytes", "digest"]),
+    help="Count keys, add up their values' bytes, or digest all that they hold.  [default: bytes]",
 )  # fmt: skip
-@click.option("--list", "listing", is_flag=True, help="Print the keys instead.")
+@click.option("--list", "listing", is_flag=True, help="Print the keys of one bucket instead.")
 @click.option("--get", "key", metavar="KEY", help="Write the value of one key instead.")
 @hex_key_option
 @notation_options
@@ -119,7 +119,7 @@ def snapshot(
     tag: str,
     prefix: str | None,
     depth: int | None,
-    fold: str,
+    fold: str | None,
     listing: bool,
     key: str | None,
     hex_key: bool,
@@ -136,11 +136,14 @@ def snapshot(
     --fold digest  reads everything; two stores with one digest hold the same
                    keys, values, metadata and expiry
 
-    With --list or --get it is read through instead, and the sequence number goes to standard
-    error.
+    With --list or --get it is read through instead, in the default bucket unless --bucket names
+    another, and the sequence number goes to standard error.
     """
-    if listing and key is not None:
-        raise click.UsageError("give --list or --get, one of them")
+    folds = fold is not None or depth is not None
+    if listing + folds + (key is not None) > 1:
+        raise click.UsageError("give --list, --get, or --fold and --depth")
+    if key is not None and prefix is not None:
+        raise click.UsageError("--prefix is not for --get, which takes a whole KEY")
     chosen = None if bucket is None else to_bytes("--bucket", bucket)
     begins = None if prefix is None else to_bytes("--prefix", prefix, hexadecimal=hex_key)
     wanted = None if key is None else one_key(key, hexadecimal=hex_key)
@@ -164,7 +167,7 @@ def snapshot(
                 complain(f"nothing found{IN_DEFAULT}")
         else:
             names = list(snap.buckets(tag=tag)) if chosen is None else [chosen]
-            folded = _Fold(snap, tag, fold, depth)
+            folded = _Fold(snap, tag, fold or "bytes", depth)
             with progress("folding", None) as advance:
                 for name in names:
                     folded.bucket(name, begins, advance)

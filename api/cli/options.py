@@ -120,6 +120,15 @@ def to_moment(name: str, argument: str) -> int:
     return ms_of(found)
 
 
+def refuse_for_directory(*options: str | None) -> None:
+    """Raise UsageError where one of these is given: a directory has no columns."""
+    if any(option is not None for option in options):
+        raise click.UsageError(
+            "--key-field, --value-field, --group-field and --delimiter are for tables, not for a "
+            "directory"
+        )
+
+
 def stdin() -> BinaryIO:
     """Standard input. Raises OSError where nobody gave this process one."""
     if sys.stdin is None:

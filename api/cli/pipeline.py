@@ -9,7 +9,7 @@ import time
 import click
 
 from octavo import __version__
-from octavo.cli.options import json_option
+from octavo.cli.options import json_option, refuse_for_directory
 from octavo.cli.output import Output, complain
 from octavo.cli.teller import NOT_SOURCE, Teller, for_now, refuse_taken
 from octavo.figures import duration
@@ -57,6 +57,8 @@ def pipeline(
     manager where there is none and it is run by root.
     """
     refuse_taken("--into", path)
+    if source is None and kind is not None:
+        raise click.UsageError("--format is of SOURCE, which is not given")
     with contextlib.ExitStack() as stack:
         from octavo.pipeline.session import spark_session
 
@@ -72,6 +74,8 @@ def pipeline(
             what, kind or kind_of(what), key_field, value_field, group_field,
             () if source else NOT_SOURCE,
         )  # fmt: skip
+        if corpus.kind == "directory":
+            refuse_for_directory(key_field, value_field, group_field)
         out = stack.enter_context(Output())
         teller = Teller(out, silent=as_json)
         teller.heading(

@@ -21,6 +21,7 @@ from octavo.cli.options import (
     open_store,
     path_argument,
     read_value,
+    refuse_for_directory,
     stdin,
     to_bytes,
 )
@@ -46,7 +47,7 @@ from octavo.notation import from_hex, no_key
     "--file", "-f", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The value is what this file holds.",
 )  # fmt: skip
-@click.option("--hex", "hex_value", is_flag=True, help="VALUE is given in hexadecimal.")
+@click.option("--hex", "hex_value", is_flag=True, help="The value is given in hexadecimal.")
 @hex_key_option
 @click.option("--metadata", default="", metavar="TEXT", help="What `head` gives with the value.")
 @click.option("--ttl", type=float, metavar="SECONDS", help="Reads as absent after this time.")
@@ -82,10 +83,10 @@ def put(
     wanted = one_key(key, hexadecimal=hex_key)
     if file is not None:
         with file.open("rb") as source:
-            raw = read_value(source)
+            raw = read_value(source, hex_value)
     else:
         raw = read_value(stdin(), hex_value) if value == STDIN else os.fsencode(value or "")
-        raw = from_hex("VALUE", raw) if hex_value else raw
+    raw = from_hex("VALUE", raw) if hex_value else raw
     with Output() as out, open_store(path, create=True) as store:
         sqn = store.bucket(to_bytes("--bucket", bucket)).put(
             wanted,
@@ -210,7 +211,7 @@ def load(
         raise click.UsageError("standard input can be read once")
     kinds = [_kind_of(source, kind) for source in sources]
     if "directory" in kinds:
-        _refuse_for_directory(key_field, value_field, delimiter)
+        refuse_for_directory(key_field, value_field, delimiter)
     if exclude and set(kinds) != {"directory"}:
         raise click.UsageError("--exclude is for a directory")
     _refuse_itself(path, sources)
@@ -257,11 +258,6 @@ def _refuse_itself(path: str, sources: tuple[str, ...]) -> None:
     for source in sources:
         if source != STDIN and f"{os.path.realpath(source)}/".startswith(inside):
             raise click.UsageError(f"SOURCE {source!r} is the store, or inside it")
-
-
-def _refuse_for_directory(*options: str | None) -> None:
-    if any(option is not None for option in options):
-        raise click.UsageError("--key-field, --value-field and --delimiter are for CSV and JSONL")
 
 
 def _file(

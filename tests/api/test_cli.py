@@ -49,6 +49,12 @@ def test_put_and_get_take_hexadecimal(store: Path) -> None:
     assert output("get", store, "--hex-key", "00FF", "--hex") == b"0a0b\n"
 
 
+def test_a_file_may_hold_hexadecimal(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "value").write_bytes(b"0a 0b\n")
+    octavo("put", store, "key", "--file", tmp_path / "value", "--hex")
+    assert output("get", store, "key") == b"\n\x0b"
+
+
 def test_an_empty_value_is_fine(store: Path) -> None:
     octavo("put", store, "key", "")
     assert output("get", store, "key") == b""

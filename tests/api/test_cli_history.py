@@ -127,7 +127,14 @@ def test_a_snapshot_lists_and_reads(store: Path) -> None:
     assert output("snapshot", store, "--get", "json/b") == b"123"
     assert "snapshot at sqn" in octavo("snapshot", store, "--get", "json/b").stderr
     octavo("snapshot", store, "--get", "top", code=1)
-    octavo("snapshot", store, "--get", "top", "--list", code=2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--get json/a --list", "--list --depth 1", "--get json/a --fold bytes", "--get j --prefix j"],
+)
+def test_a_snapshot_refuses_what_it_would_pass_over(store: Path, words: str) -> None:
+    assert octavo("snapshot", store, *words.split(), code=2).stdout == ""
 
 
 def test_an_empty_store_has_a_snapshot(tmp_path: Path) -> None:

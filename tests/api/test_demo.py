@@ -71,6 +71,13 @@ def test_a_single_value_makes_a_tour(tmp_path: Path) -> None:
     assert document("demo", tmp_path / "one", "--json")["ok"]
 
 
+@pytest.mark.parametrize("words", ["--key-field id", "--value-field id", "--format csv"])
+def test_the_demo_refuses_what_it_would_pass_over(tree: Path, words: str) -> None:
+    octavo("demo", *words.split(), code=2)
+    if "field" in words:
+        assert "not for a directory" in octavo("demo", tree, *words.split(), code=2).stderr
+
+
 def test_the_demo_refuses_what_it_cannot_use(tree: Path, tmp_path: Path) -> None:
     octavo("demo", tmp_path / "missing", code=2)
     octavo("demo", tree, "--store", tree, code=2)

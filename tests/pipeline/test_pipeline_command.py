@@ -155,6 +155,10 @@ def test_a_directory_that_is_there_is_not_written_into(tmp_path: Path) -> None:
     assert "name a new or an empty one" in found.stderr
 
 
+def test_a_format_is_of_a_source(tmp_path: Path) -> None:
+    octavo("pipeline", "--format", "csv", "--into", tmp_path / "new", code=2)
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [
