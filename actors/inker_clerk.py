@@ -177,7 +177,7 @@ class InkerClerk(TurnActor):
 
     def sealed(self) -> tuple[JournalEntry, ...]:
         """What the manifest says of every sealed file, oldest first."""
-        return self.inker.actor.manifest.sealed()
+        return self.inker.actor.manifest.entries
 
     def eligible(self) -> tuple[JournalEntry, ...]:
         """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
@@ -319,7 +319,7 @@ class InkerClerk(TurnActor):
         for row in result["files"]:
             file = started_file(inker, row["name"], row["base_sqn"], row["seed"])
             file.opened_sealed()
-            added.append(JournalEntry(**row, state="sealed", clean_sqn=clean, file=file))
+            added.append(JournalEntry(**row, clean_sqn=clean, file=file))
         names = [entry.name for entry in run]
         files = [entry.file for entry in added]
         with named_or_gone(files, lambda: [entry.name for entry in inker.manifest.entries]):

@@ -276,7 +276,7 @@ class JournalFile(TurnActor):
                 self.commit.durable = 0
                 raise
             last_sqn, size = self.base + count - 1, result["bytes"]
-            entry = JournalEntry(name, self.base, last_sqn, count, size, self.seed, "sealed")
+            entry = JournalEntry(name, self.base, last_sqn, count, size, self.seed)
             with unbroken:  # or it would be sealed again without its offsets
                 self.sealed_as(name)
                 self.entry = entry

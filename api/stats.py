@@ -137,7 +137,7 @@ def _journal(inker: Inker, clerk: InkerClerk) -> JournalStats:
     waiting = list(inker.unsealed)
     entries = inker.manifest.entries
     files = [
-        _journal_file(clerk, e.name, e.state, e.base_sqn, e.last_sqn, e.count, e.bytes)
+        _journal_file(clerk, e.name, "sealed", e.base_sqn, e.last_sqn, e.count, e.bytes)
         for e in entries
     ]
     known = entries[-1].last_sqn if entries else 0  # what is not in the manifest is younger

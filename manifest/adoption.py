@@ -378,7 +378,6 @@ def _read(disk: Disk, directory: str, name: str, *, thorough: bool) -> _Sealed |
         count=trailer.live if trailer.compacted else trailer.count,
         bytes=len(view),
         seed=seed,
-        state="sealed",
         clean_sqn=0 if origin is None else origin.clean_sqn,
     )
     return _Sealed(origin or _by_itself(base, last), entry)
@@ -395,5 +394,5 @@ def _scanned(disk: Disk, path: str, name: str, who: tuple[int, int]) -> _Sealed 
     for note in notes:
         log.warning("%s", note)
     count = len(offsets) - 1
-    entry = JournalEntry(name, base, base + count - 1, count, len(buffer), seed, "sealed")
+    entry = JournalEntry(name, base, base + count - 1, count, len(buffer), seed)
     return _Sealed(_by_itself(base, entry.last_sqn), entry)

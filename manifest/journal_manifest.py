@@ -6,8 +6,9 @@ Packed (see packing.py), a manifest is ``OJM1``: version, ceiling, horizon, comm
 commits.py), number of entries, then the entries as columns. A change is ``OJC1``: the version it
 leads to, the ceiling and the horizon behind it, the commits that come, the base sqns that go, the
 entries that come. (Before version 2 there was neither a horizon nor the column ``clean_sqn``,
-before 3 no commit.) A change states the whole of what it touches, so that one that is applied
-although its writer never learnt that it was written does no harm.
+before 3 no commit; the last column, the state, is always 1.) A change states the whole of what it
+touches, so that one that is applied although its writer never learnt that it was written does no
+harm.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 from octavo.files.errors import Corruption, Misuse
 from octavo.manifest import commits as packed_commits
@@ -29,30 +30,27 @@ MAX_SQN = (1 << 64) - 1
 MAX_BASE = 1 << 62
 """No store ever gives so many sqns: what says so is damaged, or of no store."""
 
-State = Literal["active", "sealed"]
-STATES: tuple[State, ...] = ("active", "sealed")
-
 _SNAPSHOT = b"OJM1"
 _CHANGE = b"OJC1"
 _VERSION = 3
+_SEALED = 1
 _COLUMNS = ("base_sqn", "last_sqn", "count", "bytes", "seed", "clean_sqn")
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What is known of a journal file without opening it."""
+    """What is known of a sealed journal file without opening it."""
 
     name: str
     base_sqn: int
     """Of its first record; no two files have the same."""
     last_sqn: int
-    """Of its last record, inclusive; 0 for the active file, which is still growing."""
+    """Of its last record, inclusive."""
     count: int
-    """Records, at most one for each sqn; 0 for the active file."""
+    """Records, at most one for each sqn."""
     bytes: int
     seed: int
     """The file's random id, which its checksums begin with."""
-    state: State
     clean_sqn: int = 0
     """As of this sqn the file holds no put with a newer version; 0: not known."""
     file: Any = field(default=None, compare=False, repr=False)
@@ -79,14 +77,8 @@ def fault_of(entry: JournalEntry) -> str:
         return f"file name {entry.name!r}"
     if set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) > MAX_SQN:
         return f"{entry.name}: a number that is not in [0, 2**64)"
-    if entry.state not in STATES:
-        return f"{entry.name}: state {entry.state!r}"
     if entry.base_sqn < 1:
         return f"{entry.name}: base sqn {entry.base_sqn}; the first one is 1"
-    if entry.state == "active":
-        if entry.last_sqn or entry.count:
-            return f"{entry.name}: active, but its last sqn is {entry.last_sqn}"
-        return ""
     if not 0 <= entry.count <= entry.last_sqn - entry.base_sqn + 1:
         return f"{entry.name}: {entry.count} records from {entry.base_sqn} to {entry.last_sqn}"
     return ""
@@ -94,12 +86,12 @@ def fault_of(entry: JournalEntry) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JournalManifest:
-    """The files of the journal. ``check`` states what holds of it."""
+    """The sealed files of the journal. ``check`` states what holds of it."""
 
     version: int = 0
     """Grows by one with each edit."""
     entries: tuple[JournalEntry, ...] = ()
-    """By base_sqn; their sqns are disjoint; only the last one may be active."""
+    """By base_sqn, oldest first; their sqns are disjoint."""
     bases: tuple[int, ...] = field(default=(), compare=False, repr=False)
     """The entries' base sqns, to bisect in."""
     ceiling: int = 1
@@ -116,23 +108,18 @@ class JournalManifest:
         return cls()
 
     def find(self, sqn: int) -> JournalEntry | None:
-        """The file that would hold this sqn: from its base on, and where it is sealed to its
-        last sqn. O(log files)."""
+        """The file that would hold this sqn. O(log files)."""
         at = bisect_right(self.bases, sqn) - 1
         if at < 0:
             return None
         entry = self.entries[at]
-        return entry if entry.state == "active" or sqn <= entry.last_sqn else None
-
-    def sealed(self) -> tuple[JournalEntry, ...]:
-        """Of every sealed file, oldest first. O(files)."""
-        return tuple(entry for entry in self.entries if entry.state == "sealed")
+        return entry if sqn <= entry.last_sqn else None
 
     def clean_below(self, unsealed: int = MAX_SQN) -> dict[str, int]:
-        """Of each sealed file, by name: as of this sqn no older file holds a superseded put. The
+        """Of each file, by name: as of this sqn no older file holds a superseded put. The
         first file that is not sealed begins at ``unsealed``: nothing is known of it. O(files)."""
         found, lowest = {}, MAX_SQN
-        for entry in self.sealed():
+        for entry in self.entries:
             found[entry.name] = lowest if entry.base_sqn <= unsealed else 0
             lowest = min(lowest, entry.clean_sqn)
         return found
@@ -196,7 +183,7 @@ class JournalManifest:
             there[entry.base_sqn] = entry
         entries = tuple(sorted(there.values(), key=_base))
         for left, right in pairwise(entries):
-            if left.state == "active" or left.last_sqn >= right.base_sqn:
+            if left.last_sqn >= right.base_sqn:
                 raise ValueError(f"{left.name} reaches into {right.name}")
         return JournalManifest(
             self.version + 1,
@@ -213,8 +200,8 @@ class JournalManifest:
         """Raise Corruption, stating the invariant, where one does not hold. O(files).
 
         Each entry is possible in itself; names are unique; entries are in order of their base
-        sqns and share none; only the last may be active; the base sqns are those of the
-        entries; the ceiling is above every sqn, and not too high; nor is the version.
+        sqns and share none; the base sqns are those of the entries; the ceiling is above every
+        sqn, and not too high; nor is the version.
         """
         for entry in self.entries:
             if fault := fault_of(entry):
@@ -229,15 +216,13 @@ class JournalManifest:
         if len({entry.name for entry in self.entries}) != len(self.entries):
             raise _wrong("names are not unique")
         for left, right in pairwise(self.entries):
-            if left.state == "active" or max(left.last_sqn, left.base_sqn) >= right.base_sqn:
+            if max(left.last_sqn, left.base_sqn) >= right.base_sqn:
                 raise _wrong(f"{left.name} reaches into {right.name}")
         if self.bases != tuple(map(_base, self.entries)):
             raise _wrong("the base sqns are not those of its files")
-        if self.entries:
-            last = self.entries[-1]
-            top = max(last.last_sqn, last.base_sqn - 1)
-            if top >= self.ceiling:
-                raise _wrong(f"{last.name} reaches above the ceiling", self.ceiling, top)
+        last = self.entries[-1] if self.entries else None
+        if last is not None and last.last_sqn >= self.ceiling:
+            raise _wrong(f"{last.name} reaches above the ceiling", self.ceiling, last.last_sqn)
 
     # ------------------------------------------------------------ bytes
 
@@ -325,7 +310,7 @@ def _pack(out: Packer, entries: Iterable[JournalEntry]) -> None:
     out.strings([entry.name.encode() for entry in entries])
     for name in _COLUMNS:
         out.integers(list(map(attrgetter(name), entries)))
-    out.integers([STATES.index(entry.state) for entry in entries])
+    out.integers([_SEALED] * len(entries))
 
 
 def _unpack(found: Unpacker) -> list[JournalEntry]:
@@ -333,11 +318,10 @@ def _unpack(found: Unpacker) -> list[JournalEntry]:
     count = found.number()
     names = [name.decode("latin-1") for name in found.strings(count)]
     columns = [found.integers(count) for _ in _COLUMNS[: 5 if found.version < 2 else None]]
-    states = found.integers(count)
-    if states and max(states) >= len(STATES):
+    states = set(found.integers(count))
+    if states - {_SEALED}:
         raise found.wrong("state of a file", found=max(states))
-    known = [STATES[state] for state in states]
-    made = list(map(JournalEntry, names, *columns[:5], known, *columns[5:]))
+    made = list(map(JournalEntry, names, *columns))
     for entry in made:
         if fault := fault_of(entry):
             raise found.wrong(fault)

@@ -320,7 +320,6 @@ def _tail(
         count=count,
         bytes=disk.size(path) if tail.sealed else tail.offsets[-1],
         seed=tail.seed,
-        state="sealed",
     )
     return entry, tail, known is not None
 

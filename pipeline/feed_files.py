@@ -175,8 +175,7 @@ class JournalLook:
         bound = self._bound if bounded else 0
         manifest = self.manifest
         last = bisect_left(manifest.bases, bound) if bound else len(manifest.entries)
-        entries = manifest.entries[max(last - 2, 0) : last]  # the last one may be active
-        newest = max((entry.last_sqn for entry in entries), default=0)
+        newest = manifest.entries[last - 1].last_sqn if last else 0
         for base, seed, name in self._unlisted:
             if bound and base >= bound:
                 break

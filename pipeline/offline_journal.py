@@ -79,10 +79,10 @@ def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
             raise Misuse("compact is for standard stores; this one is head-only: use trim()")
         if store.ledger is None:
             raise Corruption(f"{path}/ledger", 0, "the ledger is damaged or out of date; rebuild")
-        before = store.journal.sealed()
+        before = store.journal.entries
         runs = runs_of(_eligible(store, store.ledger.persisted_sqn))
         found = _replaced(disk_of, store, store.ledger, run, runs) if runs else []
-        after = store.journal.sealed()
+        after = store.journal.entries
         return CompactReport(
             len(before),
             len(after),
@@ -101,7 +101,7 @@ def _eligible(store: ClosedStore, persisted_sqn: int) -> list[JournalEntry]:
     now = partial(int, wall_clock_ms())
     consumers = Consumers(store.disk, store.path, now, store.notes)
     upto = min(persisted_sqn, consumers.lowest(persisted_sqn))
-    return [entry for entry in store.journal.sealed() if entry.last_sqn <= upto]
+    return [entry for entry in store.journal.entries if entry.last_sqn <= upto]
 
 
 def runs_of(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
@@ -179,9 +179,7 @@ def _replaced(
                 continue
             clean = persisted if result["clean"] else 0
             removed += [entry.name for entry in each]
-            added += [
-                JournalEntry(**row, state="sealed", clean_sqn=clean) for row in result["files"]
-            ]
+            added += [JournalEntry(**row, clean_sqn=clean) for row in result["files"]]
             horizon = max(horizon, result["highest_dropped"])
         if removed:
             store.stays_expired(max(result.get("expired_ms", 0) for result in found))

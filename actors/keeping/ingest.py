@@ -368,7 +368,6 @@ class _Taking:
                     count=journal.count,
                     bytes=journal.bytes,
                     seed=journal.seed,
-                    state="sealed",
                 )
             )
             for ledger in journal.ledgers:

@@ -124,9 +124,7 @@ def _entry(file: JournalFile) -> JournalEntry:
     """What a manifest says of a sealed file that the newest one no longer has."""
     mapped, offsets = file.ensure_open()
     count = len(offsets) - 1
-    return JournalEntry(
-        file.name, file.base, file.base + count - 1, count, len(mapped), file.seed, "sealed"
-    )
+    return JournalEntry(file.name, file.base, file.base + count - 1, count, len(mapped), file.seed)
 
 
 def _with_side_files(

@@ -312,5 +312,5 @@ def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> 
     done.copied += 1
     done.bytes_copied += int(made["bytes"])
     return JournalEntry(
-        str(made["name"]), file.base, last, int(made["count"]), int(made["bytes"]), seed, "sealed"
+        str(made["name"]), file.base, last, int(made["count"]), int(made["bytes"]), seed
     )

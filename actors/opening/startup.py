@@ -286,7 +286,6 @@ class _Opening:
             count=len(tail.offsets) - 1,
             bytes=self.disk.size(f"{self.journal}/{tail.name}"),
             seed=tail.seed,
-            state="sealed",
         )
 
     def _start_inker_clerk(

@@ -203,7 +203,7 @@ def test_a_compaction_comes_before_those_of_earlier_openings_where_the_manifest_
             store.compact()
         settle(store)
     with opened(tmp_path / "s", **SMALL_FILES) as store:
-        old = {entry.name for entry in store._inker.manifest.sealed()}
+        old = {entry.name for entry in store._inker.manifest.entries}
         for i in range(600):
             store.delete(b"k%d" % i)
         flush(store)

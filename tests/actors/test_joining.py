@@ -52,7 +52,7 @@ def rested(store: octavo.Store) -> int:
     else:
         raise AssertionError("files are put together on and on")
     settle(store)
-    return len(store._inker.manifest.sealed())
+    return len(store._inker.manifest.entries)
 
 
 def bring_many(store: octavo.Store, rng: random.Random, count: int = MANY) -> dict[bytes, bytes]:
@@ -86,7 +86,7 @@ def test_files_that_commits_brought_are_put_together(tmp_path: Path, rng: random
     for path in (tmp_path / "s", image):
         with opened(path, **OPTIONS) as store:
             assert dict(store.items()) == model
-            assert len(store._inker.manifest.sealed()) < FEW_SMALL
+            assert len(store._inker.manifest.entries) < FEW_SMALL
 
 
 def test_who_asks_for_a_compaction_waits_for_files_that_are_put_together_unasked(
@@ -119,7 +119,7 @@ def test_who_asks_for_a_compaction_waits_for_files_that_are_put_together_unasked
             store.compact()
         finally:
             go_on.set()
-        assert len(store._inker.manifest.sealed()) == 1
+        assert len(store._inker.manifest.entries) == 1
         assert store.verify().ok
 
 
@@ -155,7 +155,7 @@ def test_a_snapshot_reads_on_in_the_files_of_its_time(tmp_path: Path, rng: rando
         bring_many(store, rng, FEW_SMALL - 1)
         with store.snapshot() as snap:
             model = dict(store.items())
-            old = {entry.name for entry in store._inker.manifest.sealed()}
+            old = {entry.name for entry in store._inker.manifest.entries}
             for number in range(FEW_SMALL, 2 * FEW_SMALL):
                 brought(store, number, [b"k00"])
             rested(store)
@@ -194,7 +194,7 @@ def test_none_are_put_together_where_compaction_is_for_who_asks(
         bring_many(store, rng)
         assert rested(store) == MANY
         store.compact()
-        assert len(store._inker.manifest.sealed()) == 1
+        assert len(store._inker.manifest.entries) == 1
 
 
 def test_a_damaged_file_stays_as_it_is_and_nothing_goes_past_it(
@@ -213,14 +213,14 @@ def test_a_damaged_file_stays_as_it_is_and_nothing_goes_past_it(
     with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
         bring_many(store, rng, 2 * FEW_SMALL + 4)
         wanted = history(store)
-        bad = store._inker.manifest.sealed()[FEW_SMALL + 1]
+        bad = store._inker.manifest.entries[FEW_SMALL + 1]
     path = tmp_path / "s" / "journal" / bad.name
     whole = path.read_bytes()
     with opened(tmp_path / "s", **OPTIONS) as store:
         path.write_bytes(whole.replace(b" of ", b" 0f ", 1))
         joining.came(store._running.inker_clerk.actor)
         assert rested(store) == 3
-        assert [entry.name == bad.name for entry in store._inker.manifest.sealed()] == [
+        assert [entry.name == bad.name for entry in store._inker.manifest.entries] == [
             False,
             True,
             False,
@@ -235,7 +235,7 @@ def test_files_up_to_the_horizon_are_compacted_as_they_are_put_together(
     with opened(tmp_path / "s", **OPTIONS, compact_every_seconds=None) as store:
         bring_many(store, rng)
         brought(store, MANY, [b"a", b"b", b"c"])
-        between = store._inker.manifest.sealed()[-1]
+        between = store._inker.manifest.entries[-1]
         for number in range(MANY + 1, 2 * MANY):
             brought(store, number, [b"a", b"x"])
         store._running.inker_clerk.call(InkerClerk.rewrite, [between])
@@ -263,7 +263,7 @@ def test_a_file_that_covers_as_many_numbers_as_one_may_stops_none_behind_it(
     with opened(tmp_path / "s", **OPTIONS) as store:
         joining.came(store._running.inker_clerk.actor)
         assert rested(store) < FEW_SMALL
-        assert store._inker.manifest.sealed()[0].last_sqn == 60
+        assert store._inker.manifest.entries[0].last_sqn == 60
         assert history(store) == wanted
 
 
@@ -495,14 +495,14 @@ def test_a_delete_stays_while_what_was_put_together_has_what_it_hides(
         store._running.bookie.call(journal_install.rolled)
         settle(store)
         store._running.inker_clerk.call(joining.join)
-        together = store._inker.manifest.sealed()[0]
+        together = store._inker.manifest.entries[0]
         assert together.count > 5000
     if lost:
         shutil.rmtree(tmp_path / "s" / "journal" / "manifest")
     with opened(tmp_path / "s", **options) as store:
         done = store.compact()
         assert done.records_dropped >= 1999
-        assert store._inker.manifest.sealed()[0].name == together.name
+        assert store._inker.manifest.entries[0].name == together.name
     shutil.rmtree(tmp_path / "s" / "ledger")
     with opened(tmp_path / "s", **options) as store:
         assert b"gone" not in store

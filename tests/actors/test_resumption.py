@@ -17,7 +17,7 @@ AHEAD = 2 * CEILING_STEP
 
 def manifest(last: int, ceiling: int) -> JournalManifest:
     """Of one sealed file with the numbers 1 to ``last``; of none, where that is 0."""
-    entry = JournalEntry(f"{1:016x}-{7:016x}.cdb", 1, last, last, 4096, 7, "sealed")
+    entry = JournalEntry(f"{1:016x}-{7:016x}.cdb", 1, last, last, 4096, 7)
     return JournalManifest.empty().edit([entry] if last else [], ceiling=ceiling)
 
 

@@ -85,7 +85,7 @@ def test_records_of_long_keys_are_looked_at_few_at_a_time(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealed_records, "_PART_BYTES", MIB)
-    (entry,) = store._running.inker.actor.manifest.sealed()
+    (entry,) = store._running.inker.actor.manifest.entries
     path = f"{store._running.inker.actor.directory}/{entry.name}"
     _, table, found = file_records(RealDisk(), path, entry.seed, entry.base_sqn)
     at = 0

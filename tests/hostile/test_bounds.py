@@ -276,8 +276,8 @@ def test_a_ledger_that_has_more_than_the_journal_is_made_anew(tmp_path: Path) ->
 
 
 def test_a_journal_manifest_whose_files_share_sqns_is_refused() -> None:
-    one = JournalEntry("a.cdb", 1, 10, 10, 1, 1, "sealed")
-    two = JournalEntry("b.cdb", 5, 15, 10, 1, 1, "sealed")
+    one = JournalEntry("a.cdb", 1, 10, 10, 1, 1)
+    two = JournalEntry("b.cdb", 5, 15, 10, 1, 1)
     made = JournalManifest(1, (one, two), (1, 5), 100)
     with pytest.raises(Corruption, match="reaches into"):
         JournalManifest.decode(made.encode())
@@ -295,7 +295,7 @@ def test_a_ledger_manifest_whose_files_are_newer_than_it_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a/b", ".", "..", "a\0b"])
 def test_a_manifest_that_names_other_places_is_refused(name: str) -> None:
-    entry = JournalEntry(name, 1, 10, 10, 1, 1, "sealed")
+    entry = JournalEntry(name, 1, 10, 10, 1, 1)
     with pytest.raises(Corruption, match="file name"):
         JournalManifest.decode(JournalManifest(1, (entry,), (1,), 100).encode())
     row = LedgerEntry(name, 1, 1, 1, 0, 0, b"a", b"b", 1, 9, 0)
