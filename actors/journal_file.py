@@ -29,7 +29,6 @@ from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.files.kernels.cold_pages import COLD, scattered
 from octavo.files.later import loading
 from octavo.files.lifecycle import State, after
-from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
@@ -37,7 +36,6 @@ from octavo.manifest.journal_manifest import JournalEntry
 if TYPE_CHECKING:
     from octavo.actors.inker import Inker
 
-log = messages_of("octavo.journal")
 T = TypeVar("T")
 
 _NONE: array[int] = array("I")

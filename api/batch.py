@@ -79,7 +79,7 @@ class Together(Handle):
 
     def _commit(self, *, atomic: bool) -> int:
         if self._done:
-            raise Closed("the batch was already written or discarded")
+            self._refuse()
         self._done = True
         collected, keys, said = self._operations, self._ledger_keys, self._said
         if collected:

@@ -102,9 +102,7 @@ def repair_on(
     return done
 
 
-def _mended(
-    disk: Disk, path: str, progress: Progress, accept_missing: bool
-) -> Repaired:  # fmt: skip
+def _mended(disk: Disk, path: str, progress: Progress, accept_missing: bool) -> Repaired:
     lock = locked(disk, f"{path}/{LOCK}")
     try:
         return repair_files(disk, path, progress, accept_missing)

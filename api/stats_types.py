@@ -27,7 +27,7 @@ class JournalFileStats(TypedDict):
 
 
 class JournalStats(TypedDict):
-    """The journal. Its waste is what compaction would give back."""
+    """The journal."""
 
     files: int
     sealed_files: int

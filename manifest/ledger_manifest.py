@@ -95,7 +95,7 @@ class LedgerManifest:
     def edit(
         self,
         added: Iterable[LedgerEntry] = (),
-        removed: Iterable[str | LedgerEntry] = (),
+        removed: Iterable[LedgerEntry] = (),
         persisted_sqn: int | None = None,
         expired_ms: int = 0,
     ) -> LedgerManifest:
@@ -103,8 +103,8 @@ class LedgerManifest:
 
         A file that changes its level is removed and added. ``persisted_sqn`` None keeps it;
         ``expired_ms`` counts where it is above what it was.
-        O(files) pointer copies of the levels that are touched; entries are found in O(log
-        files), names by going through the files. Raises Misuse, stating why: a file that is not
+        O(files) pointer copies of the levels that are touched; what goes is found in O(log
+        files), in level 0 by going through it. Raises Misuse, stating why: a file that is not
         there, an entry that cannot be, files that overlap, a persisted_sqn that goes back.
         """
         try:
@@ -115,7 +115,7 @@ class LedgerManifest:
     def _edited(
         self,
         added: Sequence[LedgerEntry],
-        removed: Sequence[str | LedgerEntry],
+        removed: Sequence[LedgerEntry],
         persisted_sqn: int | None,
         expired_ms: int,
     ) -> LedgerManifest:
@@ -125,7 +125,9 @@ class LedgerManifest:
         expired = max(expired_ms, self.expired_ms)
         if expired >= _LATEST_MS:
             raise ValueError(f"expired up to {expired} ms")
-        gone = self._places(removed)
+        gone: dict[int, set[int]] = {}
+        for entry in removed:
+            gone.setdefault(entry.level, set()).add(self._place(entry))
         come: dict[int, list[LedgerEntry]] = {}
         for entry in added:
             fault = fault_of(entry)
@@ -145,36 +147,17 @@ class LedgerManifest:
             firsts.pop()
         return LedgerManifest(self.version + 1, tuple(levels), tuple(firsts), persisted, expired)
 
-    def _places(self, removed: Sequence[str | LedgerEntry]) -> dict[int, set[int]]:
-        """Where these files stand: the indexes of each level. Raises ValueError."""
-        places: dict[int, set[int]] = {}
-        names = set()
-        for gone in removed:
-            place = None if isinstance(gone, str) else self._place(gone)
-            if place is None:
-                names.add(gone if isinstance(gone, str) else gone.name)
-            else:
-                places.setdefault(place[0], set()).add(place[1])
-        for level, entries in enumerate(self.levels):
-            if not names:
-                break
-            hits = [at for at, entry in enumerate(entries) if entry.name in names]
-            if hits:
-                names.difference_update([entries[at].name for at in hits])
-                places.setdefault(level, set()).update(hits)
-        if names:
-            raise ValueError(f"{min(names)} is not in it")
-        return places
-
-    def _place(self, entry: LedgerEntry) -> tuple[int, int] | None:
-        """(level, index) of an entry of a level above 0, if it stands where it should."""
+    def _place(self, entry: LedgerEntry) -> int:
+        """The index of an entry in its level. Raises ValueError."""
         level = entry.level
-        if not 1 <= level < len(self.levels):
-            return None
-        at = bisect_right(self.firsts[level], entry.first_key) - 1
-        if at < 0 or self.levels[level][at].name != entry.name:
-            return None
-        return level, at
+        there = self.levels[level] if level < len(self.levels) else ()
+        places: Iterable[int] = range(len(there))
+        if level and there:
+            places = (max(bisect_right(self.firsts[level], entry.first_key) - 1, 0),)
+        for at in places:
+            if there[at].name == entry.name:
+                return at
+        raise ValueError(f"{entry.name} is not in it")
 
     # ------------------------------------------------------------ what holds
 
@@ -268,7 +251,7 @@ class LedgerManifest:
     def encode_change(
         self,
         added: Iterable[LedgerEntry] = (),
-        removed: Iterable[str | LedgerEntry] = (),
+        removed: Iterable[LedgerEntry] = (),
         persisted_sqn: int | None = None,
         expired_ms: int = 0,
     ) -> bytes:
@@ -277,7 +260,7 @@ class LedgerManifest:
         out.number(self.version + 1)
         out.number(self.persisted_sqn if persisted_sqn is None else persisted_sqn)
         out.number(max(expired_ms, self.expired_ms))
-        names = [gone if isinstance(gone, str) else gone.name for gone in removed]
+        names = [gone.name for gone in removed]
         out.number(len(names))
         out.strings([name.encode() for name in names])
         pack(out, list(added))

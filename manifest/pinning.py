@@ -29,7 +29,7 @@ from octavo.manifest import (
     store_identity,
     unsynced,
     update_mark,
-)  # fmt: skip
+)
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -202,9 +202,7 @@ def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
     last = max((entry.last_sqn for entry in manifest.entries), default=0)
     there = set(disk.listdir(directory))
     out = []
-    for name in sorted(
-        adoption.may_belong(disk, directory, there, manifest, found.journal_epoch)
-    ):  # fmt: skip
+    for name in sorted(adoption.may_belong(disk, directory, there, manifest, found.journal_epoch)):
         who = recovery.identity(name)
         if who is None or who[0] <= last:
             continue
