@@ -11,6 +11,7 @@ import click
 from octavo import __version__
 from octavo.cli.options import json_option, refuse_for_directory
 from octavo.cli.output import Output, complain
+from octavo.cli.pipeline_tour import PipelineTour
 from octavo.cli.teller import NOT_SOURCE, Teller, for_now, refuse_taken
 from octavo.figures import duration
 
@@ -66,7 +67,6 @@ def pipeline(
         spark = stack.enter_context(spark_session(master, complain))
         started = time.perf_counter() - began
         from octavo.pipeline.corpus import Corpus, kind_of
-        from octavo.pipeline.tour import PipelineTour
 
         directory = path if path is not None else stack.enter_context(for_now("octavo-pipeline-"))
         what = source or sysconfig.get_path("stdlib")

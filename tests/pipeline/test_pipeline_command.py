@@ -18,10 +18,11 @@ import pyarrow.parquet as parquet
 import pytest
 from cli_runs import octavo
 
+from octavo.cli.pipeline_tour import PipelineTour
+from octavo.cli.teller import Teller
 from octavo.files.errors import Misuse, StorageFull, storage_errors
 from octavo.pipeline import session
 from octavo.pipeline.corpus import Corpus, frame, kind_of
-from octavo.pipeline.tour import PipelineTour, Teller
 
 
 def rows_of(spark: Any, *arguments: Any) -> dict[bytes, tuple[bytes, bytes]]:

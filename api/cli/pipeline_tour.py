@@ -9,14 +9,15 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from octavo.figures import count, size
 from octavo.files.errors import Misuse, StorageFailed, StorageFull
-from octavo.pipeline.corpus import Corpus, frame, readable
-from octavo.pipeline.folding import fold
-from octavo.pipeline.source import DefaultSource
+
+if TYPE_CHECKING:
+    from octavo.cli.teller import Teller
 
 ROUNDS = 4
 _CHANGED_EVERY = 10
@@ -30,31 +31,9 @@ Groups = dict[bytes, tuple[int, int]]
 """Group: (keys, bytes)."""
 
 
-class Teller(Protocol):
-    """To whom the tour tells what it sees."""
-
-    def tell(self, name: str, text: str) -> None: ...
-
-    def table(self, rows: Sequence[Sequence[str]]) -> None: ...
-
-    def check(self, holds: bool, promise: str) -> None: ...
-
-
-def _count(number: float) -> str:
-    return f"{number:,.0f}"
-
-
-def _size(length: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(length) < 999.5:
-            return f"{length:.3g} {unit}"
-        length /= 1000
-    return f"{length:,.3g} TB"
-
-
 def _rate(seconds: float, rows: int, length: int) -> str:
     rate = max(seconds, 1e-9)
-    return f"{seconds:.1f} s, {_count(rows / rate)} rows/s, {_size(length / rate)}/s"
+    return f"{seconds:.1f} s, {count(rows / rate)} rows/s, {size(length / rate)}/s"
 
 
 @contextmanager
@@ -74,7 +53,7 @@ class PipelineTour:
     """One run over a corpus. Makes ``store``, ``copy``, ``backup`` and ``checkpoint`` in
     ``directory``."""
 
-    def __init__(self, spark: Any, corpus: Corpus, directory: str, teller: Teller) -> None:
+    def __init__(self, spark: Any, corpus: Any, directory: str, teller: Teller) -> None:
         self.figures: dict[str, Any] = {}
         self._spark = spark
         self._corpus = corpus
@@ -89,6 +68,7 @@ class PipelineTour:
     def run(self) -> None:
         """Make it. Raises Misuse, what octavo raises, and what Spark does."""
         import octavo
+        from octavo.pipeline.source import DefaultSource
 
         self._spark.dataSource.register(DefaultSource)
         with _of_storage():
@@ -109,6 +89,8 @@ class PipelineTour:
     # ------------------------------------------------------------ the steps
 
     def _load(self) -> None:
+        from octavo.pipeline.corpus import frame, readable
+
         rows = frame(self._spark, self._corpus)
         began = time.perf_counter()
         with readable(self._corpus):
@@ -120,18 +102,18 @@ class PipelineTour:
         there = self._digest(self._read("key,value"))
         self._tell(
             "load",
-            f"{_count(given['rows'])} rows, {_size(given['bytes'])}, through Spark into a store in "
+            f"{count(given['rows'])} rows, {size(given['bytes'])}, through Spark into a store in "
             f"{_rate(seconds, given['rows'], given['bytes'])}",
         )
         if given["rows"] == given["keys"]:
             self._check(there == given, "the store holds what the corpus holds, value for value")
         else:
             twice = given["rows"] - given["keys"]
-            self._tell("", f"{_count(twice)} rows had a key that came again; the last one counts")
+            self._tell("", f"{count(twice)} rows had a key that came again; the last one counts")
         self._check(there["rows"] == given["keys"], "the store holds each key of the corpus once")
         self._tell(
             "read back",
-            f"{_count(there['rows'])} keys, {_size(there['bytes'])}, digest "
+            f"{count(there['rows'])} keys, {size(there['bytes'])}, digest "
             f"{there['digest'] & (1 << 64) - 1:016x}"
             + (", as the corpus has them" if there == given else ""),
         )
@@ -187,13 +169,13 @@ class PipelineTour:
             held = sum(1 for _ in copy)
         self._tell(
             "follow",
-            f"a second store takes in all so far in {first:.1f} s, then {_count(puts)} puts and "
-            f"{_count(deletes)} deletes as they",
+            f"a second store takes in all so far in {first:.1f} s, then {count(puts)} puts and "
+            f"{count(deletes)} deletes as they",
         )
         self._tell(
             "",
-            f"are made, {max(lags):.1f} s behind at most; it holds {_count(held)} keys, of which "
-            f"{_count(differ)} differ",
+            f"are made, {max(lags):.1f} s behind at most; it holds {count(held)} keys, of which "
+            f"{count(differ)} differ",
         )
         self._check(differ == 0, "the store that follows is equal to the one it follows")
         self.figures["follow"] = {
@@ -201,6 +183,8 @@ class PipelineTour:
         }  # fmt: skip
 
     def _fold(self, store: Any) -> Groups:
+        from octavo.pipeline.folding import fold
+
         began = time.perf_counter()
         with store.snapshot() as snap:
             store.put(b"put while the fold runs", b"")
@@ -215,22 +199,22 @@ class PipelineTour:
         self._spark.catalog.dropTempView("octavo_corpus")
         same = {bytes(row.metadata): (row["keys"], row.bytes) for row in told} == groups
         self._check(same, "the fold over a snapshot and SQL's GROUP BY give the same")
-        length = sum(size for _, size in groups.values())
+        whole = sum(length for _, length in groups.values())
         self._tell(
             "fold",
-            f"{_count(sum(keys for keys, _ in groups.values()))} keys in {_count(len(groups))} "
+            f"{count(sum(keys for keys, _ in groups.values()))} keys in {count(len(groups))} "
             f"groups, from the ledger alone, in {seconds:.1f} s; SQL's GROUP BY gives "
             + ("the same" if same else "something else"),
         )
         ranked = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
         shown = [("group", "keys", "bytes", "share")] + [
-            (_text(name), _count(keys), _size(size), f"{100 * size / max(length, 1):.1f} %")
-            for name, (keys, size) in ranked[:_GROUPS_SHOWN]
+            (_text(name), count(keys), size(length), f"{100 * length / max(whole, 1):.1f} %")
+            for name, (keys, length) in ranked[:_GROUPS_SHOWN]
         ]
         if len(ranked) > _GROUPS_SHOWN:
             keys = sum(keys for _, (keys, _) in ranked[_GROUPS_SHOWN:])
-            size = sum(size for _, (_, size) in ranked[_GROUPS_SHOWN:])
-            rest = (_count(keys), _size(size), f"{100 * size / max(length, 1):.1f} %")
+            length = sum(length for _, (_, length) in ranked[_GROUPS_SHOWN:])
+            rest = (count(keys), size(length), f"{100 * length / max(whole, 1):.1f} %")
             shown.append(("others", *rest))
         self._table(shown)
         self.figures["fold"] = {"groups": len(groups), "seconds": seconds, "same": same}
@@ -240,8 +224,8 @@ class PipelineTour:
         """The totals go into the store; each key is joined with its group's, and that too goes."""
         began = time.perf_counter()
         rows = [
-            (name, json.dumps({"keys": keys, "bytes": size}).encode())
-            for name, (keys, size) in groups.items()
+            (name, json.dumps({"keys": keys, "bytes": length}).encode())
+            for name, (keys, length) in groups.items()
         ]
         totals = self._spark.createDataFrame(rows, "key binary, value binary")
         self._write(totals.coalesce(1), _TOTALS)
@@ -261,12 +245,12 @@ class PipelineTour:
         largest = max(groups, key=lambda name: (groups[name][0], name))
         self._tell(
             "join back",
-            f"{_count(len(rows))} totals into bucket {_text(_TOTALS)!r} of the open store, and "
+            f"{count(len(rows))} totals into bucket {_text(_TOTALS)!r} of the open store, and "
             f"into {_text(_SHARES)!r} the share that each",
         )
         self._tell(
             "",
-            f"of {_count(len(written))} keys has of its group, in {seconds:.1f} s; "
+            f"of {count(len(written))} keys has of its group, in {seconds:.1f} s; "
             f"the largest of {_text(largest)}:",
         )
         mine = shares.where(shares.metadata == bytearray(largest))
@@ -304,15 +288,15 @@ class PipelineTour:
 
 
 def _count_head(groups: Groups, bucket: bytes, key: bytes, head: Any) -> Groups:
-    keys, size = groups.get(head.metadata, (0, 0))
-    groups[head.metadata] = (keys + 1, size + head.size)
+    keys, length = groups.get(head.metadata, (0, 0))
+    groups[head.metadata] = (keys + 1, length + head.size)
     return groups
 
 
 def _added(left: Groups, right: Groups) -> Groups:
-    for name, (keys, size) in right.items():
+    for name, (keys, length) in right.items():
         with_left = left.get(name, (0, 0))
-        left[name] = (with_left[0] + keys, with_left[1] + size)
+        left[name] = (with_left[0] + keys, with_left[1] + length)
     return left
 
 
