@@ -364,4 +364,4 @@ class SnapshotHeadBucket(HeadReads):
         return self._shared.head(self._prefix + whole)
 
     def __repr__(self) -> str:
-        return f"<octavo.SnapshotHeadBucket {self._name!r} at sqn {self._shared.sqn}>"
+        return f"<octavo.{type(self).__name__} {self._name!r} at sqn {self._shared.sqn}>"

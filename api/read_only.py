@@ -27,6 +27,7 @@ from octavo.files.later import loading
 from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
+from octavo.head_only import SnapshotHeadBucket
 from octavo.manifest import pinning, published
 from octavo.manifest.consumers import Progress, known_of
 from octavo.manifest.published import Published
@@ -60,8 +61,8 @@ _dropped: deque[tuple[Disk, str, weakref.ref[OpenFiles]]] = deque()
 
 def _refuse(what: str) -> NoReturn:
     raise Misuse(
-        f"{what}: the store was opened with read_only=True, as it was at that moment; this is for "
-        "the process that opens it without"
+        f"{what} is not for a store opened with read_only=True, which is read as it was at that "
+        "moment; it is for the process that opens it without"
     )
 
 
@@ -86,7 +87,14 @@ class ReadOnlyBucket(_Refusing, SnapshotBucket[Out, Told]):  # type: ignore[misc
     """A bucket of a store opened with ``read_only=True``."""
 
 
+class ReadOnlyHeadBucket(_Refusing, SnapshotHeadBucket):
+    """The same of a head-only store."""
+
+
 class _Unpublished(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
+    _OF_BUCKETS = ReadOnlyBucket
+    _OF_HEADS = ReadOnlyHeadBucket
+
     def publish(self, *_: object, **__: object) -> NoReturn:
         """Only the owner publishes. Raises Misuse."""
         _refuse("publish")
@@ -100,8 +108,6 @@ class ReadOnlyStore(_Unpublished):
     the links of one that is dropped go with the next opening, ``newest`` too, or as the process
     ends. Where its files could not be linked they are held open, and there is no lease.
     """
-
-    _OF_BUCKETS = ReadOnlyBucket
 
     def __init__(
         self,

@@ -233,6 +233,7 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
     """
 
     _OF_BUCKETS: ClassVar[type[SnapshotBucket[Any, Any]]] = SnapshotBucket
+    _OF_HEADS: ClassVar[type[SnapshotHeadBucket]] = SnapshotHeadBucket
 
     def __init__(self, bookie: Bookie, identity: Identity, lease_seconds: float) -> None:
         reader = _Shared(bookie, to_lease(lease_seconds), renewing=False)
@@ -276,7 +277,7 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         """A bucket of a head-only store, as it was. Raises Misuse."""
         if not self._identity.head_only:
             raise Misuse("head_bucket is for head-only stores; this is a standard one")
-        return SnapshotHeadBucket(to_bucket(name), self._identity.lookup, self._shared)
+        return self._OF_HEADS(to_bucket(name), self._identity.lookup, self._shared)
 
     def merkle(self, segments: int = 1 << 16, *, by: By = "sqn") -> MerkleTree:
         """A merkle tree of the whole store; ``bucket(name).merkle()`` is of one bucket.

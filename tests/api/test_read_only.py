@@ -122,6 +122,16 @@ def test_writes_are_refused_by_name(store: octavo.Store, name: str) -> None:
         found.get("a")
 
 
+@pytest.mark.parametrize("name", ["put", "delete"])
+def test_writes_of_head_only_stores_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    octavo.open(tmp_path / "s", mode="head_only").close()
+    with octavo.open(tmp_path / "s", read_only=True) as found:
+        with pytest.raises(octavo.Misuse, match=f"{name}.*read_only"):
+            getattr(found.head_bucket("b"), name)("a")
+        with found.snapshot() as again, pytest.raises(octavo.Misuse, match=f"{name}.*read_only"):
+            getattr(again.head_bucket("b"), name)("a")
+
+
 def test_options_that_say_how_to_write_are_refused(store: octavo.Store, tmp_path: Path) -> None:
     with pytest.raises(octavo.Misuse, match="sync"):
         octavo.open(store.path, read_only=True, sync="always")
