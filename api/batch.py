@@ -170,10 +170,11 @@ class Together(Handle):
 
 
 class Batch(Together):
-    """Collects operations on any buckets; leaving the ``with`` block writes them atomically.
+    """Collects operations on any buckets; leaving the ``with`` block writes them atomically, and
+    with ``sync`` durably.
 
     An exception in the block, or ``discard()``, writes nothing. Memory holds the batch until it
-    is written: at most a million operations and 1 GiB.
+    is written: at most 1,048,576 operations and 1 GiB.
     """
 
     def __init__(self, running: Running, *, sync: bool | None = None) -> None:

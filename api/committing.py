@@ -59,7 +59,7 @@ def commit(
 
     A commit that was interrupted, or raised, may be repeated: what was done is not done again.
     Where it opens the store, and some thirty files of commits before it wait to be merged, it waits
-    for that, too.
+    for that, too. ``timeout_seconds``: how long to wait for the owner, above 0, at most a year.
     Raises as ``octavo.open`` and ``Store.ingest``, but not StoreLocked; AskTimeout, which says
     whether the owner may have done it, or may do it now; where not, it never will.
     """

@@ -164,9 +164,10 @@ class HeadReads(Handle, ABC):
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[HeadRow]:
-        """Entries with ``start`` <= key < ``end``, in the order of key and sub-key, or with
-        ``reverse`` against it. Reads from an implicit snapshot. Raises Misuse;
-        Corruption, Closed and SnapshotExpired also as it goes on."""
+        """Entries with ``start`` <= key < ``end``, whose keys begin with ``prefix``, at most
+        ``limit``; in the order of key and sub-key, or with ``reverse`` against it. Reads from an
+        implicit snapshot. Raises Misuse; Corruption, Closed and SnapshotExpired also as it goes
+        on."""
         low, high = self._prefix, ledger_key.after(self._prefix)
         if prefix is not None:
             low += head_key.beginning(to_bytes("prefix", prefix))
@@ -310,8 +311,7 @@ class HeadBucket(HeadReads):
 
 
 class HeadBatch(Together):
-    """Collects operations on any head-only buckets; leaving the ``with`` block writes them
-    atomically, in one write of the journal. An exception in the block writes nothing."""
+    """Collects operations on any head-only buckets; otherwise as Batch."""
 
     def put(
         self,

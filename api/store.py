@@ -186,8 +186,8 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         return _buckets(Reader(self._bookie), number)
 
     def batch(self, *, sync: bool | None = None) -> Batch:
-        """Operations on any buckets that happen together or not at all: see Batch. Raises Misuse
-        in a head-only store, Closed."""
+        """Operations on any buckets that happen together or not at all, and with ``sync`` are
+        durable then: see Batch. Raises Misuse, also in a head-only store, Closed."""
         self._refuse_if_closed()
         self._check_mode()
         return Batch(self._running, sync=sync)
@@ -198,8 +198,8 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         return HeadBucket(self._running, to_bucket(name))
 
     def head_batch(self, *, sync: bool | None = None) -> HeadBatch:
-        """Operations on any buckets of a head-only store that happen together or not at all: see
-        HeadBatch. Raises Misuse in a standard one, Closed."""
+        """As ``batch``, of a head-only store: see HeadBatch. Raises Misuse, also in a standard one,
+        Closed."""
         self._refuse_if_not_head_only("head_batch")
         return HeadBatch(self._running, sync)
 
@@ -212,8 +212,9 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
             )
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
-        """The store as it is now, to be read for ``lease_seconds`` (900 s) unless it is renewed.
-        O(1): copies nothing, stops no writer. See Snapshot. Raises Misuse, Closed."""
+        """The store as it is now, to be read for ``lease_seconds`` (900 s; at most a year) unless
+        it is renewed. O(1): copies nothing, stops no writer. See Snapshot. Raises Misuse, Closed.
+        """
         return Snapshot(self._bookie, self._running.identity, lease_seconds)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
@@ -271,7 +272,8 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         """Figures of the store as plain values, all of them JSON: see Stats. O(files).
 
         With ``score`` the sealed journal files are sampled anew for their garbage, unless a
-        compaction is going on; that is a job of O(files) in the worker process.
+        compaction is going on; that is a job of O(files) in the worker process. Raises Misuse,
+        Closed.
         """
         self._refuse_if_closed()
         with unbroken, loading:
@@ -283,7 +285,8 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     def stats_prometheus(self) -> str:
         """Figures of the store in Prometheus' text format 0.0.4. O(files).
 
-        Each sample is labelled with the store's path; counters count since it was opened.
+        Each sample is labelled with the store's path; counters count since it was opened. Raises
+        Closed.
         """
         self._refuse_if_closed()
         with unbroken, loading:
@@ -292,7 +295,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
 
     def inspect_html(self, *, score: bool = True) -> str:
         """One HTML page with pictures of all that ``stats`` says, and their tables. It needs no
-        network and runs no script. ``score`` as in ``stats``. O(files).
+        network and runs no script. O(files). ``score``, and what is raised, as in ``stats``.
         """
         self._refuse_if_closed()
         with unbroken, loading:

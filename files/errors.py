@@ -53,7 +53,8 @@ class Conflict(OctavoError):  # noqa: N818
 
 
 class Busy(OctavoError):  # noqa: N818
-    """What was asked for is already being done, by another thread or on schedule; wait and look."""
+    """What was asked for is already being done, by another thread or on schedule, or the store
+    changed too often to be read; wait, and try again."""
 
 
 class SnapshotExpired(OctavoError):  # noqa: N818
