@@ -105,9 +105,10 @@ def cli(ctx: click.Context, verbose: int) -> None:
     \b
     Exit codes:
       0    done
-      1    no: the key is absent, --if-sqn does not hold, verify found damage, two
-           stores differ, a part of what was to be loaded could not be, the history asked
-           for is compacted away, the store is busy, or destroy was not confirmed
+      1    no: the key is absent, --if-sqn does not hold, verify found damage, compact or
+           repair left some, two stores differ, a part of what was to be loaded could not
+           be, the history asked for is compacted away, the store is busy, a step of demo
+           or pipeline went wrong, or destroy was not confirmed
       2    the command is wrong: usage, a bad argument, no store at PATH
       3    another process has the store open
       4    storage: an I/O error, a full disk, damage that stops the command
