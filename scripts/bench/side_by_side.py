@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from peers import PEERS, Peer
+from workload import Values
+from workload import key as key_of
 
 STEPS = ("put", "put_many", "get", "miss", "head", "keys", "items")
 LATENCIES = ("put p50 us", "put p99 us", "put p99.9 us", "put max us")
 _TOTAL_BYTES = 128 << 20
 _MOST_KEYS = 200_000
 _GROUP = 1000
-_NOISE_BYTES = 4 << 20
 
 
 class Workload:
@@ -39,13 +40,9 @@ class Workload:
 
     def __init__(self, number: int, size: int, seed: int) -> None:
         chance = random.Random(seed)
-        self.keys = [b"%016x" % (i * 0x9E3779B97F4A7C15 % (1 << 64)) for i in range(number)]
+        self.keys = list(map(key_of, range(number)))
         chance.shuffle(self.keys)
-        noise = chance.randbytes(_NOISE_BYTES + size)
-        half = size // 2
-        text = (b"the quick brown fox jumps over the lazy dog " * (size // 44 + 2))[: size - half]
-        starts = [i * 7919 % _NOISE_BYTES for i in range(number)]
-        self.values = [noise[start : start + half] + text for start in starts]
+        self.values = list(map(Values(size).of, range(number)))
         self.order = list(range(number))
         chance.shuffle(self.order)
 
