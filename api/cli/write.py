@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from octavo.arguments import to_path
+from octavo.arguments import to_bucket, to_expiry, to_index, to_key, to_metadata, to_path
 from octavo.cli.index import index_option, to_entries
 from octavo.cli.loading import Loading
 from octavo.cli.options import (
@@ -87,14 +87,14 @@ def put(
     else:
         raw = read_value(stdin(), hex_value) if value == STDIN else os.fsencode(value or "")
     raw = from_hex("VALUE", raw) if hex_value else raw
+    name, entries = to_bytes("--bucket", bucket), to_entries(index)
+    # What the store would refuse, before one is made for it.
+    to_key(wanted, to_bucket(name))
+    to_expiry(ttl, None, 0)
+    meta, _ = to_metadata(os.fsencode(metadata)), to_index(entries or {})
     with Output() as out, open_store(path, create=True) as store:
-        sqn = store.bucket(to_bytes("--bucket", bucket)).put(
-            wanted,
-            raw,
-            metadata=os.fsencode(metadata),
-            ttl=ttl,
-            index=to_entries(index),
-            if_sqn=if_sqn,
+        sqn = store.bucket(name).put(
+            wanted, raw, metadata=meta, ttl=ttl, index=entries, if_sqn=if_sqn
         )
         if as_json:
             out.json({"sqn": sqn})

@@ -70,15 +70,20 @@ def test_an_empty_value_is_fine(store: Path) -> None:
         ("k" * 70_000, "value"),
         ("key", "value", "--ttl", "-1"),
         ("key", "value", "--if-sqn", "-1"),
+        ("key", "value", "--index", "field"),
+        ("key", "value", "--index", f"{'f' * 256}=term"),
         ("key", "0g", "--hex"),
         ("key", "value", "--file", "/nonexistent"),
         ("key", "value", "--colour"),
     ],
     ids=lambda arguments: " ".join(arguments)[:30],
 )  # fmt: skip
-def test_a_wrong_put_ends_with_2(store: Path, arguments: tuple[str, ...]) -> None:
+def test_a_wrong_put_ends_with_2_and_makes_no_store(
+    store: Path, arguments: tuple[str, ...]
+) -> None:
     found = octavo("put", store, *arguments, code=2)
     assert found.stdout == ""
+    assert not store.exists()
     assert found.stderr
 
 
