@@ -21,13 +21,12 @@ from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
-from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.ledger_manifest import REBUILD, LedgerManifest
 from octavo.manifest.level_sizes import (
     GROWTH,
     LEVEL_ONE_ROWS,
     MAX_FILE_BYTES,
     MAX_FILE_ROWS,
-    REBUILD,
 )
 from octavo.manifest.register import SnapshotRegister
 from octavo.manifest.small_files import MANY_SMALL, SMALL, alike, small_run

@@ -39,7 +39,6 @@ from octavo.manifest.log_file import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     RECORD_BYTES,
-    SETTLED,
     SNAPSHOT,
     FileId,
     header,
@@ -249,7 +248,7 @@ class ChangeLog:
         # a KeyboardInterrupt, what follows goes to a new file that replaces this record.
         self._file = None
         number = self.sequence + 1
-        framed = record(self._seed, self._size, CHANGE, SETTLED, self.epoch, number, payload)
+        framed = record(self._seed, self._size, CHANGE, self.epoch, number, payload)
         whole = False
         try:
             file.write_all(framed)
@@ -295,7 +294,7 @@ class ChangeLog:
         path = f"{self.directory}/{who.name}"
         sequence = follows + (begins == CHANGE)
         content = header(who, begins, follows, self._parent)
-        content += record(who.seed, HEADER_BYTES, begins, SETTLED, self.epoch, sequence, payload)
+        content += record(who.seed, HEADER_BYTES, begins, self.epoch, sequence, payload)
         try:
             file = self._disk.create(path)
         except FileExistsError:

@@ -20,8 +20,7 @@ from octavo.manifest import adoption, change_log, recovery, same_store, store_id
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
-from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.level_sizes import REBUILD
+from octavo.manifest.ledger_manifest import REBUILD, LedgerManifest
 from octavo.manifest.same_store import Folders
 from octavo.manifest.update_mark import UPDATING
 

@@ -22,8 +22,11 @@ from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.ledger_entry import MAX_LEVELS, LedgerEntry, fault_of, pack, unpack
 from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 
-__all__ = ["MAX_LEVELS", "LedgerEntry", "LedgerManifest"]
+__all__ = ["MAX_LEVELS", "REBUILD", "LedgerEntry", "LedgerManifest"]
 
+REBUILD = "REBUILD"
+"""A file of this name in the ledger: it was found damaged, or is not all worked out anew from the
+values, and the next start makes it anew."""
 _SNAPSHOT = b"OLM1"
 _CHANGE = b"OLC1"
 _VERSION = 2

@@ -9,9 +9,6 @@ MAX_FILE_ROWS = 1 << 18
 MAX_FILE_BYTES = 64 << 20
 MOST_SEARCHED = 4096
 """Files of a ledger in which a merge looks for the objects of its index entries."""
-REBUILD = "REBUILD"
-"""A file of this name in the ledger: it was found damaged, or is not all worked out anew from the
-values, and the next start makes it anew."""
 
 
 def level_for(rows: int) -> int:

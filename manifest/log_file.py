@@ -58,7 +58,7 @@ RECORD_BYTES = HEAD_BYTES + CHECK.size
 
 SNAPSHOT = 1
 CHANGE = 2
-SETTLED = 1
+_SETTLED = 1
 """Flag: everything before this record was durable when it was written. All records have it."""
 
 MAX_EPOCH = 1 << 62
@@ -113,12 +113,10 @@ def header(who: FileId, begins: int, follows: int, parent: tuple[int, int]) -> b
     return front + CHECK.pack(xxh3(front, who.seed))
 
 
-def record(
-    seed: int, offset: int, kind: int, flags: int, epoch: int, sequence: int, payload: bytes
-) -> bytes:
+def record(seed: int, offset: int, kind: int, epoch: int, sequence: int, payload: bytes) -> bytes:
     """A whole record as it stands at ``offset``. One copy of the payload."""
     seed = (seed + offset) & _U64
-    head = HEAD.pack(RECORD_MAGIC, len(payload), kind, flags, 0, epoch, sequence)
+    head = HEAD.pack(RECORD_MAGIC, len(payload), kind, _SETTLED, 0, epoch, sequence)
     head += HEAD_CHECK.pack(xxh3(head, seed) & 0xFFFFFFFF)
     body = head + payload
     return body + CHECK.pack(xxh3(body, seed))
@@ -281,7 +279,7 @@ def _records(who: FileId, path: str, view: memoryview, data: bytes) -> Iterator[
             wounds += 1
             yield Wound(at, end, may_be_torn(data, at, end), kind)
         else:
-            if kind not in (SNAPSHOT, CHANGE) or flags & ~SETTLED or reserved:
+            if kind not in (SNAPSHOT, CHANGE) or flags & ~_SETTLED or reserved:
                 raise UnsupportedFormat(
                     f"{path} at offset {at}: a record of kind {kind} with flags {flags}, "
                     "which this release does not know"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.manifest.level_sizes import REBUILD
+from octavo.manifest.ledger_manifest import REBUILD
 
 DAMAGED = "damaged"
 """Folder of a store for files that a repair replaced."""

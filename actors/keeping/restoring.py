@@ -28,8 +28,7 @@ from octavo.files.unbroken import locked
 from octavo.manifest import adoption, change_log, recovery, store_identity, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
-from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.level_sizes import REBUILD
+from octavo.manifest.ledger_manifest import REBUILD, LedgerManifest
 
 
 @dataclass(frozen=True, slots=True)

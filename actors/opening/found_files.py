@@ -11,8 +11,7 @@ from octavo.files.errors import Corruption, StorageFull, storage_error
 from octavo.manifest import adoption, change_log, recovery, same_store, unsynced, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalManifest
-from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.level_sizes import REBUILD
+from octavo.manifest.ledger_manifest import REBUILD, LedgerManifest
 from octavo.manifest.same_store import Folders
 
 

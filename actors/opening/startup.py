@@ -54,7 +54,8 @@ from octavo.manifest import published, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import JournalEntry
-from octavo.manifest.level_sizes import MAX_FILE_ROWS, REBUILD
+from octavo.manifest.ledger_manifest import REBUILD
+from octavo.manifest.level_sizes import MAX_FILE_ROWS
 from octavo.manifest.register import SnapshotRegister
 
 log = messages_of("octavo")

@@ -530,7 +530,7 @@ def test_a_manifest_that_repair_put_aside_stays_there() -> None:
 
 def contradicting(name: str, whole: bytes) -> bytes:
     """A file of a change log whose second change is missing, without any damage."""
-    from octavo.manifest.log_file import CHANGE, HEADER_BYTES, SETTLED, id_of, record
+    from octavo.manifest.log_file import CHANGE, HEADER_BYTES, id_of, record
 
     who = id_of(name)
     assert who is not None
@@ -539,7 +539,7 @@ def contradicting(name: str, whole: bytes) -> bytes:
     snapshot = int.from_bytes(whole[head + 4 : head + 8], "little") + 40
     at = head + snapshot
     for sequence in (1, 3):
-        added += record(who.seed, at + len(added), CHANGE, SETTLED, who.epoch, sequence, b"nothing")
+        added += record(who.seed, at + len(added), CHANGE, who.epoch, sequence, b"nothing")
     return whole[:at] + added
 
 

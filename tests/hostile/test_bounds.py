@@ -226,7 +226,7 @@ def test_a_change_log_of_damage_only_is_given_up() -> None:
     content = log_file.header(who, log_file.SNAPSHOT, 0, (0, 0))
     for number in range(1000):  # each with a whole head, and a payload that is none
         made = bytearray(
-            log_file.record(who.seed, len(content), log_file.CHANGE, 0, 1, number + 1, b"payload")
+            log_file.record(who.seed, len(content), log_file.CHANGE, 1, number + 1, b"payload")
         )
         made[-9] ^= 1
         content += bytes(made)

@@ -22,7 +22,7 @@ from octavo.files.errors import (
 )
 from octavo.manifest import log_file
 from octavo.manifest.change_log import SNAPSHOT_ATTEMPTS, ChangeLog, Limits, recover
-from octavo.manifest.log_file import CHANGE, HEADER_BYTES, SETTLED, SNAPSHOT, FileId
+from octavo.manifest.log_file import CHANGE, HEADER_BYTES, SNAPSHOT, FileId
 
 HERE = "/log"
 
@@ -51,7 +51,7 @@ def file_of(who: FileId, begins: int, follows: int, *records: tuple[int, int, by
     """A file as a writer would leave it; records are (kind, sequence, payload)."""
     out = log_file.header(who, begins, follows, (0, 0))
     for kind, sequence, payload in records:
-        out += log_file.record(who.seed, len(out), kind, SETTLED, who.epoch, sequence, payload)
+        out += log_file.record(who.seed, len(out), kind, who.epoch, sequence, payload)
     return out
 
 
@@ -60,7 +60,7 @@ def append_record(disk: Disk, who: FileId, kind: int, sequence: int, payload: by
     path = f"{HERE}/{who.name}"
     size = disk.size(path)
     file = disk.reopen(path, size)
-    file.write_all(log_file.record(who.seed, size, kind, SETTLED, who.epoch, sequence, payload))
+    file.write_all(log_file.record(who.seed, size, kind, who.epoch, sequence, payload))
     file.sync()
     file.close()
 

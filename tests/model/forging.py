@@ -235,8 +235,7 @@ def forged_log(whole: bytes, name: str, rng: random.Random) -> bytes:
                 kind = rng.choice((0, 1, 2, 3, 255))
             else:
                 payload = rng.randbytes(rng.randrange(200))
-        settled = log_file.SETTLED
-        out += log_file.record(who.seed, len(out), kind, settled, epoch, sequence, payload)
+        out += log_file.record(who.seed, len(out), kind, epoch, sequence, payload)
     return out
 
 

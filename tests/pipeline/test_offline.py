@@ -22,7 +22,7 @@ from whole_store import NEVER_MS, flush, killed, opened, rolled
 import octavo
 from octavo.files.door.disk import RealDisk
 from octavo.manifest import level_sizes
-from octavo.manifest.level_sizes import REBUILD
+from octavo.manifest.ledger_manifest import REBUILD
 from octavo.pipeline import offline
 from octavo.pipeline.offline import OfflineReport, Run
 
