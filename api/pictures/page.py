@@ -5,7 +5,7 @@ from __future__ import annotations
 from octavo import __version__
 from octavo.figures import count, duration, moment, plural, size
 from octavo.pictures.inspection import Inspection
-from octavo.pictures.page_parts import section, text, tiles
+from octavo.pictures.page_parts import section, table, text, tiles
 from octavo.pictures.page_pictures import (
     journal,
     latencies,
@@ -16,6 +16,7 @@ from octavo.pictures.page_pictures import (
     work,
 )
 from octavo.pictures.page_style import CSS
+from octavo.stats_types import ConsumerStats
 
 
 def page(found: Inspection) -> str:
@@ -42,6 +43,7 @@ def page(found: Inspection) -> str:
         journal(found),
         timeline(found),
         snapshots(found),
+        _consumers(found.stats["consumers"]),
         latencies(found),
         work(found),
         _notes(stats["notes"]),
@@ -79,6 +81,23 @@ def _tiles(found: Inspection) -> str:
             ("Cache hits", share(cache["hits"], asked), f"of {count(asked)} gets that ask it"),
         ]
     )  # fmt: skip
+
+
+def _consumers(known: list[ConsumerStats]) -> str:
+    if not known:
+        return ""
+    rows = [
+        [each["name"], count(each["position"]), count(each["behind"]), moment(each["moved_ms"]),
+         size(each["holds_bytes"])]
+        for each in known
+    ]  # fmt: skip
+    names = ("consumer", "position", "behind", "last moved", "bytes held")
+    return section(
+        "Consumers of the change feed",
+        "What one has not acknowledged compaction leaves in the journal. "
+        f"{plural(len(known), 'consumer')}, {plural(known[0]['behind'], 'change')} behind at most.",
+        table("Consumers, those that are furthest behind first.", names, rows),
+    )
 
 
 def _notes(notes: list[str]) -> str:

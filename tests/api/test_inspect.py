@@ -96,6 +96,15 @@ def test_the_page_is_well_formed_and_has_every_picture(store: octavo.Store) -> N
     assert sum(tag == "table" for tag, _ in reader.seen) >= 6
 
 
+def test_the_page_tells_of_consumers_of_the_change_feed(store: octavo.Store) -> None:
+    assert "Consumers" not in store.inspect_html(score=False)
+    store.put_many((b"%d" % number, b"x") for number in range(3))
+    store.consumer("<mail>", since=0)
+    told = "".join(read(store.inspect_html(score=False)).text)
+    assert "1 consumer, 3 changes behind at most" in told
+    assert "<mail>" in told
+
+
 def test_a_page_of_an_empty_store_is_well_formed(store: octavo.Store) -> None:
     read(store.inspect_html())
 
