@@ -54,9 +54,10 @@ def changes(
 ) -> None:
     """Print the journal as events.
 
-    Every put and every delete, oldest first, tab-separated: sqn, put or delete, bucket, key,
-    bytes, moment. The JSON lines hold values, metadata, expiry, index entries, the place in an
-    atomic batch, and the type of the object or its sub-key as well.
+    Every put and every delete, oldest first, tab-separated: sqn, kind, bucket, key, bytes, moment.
+    A delta is what the strategy retain keeps of a put that was replaced. The JSON lines hold
+    values, metadata, expiry, index entries, the place in an atomic batch, and the type of the
+    object or its sub-key as well.
     """
     with Output() as out, open_for_reading(path) as store:
         for change in islice(store.changes(since, compacted=compacted), limit):
