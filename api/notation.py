@@ -119,6 +119,11 @@ def take_field(document: dict[str, Any], name: str) -> bytes | None:
         raise Misuse(f"{name + '64'!r} is {packed!r:.60}: allowed is base64") from None
 
 
+def to_name(key: bytes, sub_key: bytes) -> str:
+    """A key on one line, with its sub-key where it has one."""
+    return to_text(key) + (f" / {to_text(sub_key)}" if sub_key else "")
+
+
 IN_DEFAULT = " in the default bucket; others by --bucket, `octavo buckets` lists them"
 
 

@@ -9,7 +9,7 @@ import click
 from octavo.cli.options import STANDARD, json_option, open_for_reading, to_bytes
 from octavo.cli.output import Output, complain
 from octavo.figures import moment, plural
-from octavo.notation import fields_of, to_text
+from octavo.notation import fields_of, to_name, to_text
 
 if TYPE_CHECKING:
     from octavo.files.ledger.head import Head
@@ -80,7 +80,7 @@ def diff(
                 out.json(document)
             else:
                 mark = "+" if one.a is None else "-" if one.b is None else "~"
-                key = to_text(one.key) + (f" / {to_text(one.sub_key)}" if one.sub_key else "")
+                key = to_name(one.key, one.sub_key)
                 parts = (mark, to_text(one.bucket), key, _cell(one.a), _cell(one.b))
                 out.line("\t".join(parts))
     if done:

@@ -27,7 +27,7 @@ from octavo.cli.read import tell, tell_of_other_types
 from octavo.cli.rows import entries_to_json
 from octavo.figures import count, moment, size
 from octavo.manifest.store_identity import HEAD_ONLY
-from octavo.notation import IN_DEFAULT, fields_of, no_key, printed, to_text
+from octavo.notation import IN_DEFAULT, fields_of, no_key, printed, to_name, to_text
 
 if TYPE_CHECKING:
     from octavo.snapshot import Snapshot, SnapshotBucket
@@ -57,15 +57,15 @@ def changes(
     Every put and every delete, oldest first, tab-separated: sqn, kind, bucket, key, bytes, moment.
     A delta is what the strategy retain keeps of a put that was replaced. The JSON lines hold
     values, metadata, expiry, index entries, the place in an atomic batch, and the type of the
-    object or its sub-key as well.
+    object as well. Of a head-only store a key is followed by ` / ` and its sub-key.
     """
     with Output() as out, open_for_reading(path) as store:
         for change in islice(store.changes(since, compacted=compacted), limit):
             if not as_json:
                 length = "-" if change.value is None else str(len(change.value))
                 parts = (
-                    str(change.sqn), change.kind, to_text(change.bucket), to_text(change.key),
-                    length, moment(change.written_at),
+                    str(change.sqn), change.kind, to_text(change.bucket),
+                    to_name(change.key, change.sub_key), length, moment(change.written_at),
                 )  # fmt: skip
                 out.line("\t".join(parts))
                 continue

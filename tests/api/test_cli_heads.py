@@ -53,6 +53,16 @@ def test_entries_are_listed_with_their_sub_keys(heads: Path) -> None:
     assert documents("scan", heads, "--json") == [{"key": "d", "sub_key": "", "value": "default"}]
 
 
+def test_changes_are_told_with_their_sub_keys(heads: Path) -> None:
+    lines = [line.split(b"\t")[:4] for line in output("changes", heads).splitlines()]
+    assert lines == [
+        [b"1", b"put", b"b", b"k / size"],
+        [b"2", b"put", b"b", b"k / \\xff"],
+        [b"3", b"put", b"b", b"m"],
+        [b"4", b"put", b"", b"d"],
+    ]
+
+
 def test_a_limit_that_cuts_a_list_of_entries_says_so(heads: Path) -> None:
     assert "more follow; --start" in octavo("scan", heads, "-b", "b", "--limit", "1").stderr
     cut = octavo("scan", heads, "-b", "b", "--limit", "1", "--reverse").stderr
