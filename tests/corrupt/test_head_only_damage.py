@@ -152,6 +152,33 @@ def test_where_a_ledger_file_is_damaged_nothing_is_trimmed(
         assert held(store) == ALL
 
 
+def test_where_a_ledger_file_is_known_to_be_damaged_nothing_more_is_trimmed(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "s", mode="head_only", push_rows=1 << 16, worker=False) as store:
+        late = store.consumer("late", since=0)  # holds the journal for now
+        for number, (key, value) in enumerate(ALL.items()):
+            store.head_bucket("b").put(key, value)
+            if number % 100 == 99:
+                rolled(store)
+        store.trim()
+        late.acknowledge(100)
+        assert store.trim() > 0  # the ledger's file was seen to be whole, and is not read again
+        [file] = (tmp_path / "s" / "ledger").glob("*.sst")
+        with file.open("r+b") as damaged:
+            damaged.seek(file.stat().st_size // 3)
+            [byte] = damaged.read(1)
+            damaged.seek(-1, 1)
+            damaged.write(bytes([byte ^ 1]))
+        with pytest.raises(octavo.Corruption):
+            held(store)
+        settle(store)
+        late.drop()
+        with pytest.raises(octavo.Corruption, match="nothing is trimmed"):
+            store.trim()
+        assert len(list(store.changes(since=100))) == 200
+
+
 def test_trimming_reads_each_ledger_file_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
