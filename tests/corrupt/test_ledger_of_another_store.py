@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from whole_store import flush, opened, standing_still
+from whole_store import WallClock, flush, opened, rolled, settle, standing_still
 
 import octavo
 from octavo.files.door.disk import RealDisk
@@ -216,3 +219,80 @@ def test_beside_a_killed_store_whose_numbers_reach_far_it_is_known_as_well(
         assert any("is of another store" in note for note in store.stats()["notes"])
         assert dict(store.items()) == wanted
         assert store.verify().ok
+
+
+# ---------------------------------------------------------------- one row that is not its journal's
+
+AT = 103
+KEY = b"k-%03d" % AT
+
+
+@contextmanager
+def with_one_wrong_row(path: Path, instead: Callable[[octavo.Store], object]) -> Iterator[Any]:
+    """A store whose ledger has a put of KEY where the journal has something else; nothing that is
+    looked at as it is opened tells so."""
+    options = {"push_rows": 1 << 16, "roll_count": 1 << 16, "clock_ms": WallClock(1_000_000)}
+    puts: list[Callable[[octavo.Store], object]] = [lambda store: store.put(KEY, b"its"), instead]
+    for place, put in zip((path / "b", path / "a"), puts, strict=True):
+        with opened(place, **options) as store:
+            store.put_many((b"k-%03d" % number, b"value") for number in range(AT))
+            put(store)
+            store.put_many((b"k-%03d" % number, b"value") for number in range(AT + 1, 200))
+            flush(store)
+    put_ledger(path / "b", path / "a")
+    with opened(path / "a", **options) as store:
+        assert not store.stats()["notes"]
+        assert not store.verify().ok
+        yield store
+
+
+READS: dict[str, Callable[[Any], object]] = {
+    "get": lambda part: part.get(KEY),
+    "get_many": lambda part: part.get_many([b"k-001", KEY]),
+    "items": lambda part: list(part.items()),
+    "backwards": lambda part: list(part.items(reverse=True)),
+    "few": lambda part: list(part.items(KEY, limit=2)),
+    "values": lambda part: list(part.values()),
+}
+
+
+@pytest.mark.parametrize("way", READS)
+def test_the_value_of_another_key_is_never_given(tmp_path: Path, way: str) -> None:
+    with with_one_wrong_row(tmp_path, lambda store: store.put(b"q-%03d" % AT, b"not")) as store:
+        with pytest.raises(octavo.Corruption, match="is of another key than the ledger says"):
+            READS[way](store)
+        with store.snapshot() as snap, pytest.raises(octavo.Corruption, match="of another key"):
+            READS[way](snap)
+
+
+@pytest.mark.parametrize("way", ["items", "backwards", "few", "values", "by sqn"])
+def test_a_delete_is_never_given_as_a_value(tmp_path: Path, way: str) -> None:
+    with (
+        with_one_wrong_row(tmp_path, lambda store: store.delete(KEY)) as store,
+        store.snapshot() as snap,
+    ):
+        assert snap.get(KEY) is None
+        with pytest.raises(octavo.Corruption, match=r"is no put, as the ledger says"):
+            list(snap.items_by_sqn()) if way == "by sqn" else READS[way](snap)
+
+
+@pytest.mark.parametrize("lost", ["file", "manifest"])
+def test_work_on_a_closed_store_does_not_go_by_a_journal_that_is_not_whole(
+    tmp_path: Path, lost: str
+) -> None:
+    with opened(tmp_path / "a") as store:
+        for number in range(300):
+            store.put(b"%03d" % number, b"value")
+            if number % 100 == 99:
+                rolled(store)
+        settle(store)
+        flush(store)
+    if lost == "file":
+        sorted((tmp_path / "a/journal").glob("*.cdb"))[1].unlink()
+    else:
+        shutil.rmtree(tmp_path / "a/journal/manifest")
+    with (
+        pytest.raises(octavo.Corruption, match="open the store once, or repair it"),
+        closed_store(RealDisk(), str(tmp_path / "a")),
+    ):
+        pass
