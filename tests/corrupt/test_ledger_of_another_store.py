@@ -296,3 +296,23 @@ def test_work_on_a_closed_store_does_not_go_by_a_journal_that_is_not_whole(
         closed_store(RealDisk(), str(tmp_path / "a")),
     ):
         pass
+
+
+def test_a_whole_ledger_file_in_the_place_of_another_is_not_taken_for_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "a", push_rows=1 << 16) as store:
+        for letter in "ab":  # two files, of other keys
+            store.put_many((f"{letter}-{number:03}", b"value") for number in range(100))
+            flush(store)
+        wanted = dict(store.items())
+    one, other = sorted((tmp_path / "a/ledger").glob("*.sst"))
+    whole = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(whole)
+    with (
+        opened(tmp_path / "a", push_rows=1 << 16) as store,
+        pytest.raises(octavo.Corruption, match="is another file than the manifest means"),
+    ):
+        store.get(b"a-050")
+    with opened(tmp_path / "a") as store:  # which makes the ledger anew
+        assert dict(store.items()) == wanted
+        assert store.verify().ok
