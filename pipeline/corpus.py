@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ _PATTERNS = "*?[]{}\\"
 """What Spark cannot read as it stands in a name of a table."""
 _MAX_FILE_BYTES = 1 << 30
 _BATCH_BYTES = 4 << 20
+_HEAD_BYTES = 1 << 16
+_CRLF_HEADER = re.compile(rb'(?:[^"\r\n]|"[^"]*")*+\r\n')
+"""A line with its end, where ends of lines within quotes are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,7 @@ def _table(spark: Any, corpus: Corpus) -> Any:
     chosen = rows.select(
         key.alias("key"),
         sql.coalesce(value, sql.lit(b"")).alias("value"),
-        sql.coalesce(group, sql.lit(b"none")).alias("metadata"),
+        sql.coalesce(sql.nullif(group, sql.lit(b"")), sql.lit(b"none")).alias("metadata"),
     )
     return chosen.where("key is not null and length(key) > 0")
 
@@ -204,9 +208,11 @@ def _table(spark: Any, corpus: Corpus) -> Any:
 def _rows(spark: Any, corpus: Corpus) -> Any:
     where = os.path.abspath(corpus.path)
     _refuse_name(where, corpus)
+    _refuse_passed_over(where, corpus.path)
+    heads = _heads(where) if corpus.kind == "csv" else []
     reader, where = spark.read, "file:" + where
-    if corpus.kind == "parquet":
-        return reader.parquet(where)
+    if corpus.kind == "parquet":  # else columns that the first file lacks are left out, unsaid
+        return reader.option("mergeSchema", True).parquet(where)
     reader = reader.option("mode", "FAILFAST")  # else lines are left out, and cells, unsaid
     if corpus.kind == "jsonl":
         rows = reader.json(where)
@@ -216,7 +222,49 @@ def _rows(spark: Any, corpus: Corpus) -> Any:
     # Of many files each has its own order of columns; in one Spark names those that have no name.
     several = os.path.isdir(corpus.path)
     reader = reader.options(header=True, multiLine=True, escape='"', sep=between)
+    if heads and all(map(_CRLF_HEADER.match, heads)):
+        # Spark takes the first end of a line for that of rows, though it is one in a name, and
+        # makes others of those in cells.
+        reader = reader.option("lineSep", "\r\n")
     return reader.option("enforceSchema", not several).csv(where)
+
+
+def _heads(where: str) -> list[bytes]:
+    """How each file of a table begins, as far as that can be told here."""
+    out = []
+    for path in _shown(where):
+        try:
+            head = RealDisk().pread(path, _HEAD_BYTES, 0)
+            if path.endswith(".gz"):
+                head = zlib.decompressobj(zlib.MAX_WBITS + 16).decompress(head, _HEAD_BYTES)
+        except (OSError, zlib.error):
+            head = b""  # Spark will say what is wrong
+        out.append(head)
+    return out
+
+
+def _shown(where: str) -> list[str]:
+    """The files of a table, without those that Spark takes for hidden."""
+    if not os.path.isdir(where):
+        return [where]
+    found = []
+    for directory, below, names in os.walk(where):
+        below[:] = [name for name in below if name[0] != "." and (name[0] != "_" or "=" in name)]
+        found += [os.path.join(directory, name) for name in names if name[0] not in "_."]
+    return sorted(found)
+
+
+def _refuse_passed_over(where: str, path: str) -> None:
+    """Raise Misuse for a directory of which Spark would leave out a file, unsaid: it reads what
+    stands in the directory itself or, if there are any, in partitions (``name=value``)."""
+    found = {each: os.path.dirname(os.path.relpath(each, where)) for each in _shown(where)}
+    parts = any("=" in place for place in found.values())
+    for each, place in found.items():
+        if ("=" not in place) if parts else place:
+            raise Misuse(
+                f"Spark cannot read {path}: it would pass over {each}, which is in a directory "
+                f"{'beside partitions' if parts else 'of its own'}; load that by itself"
+            )
 
 
 def _refuse_what_follows(spark: Any, where: str, path: str) -> None:

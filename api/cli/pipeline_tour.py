@@ -37,12 +37,12 @@ def _rate(seconds: float, rows: int, length: int) -> str:
 
 
 @contextmanager
-def _of_storage() -> Iterator[None]:
-    """Within it what a task of Spark's said of its storage is that error again."""
+def _of_tasks() -> Iterator[None]:
+    """Within it what a task of Spark's said of its storage, or of a row, is that error again."""
     try:
         yield
     except Exception as error:  # Spark's, and what it talks to Java by has others
-        for kind in (StorageFull, StorageFailed):
+        for kind in (StorageFull, StorageFailed, Misuse):
             said = re.search(rf"^octavo\.{kind.__name__}: (.+)$", str(error), re.MULTILINE)
             if said is not None:
                 raise kind(said[1]) from error
@@ -71,7 +71,7 @@ class PipelineTour:
         from octavo.pipeline.source import DefaultSource
 
         self._spark.dataSource.register(DefaultSource)
-        with _of_storage():
+        with _of_tasks():
             self._load()
             with octavo.open(self._path) as store:
                 self._follow(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import gzip
+import json
 import os
 import re
 import sys
@@ -187,15 +188,85 @@ def test_what_spark_cannot_read_is_said_and_is_no_bug(
 
 
 def test_what_is_found_to_be_damaged_as_it_is_loaded_is_said(spark: Any, tmp_path: Path) -> None:
-    for number, kind in enumerate((pa.string(), pa.int64())):
-        (tmp_path / "t").mkdir(exist_ok=True)
-        table = pa.table({"id": pa.array([1, 2]).cast(kind)})
-        parquet.write_table(table, tmp_path / "t" / f"{number}.parquet")
-    tour = PipelineTour(
-        spark, Corpus(str(tmp_path / "t"), "parquet", "id"), str(tmp_path), Mock(spec=Teller)
-    )
-    with pytest.raises(Misuse, match=r"t as parquet: \[FAILED_READ_FILE.*DATA_TYPE_MISMATCH"):
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"id": ["a" * 500]}), path, compression="none")
+    data = bytearray(path.read_bytes())
+    data[4:40] = b"\xff" * 36  # the header of the page
+    path.write_bytes(data)
+    tour = PipelineTour(spark, Corpus(str(path), "parquet", "id"), str(tmp_path), Mock(spec=Teller))
+    with pytest.raises(Misuse, match=r"t\.parquet as parquet: \[FAILED_READ_FILE"):
         tour.run()
+
+
+def test_of_a_row_that_no_store_takes_that_is_said(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"id": "' + "x" * 70_000 + '"}\n')
+    tour = PipelineTour(spark, Corpus(str(path), "jsonl", "id"), str(tmp_path), Mock(spec=Teller))
+    with pytest.raises(Misuse, match=r"^row 0, key b'xx.* of 70000 bytes: allowed is at most 64"):
+        tour.run()
+
+
+def test_a_group_without_a_name_is_told_as_none(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"id": "a", "group": ""}\n{"id": "b"}\n{"id": "c", "group": "g"}\n')
+    found = rows_of(spark, str(path), "jsonl", "id", "id", "group")
+    assert found == {b"a": (b"a", b"none"), b"b": (b"b", b"none"), b"c": (b"c", b"g")}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_ends_of_lines_in_names_and_cells_are_those_of_the_file(
+    spark: Any, tmp_path: Path, *, packed: bool
+) -> None:
+    text = b'id,"na\nme",town\r\n1,"a\r\nb",x\r\n2,"c\nd",y\r\n'
+    path = tmp_path / ("t.csv.gz" if packed else "t.csv")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    assert rows_of(spark, str(path), "csv", "id", "na\nme", "town") == {
+        b"1": (b"a\r\nb", b"x"),
+        b"2": (b"c\nd", b"y"),
+    }
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_rows_end_as_the_first_one_of_a_table_does(spark: Any, tmp_path: Path, end: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(end.join(("id,town", "1,x", "2,y", "")).encode())
+    assert rows_of(spark, str(path), "csv", "id", "town") == {
+        b"1": (b"x", b"1"),
+        b"2": (b"y", b"2"),
+    }
+
+
+def test_files_of_a_directory_have_the_columns_of_all_of_them(spark: Any, tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"id": ["a"], "x": [1]}), tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"id": ["b"], "y": [2]}), tmp_path / "b.parquet")
+    found = rows_of(spark, str(tmp_path), "parquet", "id")
+    assert {key: value for key, (value, _) in found.items()} == {
+        b"a": b'{"id":"a","x":1}',
+        b"b": b'{"id":"b","y":2}',
+    }
+
+
+def test_a_file_of_a_directory_that_spark_would_pass_over_is_named(
+    spark: Any, tmp_path: Path
+) -> None:
+    for name in (
+        "nested/a",
+        "nested/_SUCCESS",
+        "nested/.tmp/x",
+        "parts/kind=a/b",
+        "parts/kind=b/c",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps({"id": name[-1]}))
+    assert set(rows_of(spark, str(tmp_path / "nested"), "jsonl", "id")) == {b"a"}
+    parts = rows_of(spark, str(tmp_path / "parts"), "jsonl", "id", None, "kind")
+    assert {key: group for key, (_, group) in parts.items()} == {b"b": b"a", b"c": b"b"}
+    (tmp_path / "nested" / "deep").mkdir()
+    for name in ("nested/deep/d", "parts/e"):
+        (tmp_path / name).write_text('{"id": "d"}\n')
+        path = str(tmp_path / name.partition("/")[0])
+        with pytest.raises(Misuse, match=f"cannot read {path}: it would pass over .*/{name}, "):
+            frame(spark, Corpus(path, "jsonl", "id"))
 
 
 @pytest.mark.parametrize(
