@@ -35,6 +35,7 @@ from octavo.manifest.journal_manifest import JournalEntry
 
 if TYPE_CHECKING:
     from octavo.actors.inker import Inker
+    from octavo.actors.latency import Latency
 
 T = TypeVar("T")
 
@@ -65,7 +66,8 @@ class JournalFile(TurnActor):
         self.offsets: array[int] = _NONE  # until it is sealed
         self.reading: Reading = (None, _NONE)
         self.file: AppendFile | None = None
-        self.commit, self.latency = NOT_WRITTEN, NOT_WRITTEN.latency  # both for ``_begin``
+        self.commit = NOT_WRITTEN
+        self.latency: Latency | None = None  # of its syncs
         self.failed: StorageFailed | None = None
         self.pread: Pread | None = None
         self.open_files = open_files
@@ -261,7 +263,7 @@ class JournalFile(TurnActor):
         if self.entry is None:
             self.commit.wait_durable(self.offsets[-1], self.DEADLINE_SECONDS)
             count, (first, last) = len(self.offsets) - 1, self._times()
-            name = self.name.rpartition(".")[0] + ".cdb"
+            name = recovery.when_sealed(self.name)
             try:
                 result = runner.run(
                     "seal", self.offsets.tobytes(), directory=self.directory, name=self.name,
@@ -319,7 +321,7 @@ class JournalFile(TurnActor):
         """``found`` of the file's path. Raises as ``map_now``."""
         name = self.name
         # One that is just being sealed has its new name before it is told so.
-        for tried in (name, name.removesuffix(recovery.LOG) + recovery.SEALED):
+        for tried in (name, recovery.when_sealed(name)):
             try:
                 return found(f"{self.directory}/{tried}")
             except FileNotFoundError:

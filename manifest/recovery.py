@@ -16,10 +16,7 @@ from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sparse_offsets import SPARSE_BELOW, SparseOffsets
-from octavo.files.messages import messages_of
 from octavo.manifest.journal_manifest import MAX_BASE, JournalManifest
-
-log = messages_of("octavo.recovery")
 
 HIGHEST = (1 << 32) - 2
 """Of a record in a file: what a damaged or forged one says beyond that is not believed."""

@@ -17,8 +17,8 @@ tuple in the key's place, written with the same escape, so the order holds for t
 from __future__ import annotations
 
 STANDARD = 0x6F  # "o"
-INDEX = 0x69  # "i": reserved for index entries
-HEAD_ONLY = 0x68  # "h": reserved for head-only rows
+INDEX = 0x69  # "i": index entries
+HEAD_ONLY = 0x68  # "h": entries of head-only stores
 
 MAX_KEY_BYTES = 64 * 1024
 """Bucket and key together; 64 KiB inclusive."""
