@@ -21,7 +21,7 @@ from octavo.actors.turns.interpreter import begin
 from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import AskTimeout, Closed, Misuse, OctavoError
 from octavo.files.handover import inbox
-from octavo.files.handover.staging import INBOX
+from octavo.files.handover.inbox import INBOX
 from octavo.files.locks import new_lock
 from octavo.files.messages import messages_of
 from octavo.files.wall_clock import wall_clock_ms
@@ -131,7 +131,6 @@ class InboxWatch:
         self._stores: weakref.WeakSet[Watched] = weakref.WeakSet()
         self._lock = new_lock()
         self._thread: threading.Thread | None = None
-        self._wake = threading.Event()
 
     def add(self, running: Running) -> Watched:
         """Look after this store until it is closed. At most one thread is started; raises
@@ -140,20 +139,18 @@ class InboxWatch:
         with self._lock:
             self._stores.add(watched)
             if self._thread is None or not self._thread.is_alive():
-                self._wake = threading.Event()
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._wake,), name="octavo-inbox", daemon=True
-                )
+                self._thread = threading.Thread(target=self._run, name="octavo-inbox", daemon=True)
                 begin(self._thread)
         return watched
 
-    def _run(self, wake: threading.Event) -> None:
-        while True:
+    def _run(self) -> None:
+        there = True
+        while there:
+            time.sleep(LOOK_SECONDS)
             try:
-                if wake.wait(LOOK_SECONDS) or not self._looked():
-                    return
-            except MemoryError:  # there may be some at the next look
-                time.sleep(LOOK_SECONDS)
+                there = self._looked()
+            except MemoryError:
+                pass  # there may be some at the next look
 
     def _looked(self) -> bool:
         """Whether there is a store to look after; each has been then."""

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from octavo.actors.latency import Latency
 from octavo.files.errors import AskTimeout, StorageFailed
 from octavo.files.locks import new_lock
+from octavo.files.unbroken import need_room
 
 _LOOK_SECONDS = 1.0
 _LONGEST_GATHER_NS = 1_000_000
-_DEEPEST_CALL = 12
+_ROOM = 12
 """Python functions within one another that a sync calls, and some to spare."""
 
 
@@ -73,7 +74,7 @@ class GroupCommit:
         """
         if self.durable >= position and self.failure is None:
             return
-        _room_to_call(_DEEPEST_CALL)
+        need_room(_ROOM)  # a RecursionError within a sync could stand for one that failed
         leading = False
         reached = 0
         try:
@@ -117,10 +118,8 @@ class GroupCommit:
                 if self._followers:
                     with self._lock:
                         self._ended.notify_all()
-        if self.failure is not None:
-            failed = self.failed
-            if failed is not None:
-                raise failed
+        if (failed := self.failed) is not None:
+            raise failed
 
     def _gather(self) -> None:
         """Let as many come as waited the last time. A quarter of a sync at most."""
@@ -143,13 +142,6 @@ class GroupCommit:
                 self._ended.wait(min(left, _LOOK_SECONDS))
         finally:
             self._followers -= 1
-
-
-def _room_to_call(depth: int) -> None:
-    """Raise RecursionError here where the caller has recursed too far for so many calls more, and
-    not within a sync, where it could stand for one that failed."""
-    if depth:
-        _room_to_call(depth - 1)
 
 
 NOT_WRITTEN = GroupCommit(lambda: None)

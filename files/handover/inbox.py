@@ -21,16 +21,16 @@ from typing import Any
 from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock, refuse_links
 from octavo.files.errors import Corruption, OctavoError
-from octavo.files.handover.staging import INBOX
+from octavo.files.handover.staging import KEPT_MS
 from octavo.files.messages import messages_of
 
 log = messages_of("octavo.inbox")
 
+INBOX = "inbox"
 REQUEST = ".request"
 TAKEN = ".taken"
 ANSWER = ".answer"
 HELD = "held"
-KEPT_MS = 86_400_000
 _NAME = re.compile(r"([0-9a-f]{12})-[0-9a-f]{16}\.(request|taken|answer)(\.tmp)?")
 _MAX_BYTES = 16 << 20
 
@@ -118,7 +118,7 @@ def _lives(disk: Disk, store: str, stem: str) -> bool:
 
 
 def write(disk: Disk, store: str, name: str, told: dict[str, Any]) -> None:
-    """Put a request or an answer there, durably."""
+    """Put an answer there, durably, or a request that nobody has locked."""
     refuse_links(disk, f"{store}/{INBOX}")
     disk.mkdir_within(store, INBOX)
     disk.write_atomically(f"{store}/{INBOX}/{name}", encoded(told))
@@ -158,14 +158,15 @@ def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) 
     refuse_links(disk, f"{store}/{INBOX}")
     names = set(disk.listdir(f"{store}/{INBOX}"))
     found = []
+    stuck = set() if stuck is None else stuck
     for name in sorted(names):
         who = _NAME.fullmatch(name)
         if who is None:
             continue
         stem = name.partition(".")[0]
         if int(who.group(1), 16) + KEPT_MS < now_ms and not _waited_for(disk, store, stem):
-            if stuck is None or name not in stuck:
-                _removed(disk, store, name, set() if stuck is None else stuck)
+            if name not in stuck:
+                _removed(disk, store, name, stuck)
         elif name == stem + REQUEST and stem + ANSWER not in names:
             found.append(name)
     return found

@@ -28,7 +28,6 @@ from octavo.files.messages import messages_of
 log = messages_of("octavo.ingest")
 
 STAGING = "staging"
-INBOX = "inbox"
 ATTEMPT_SUFFIX = ".json"
 _FORMAT = 1
 _MAX_ATTEMPT_BYTES = 64 << 20

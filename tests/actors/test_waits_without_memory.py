@@ -78,10 +78,10 @@ def test_a_look_into_the_inboxes_without_memory_is_not_the_last(
 
     watch, store = InboxWatch(), Store()
     watch._stores.add(cast(Watched, store))
-    thread = threading.Thread(target=watch._run, args=(watch._wake,))
+    thread = threading.Thread(target=watch._run)
     thread.start()
     assert store.done.wait(WAIT)
-    watch._wake.set()
+    watch._stores.clear()
     thread.join(WAIT)
     assert not thread.is_alive()
 

@@ -148,7 +148,7 @@ class Looks:
             inbox.waiting(RealDisk(), str(path), later())  # as an open store does now and then
             left = [
                 str(file.relative_to(path))
-                for folder in (staging.STAGING, staging.INBOX, published.SNAPSHOTS)
+                for folder in (staging.STAGING, inbox.INBOX, published.SNAPSHOTS)
                 for file in (path / folder).rglob("*")
             ]
             assert not left, f"{path}: {left[:9]} of {len(left)} are left"
