@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.jobs import key_deltas, live_records
 from octavo.files.jobs.key_deltas import is_newest
@@ -332,16 +332,16 @@ class _Output:
             self.disk.sync_dir(self.directory)
         except BaseException:
             for path in self.made:
-                for name in (path, path + TEMPORARY_SUFFIX):
-                    with contextlib.suppress(OSError):
-                        self.disk.unlink(name)
+                with contextlib.suppress(OSError):
+                    self.disk.unlink(path)
             raise
         return files
 
     def _begin(self, base_sqn: int) -> SealedWriter:
         seed = self.rng.getrandbits(64)
-        self.made.append(f"{self.directory}/{base_sqn:016x}-{seed:016x}.cdb")
-        return SealedWriter(self.disk, self.directory, base_sqn, seed, self.epoch, self.now_ms)
+        writer = SealedWriter(self.disk, self.directory, base_sqn, seed, self.epoch, self.now_ms)
+        self.made.append(writer.path)
+        return writer
 
     def _files(self, plans: Sequence[_Plan], compresses: bool) -> Iterator[dict[str, Any]]:
         writer = self._begin(self.origin.run_base)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import pairwise
-from struct import Struct
 
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -29,8 +29,6 @@ _FLUSH_BYTES = 4 << 20
 _MOST_TRIED = 64 << 10
 _FLAGS_AT = 21
 _LZ4 = bytes((record.LZ4,))
-_LENGTHS = Struct("<II")
-_U32 = Struct("<I")
 _sums = record.unpack_sums
 _pack_sums = record.pack_sums
 
@@ -68,12 +66,12 @@ class Mover:
             else:
                 head = b"".join(
                     (
-                        _LENGTHS.pack(8, head_end - start - 4 + len(packed)),
+                        record.pack_pair(8, head_end - start - 4 + len(packed)),
                         number.to_bytes(8, "big"),
                         head[16:_FLAGS_AT],
                         _LZ4,
                         head[_FLAGS_AT + 1 : fixed],
-                        _U32.pack(stored),
+                        record.pack_u32(stored),
                         head[fixed:],
                     )
                 )
@@ -180,8 +178,8 @@ class SealedWriter:
         self.base_sqn = base_sqn
         self.seed = seed
         self.at = cdb.RECORDS_AT
+        self.path = f"{directory}/{self.name}"
         self._disk = disk
-        self._path = f"{directory}/{self.name}"
         self._numbers = array("I")
         self._starts = array("I")
         self._times: list[int] = []
@@ -190,7 +188,7 @@ class SealedWriter:
         ]
         self._waiting = 0
         self._windows = WindowSums(seed)
-        self._file: AppendFile | None = disk.create(self._path + TEMPORARY_SUFFIX)
+        self._file: AppendFile | None = disk.create(self.path + TEMPORARY_SUFFIX)
 
     @property
     def count(self) -> int:
@@ -223,14 +221,9 @@ class SealedWriter:
         """The next record, encoded for ``number`` and the place ``at``."""
         self._numbers.append(number)
         self._starts.append(self.at)
-        if not self._times:
-            self._times = [time_ms, time_ms]
-        self._times[1] = time_ms
         self._parts.append(encoded)
-        self.at += len(encoded)
-        self._waiting += len(encoded)
-        if self._waiting >= _FLUSH_BYTES:
-            self._flush()
+        self.written_between(time_ms, time_ms)
+        self.end_many(self.at + len(encoded))
 
     def finish(self, last_sqn: int, origin: cdb.Origin, latest_ms: int = 0) -> dict[str, int | str]:
         """Seal the file, which covers every sqn to ``last_sqn``; what a manifest wants to know.
@@ -249,12 +242,13 @@ class SealedWriter:
         )
         file = self._file
         if file is None:
-            raise Corruption(self._path, self.at, "the file is no longer being written")
+            raise Corruption(self.path, self.at, "the file is no longer being written")
         file.write_all(back)
         file.pwrite_all(front, 0)
         file.sync()
-        self.abandon()
-        self._disk.rename(self._path + TEMPORARY_SUFFIX, self._path)
+        file.close()
+        self._disk.rename(self.path + TEMPORARY_SUFFIX, self.path)
+        self._file = None
         return {
             "name": self.name,
             "base_sqn": self.base_sqn,
@@ -265,10 +259,12 @@ class SealedWriter:
         }
 
     def abandon(self) -> None:
-        """Let go of the descriptor. Idempotent."""
+        """Let go of the descriptor, and of a file that is not finished. Idempotent."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
+            with suppress(OSError):  # or a full disk would stay full until somebody sweeps
+                self._disk.unlink(self.path + TEMPORARY_SUFFIX)
 
     def _flush(self) -> None:
         if self._file is not None and self._parts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from octavo.actors.compacting import compaction
 from octavo.actors.keeping.repair import DAMAGED
 from octavo.actors.opening import shutdown, startup
 from octavo.actors.opening.options import Options
-from octavo.files.door.disk import RealDisk
+from octavo.files.door.disk import AppendFile, Buffer, RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import cdb
 from octavo.files.journal.sparse_offsets import SparseOffsets
@@ -596,3 +597,32 @@ def test_a_batch_at_the_end_that_is_not_whole_is_not_called_lost(tmp_path: Path)
                 batch.put("", f"batch{n}", "in it")
     flip(unsealed(path), unsealed(path).read_bytes().index(b"batch2") + 2)
     assert not octavo.repair(path).files.lost
+
+
+class FullDisk(RealDisk):
+    """Has no room for a file that is written anew."""
+
+    def create(self, path: str) -> AppendFile:
+        file = super().create(path)
+
+        def full(_: Buffer) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+        if path.endswith(".cdb.tmp"):
+            file.write(b"half")
+            file.write = full
+        return file
+
+
+def test_a_repair_that_finds_no_room_leaves_no_half_of_a_file(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    flip(sealed(store), cdb.POINTERS_BYTES + 3)
+    before = set((store / "journal").iterdir())
+    with pytest.raises(OSError, match="No space left"):
+        repair_on(FullDisk(), str(store))
+    assert set((store / "journal").iterdir()) == before
+    octavo.repair(store)
+    holds_all_but(store, image[1], set())
