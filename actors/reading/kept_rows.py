@@ -12,8 +12,7 @@ from bisect import bisect_left
 from octavo.files.kernels.arrays import np
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.live_batches import merged, rows_at, rows_between
-from octavo.files.ledger.rows import TOMBSTONE
-from octavo.files.ledger.sst_writer import Columns
+from octavo.files.ledger.rows import TOMBSTONE, Columns
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 _MOST_ROWS = 1 << 16

@@ -34,8 +34,7 @@ from octavo.files.ledger.live_batches import (
     keys_of,
     live_batches,
 )
-from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
-from octavo.files.ledger.sst_writer import Columns
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns
 
 Hashes: TypeAlias = "npt.NDArray[np.uint32]"
 

@@ -22,10 +22,9 @@ from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, as_list, lengths_of
 from octavo.files.ledger.live_batches import alive, as_slice, end_to_end, merged, strings_of
 from octavo.files.ledger.merge import stacked
-from octavo.files.ledger.rows import EXPIRES
+from octavo.files.ledger.rows import EXPIRES, Columns
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import Section
-from octavo.files.ledger.sst_writer import Columns
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 Between = tuple[list[bytes], list[int], bytes, bytes]

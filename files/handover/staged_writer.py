@@ -28,8 +28,7 @@ from octavo.files.kernels.constant_columns import Number, repeated
 from octavo.files.ledger import ledger_key, merge
 from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES, STANDARD
-from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
-from octavo.files.ledger.sst_writer import Columns
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns
 
 T = TypeVar("T")
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, as_list
 from octavo.files.ledger.live_batches import Batch, Source, alive, common_edge, merged, rows_at
-from octavo.files.ledger.rows import TOMBSTONE
-from octavo.files.ledger.sst_writer import Columns
+from octavo.files.ledger.rows import TOMBSTONE, Columns
 
 
 class Changed(NamedTuple):

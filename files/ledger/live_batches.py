@@ -21,10 +21,9 @@ from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix, split
 from octavo.files.ledger.merge import copied, cut, newest, stacked
 from octavo.files.ledger.row_ranges import within
-from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_ahead import ask_for_rows
-from octavo.files.ledger.sst_writer import Columns
 
 WINDOW_ROWS = 1 << 16
 """Rows of each source in a window, at most."""

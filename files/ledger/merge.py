@@ -21,10 +21,9 @@ from octavo.files.kernels.scattered_strings import Scattered, no_strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_maps, opened
 from octavo.files.ledger.key_ranges import key_ranges
-from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Rows, SqnColumn
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns, Rows, SqnColumn
 from octavo.files.ledger.sorted_files import SortedFiles, Summary
 from octavo.files.ledger.sst import Sst
-from octavo.files.ledger.sst_writer import Columns
 from octavo.files.ledger.stale_entries import without_stale
 
 _MARKED_BYTES = 256 << 10

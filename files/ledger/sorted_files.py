@@ -14,8 +14,9 @@ from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints
 from octavo.files.ledger import sst_layout
+from octavo.files.ledger.rows import Columns
 from octavo.files.ledger.sst_layout import MAX_BLOB_BYTES, MAX_ROWS
-from octavo.files.ledger.sst_writer import Columns, Writer
+from octavo.files.ledger.sst_writer import Writer
 
 _ROW_BYTES = 33
 """Bytes of a file that a row takes beside its key, metadata and the name of a new bucket, or 4

@@ -20,9 +20,9 @@ from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, array_of, as_list, lengths_of
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger import sst_ahead, sst_layout, sst_lookup, sst_verify
+from octavo.files.ledger.rows import Columns
 from octavo.files.ledger.sst_layout import ROW_COLUMNS, Section
 from octavo.files.ledger.sst_lookup import Careful, Find, Probe, Swift, SwiftHead, Views, Windows
-from octavo.files.ledger.sst_writer import Columns
 
 _BLOCK = 1 << 14
 _SHORT = 160

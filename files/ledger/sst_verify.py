@@ -9,9 +9,9 @@ from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import array_of
 from octavo.files.kernels.key_order import key_order
 from octavo.files.ledger.hashing import hash_column
-from octavo.files.ledger.rows import EXPIRES, TOMBSTONE
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns
 from octavo.files.ledger.sst_layout import Section
-from octavo.files.ledger.sst_writer import Columns, hash_table
+from octavo.files.ledger.sst_writer import hash_table
 
 if TYPE_CHECKING:
     from octavo.files.ledger.sst import Sst

@@ -14,7 +14,7 @@ from octavo.files.kernels.byte_strings import Ints, column_of
 from octavo.files.ledger import find_many, index_terms, ledger_key
 from octavo.files.ledger.find_many import Level
 from octavo.files.ledger.hashing import hash_column
-from octavo.files.ledger.sst_writer import Columns
+from octavo.files.ledger.rows import Columns
 
 _TOGETHER_BYTES = 16 << 20
 """Of keys of entries whose objects are looked up together."""

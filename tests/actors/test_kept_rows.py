@@ -19,7 +19,7 @@ from octavo.actors.reading.kept_rows import KeptRows
 from octavo.actors.scanning.batches import batches
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.live_batches import keys_of, merged
-from octavo.files.ledger.sst_writer import Columns
+from octavo.files.ledger.rows import Columns
 
 NOW_MS = 2_000_000_000_000
 

@@ -24,9 +24,9 @@ from octavo.files.ledger.live_batches import (
     keys_of,
     live_batches,
 )
+from octavo.files.ledger.rows import Columns
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import Section
-from octavo.files.ledger.sst_writer import Columns
 
 EIGHTH = WINDOW_BYTES // 8
 

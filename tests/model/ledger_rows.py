@@ -12,9 +12,8 @@ from octavo.files.door.disk import Disk
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key, merge, sorted_files
 from octavo.files.ledger.hashing import hash_column
-from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Rows
+from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns, Rows
 from octavo.files.ledger.sst import Sst
-from octavo.files.ledger.sst_writer import Columns
 
 DIRECTORY = "/ledger"
 
