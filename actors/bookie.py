@@ -335,13 +335,13 @@ class Bookie(LiveReads, TurnActor):
     ) -> list[bytes]:
         """Keys of a memory table in order; in the Bookie's turn while it is being written."""
         if table.frozen:
-            return table.slice(low, high, limit, reverse=reverse)
+            return table.slice(low, high, limit, reverse)
         return self.actor_ref.call(Bookie._slice, table, low, high, limit, reverse)
 
     def _slice(
         self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
     ) -> list[bytes]:
-        return table.slice(low, high, limit, reverse=reverse)
+        return table.slice(low, high, limit, reverse)
 
     def stepped_over(
         self, view: View, low: bytes, high: bytes, names: list[bytes], rows: int, moment: int

@@ -157,7 +157,7 @@ class MemoryTable:
                 self.order = order
         return order
 
-    def slice(self, low: bytes, high: bytes | None, limit: int, *, reverse: bool) -> list[bytes]:
+    def slice(self, low: bytes, high: bytes | None, limit: int, reverse: bool) -> list[bytes]:
         """Up to ``limit`` keys of [low, high) from its start (its end if ``reverse``), ascending.
 
         In the Bookie's turn while the table is not frozen.

@@ -10,10 +10,9 @@ from octavo.actors.keeping.linking import remove_tree
 from octavo.actors.writing.reserve import RESERVE
 from octavo.arguments import to_path
 from octavo.files.door.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk, RealDisk
-from octavo.files.door.file_lock import LOCK
+from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.door.own_disk import owned
 from octavo.files.errors import Misuse, usable
-from octavo.files.unbroken import locked
 from octavo.manifest.consumers import CONSUMERS
 from octavo.manifest.published import MANIFEST, SNAPSHOTS, directories
 from octavo.manifest.store_identity import IDENTITY

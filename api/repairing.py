@@ -17,13 +17,12 @@ from octavo.actors.reader import Reader
 from octavo.actors.turns.interpreter import refuse_unfit
 from octavo.arguments import to_flag, to_path
 from octavo.files.door.disk import Disk
-from octavo.files.door.file_lock import LOCK
+from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.door.unreadable import SalvageDisk
 from octavo.files.errors import OctavoError, usable
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import OBJECTS
 from octavo.files.ledger.live_batches import buckets_of, heads_of, keys_of
-from octavo.files.unbroken import locked
 from octavo.manifest.store_identity import without_journal
 from octavo.verify import Report, verify
 

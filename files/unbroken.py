@@ -17,10 +17,7 @@ import threading
 from contextlib import ContextDecorator
 from threading import get_ident as _get_ident
 from types import FrameType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from octavo.files.door.disk import Disk, FileLock
+from typing import Any
 
 _SIGNALS = (
     signal.SIGINT,
@@ -136,14 +133,6 @@ def _run(handlers: dict[int, Any], came: dict[int, FrameType | None]) -> None:
 
 
 unbroken = Unbroken()
-
-
-def locked(disk: Disk, path: str, *, to_read: bool = False) -> FileLock:
-    """``disk.lock(path)``, or ``lock_to_read``; an interrupt leaves no descriptor behind that has
-    the lock, and no owner. Put off meanwhile, which is moments, or seconds where a killed owner's
-    worker is left."""
-    with unbroken:
-        return disk.lock_to_read(path) if to_read else disk.lock(path)
 
 
 def need_room(calls: int) -> None:

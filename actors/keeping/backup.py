@@ -33,9 +33,8 @@ from octavo.actors.keeping.linking import Linked, bring, remove_all_in, remove_o
 from octavo.actors.opening import identity as identities
 from octavo.actors.progress import Progress, untold
 from octavo.files.door.disk import Disk
-from octavo.files.door.file_lock import LOCK
+from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.errors import Corruption, room_for, storage_errors, usable
-from octavo.files.unbroken import locked
 from octavo.manifest import change_log, consumers, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest

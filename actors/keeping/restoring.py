@@ -19,12 +19,11 @@ from octavo.actors.keeping.point_in_time import last_at
 from octavo.actors.opening import identity as identities
 from octavo.actors.opening.resumption import GIVEN_BACK
 from octavo.files.door.disk import Disk, FileLock
-from octavo.files.door.file_lock import LOCK
+from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
 from octavo.files.journal import cdb, record
 from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.journal.sparse_offsets import numbers_of
-from octavo.files.unbroken import locked
 from octavo.manifest import adoption, change_log, recovery, store_identity, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest

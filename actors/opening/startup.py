@@ -43,12 +43,12 @@ from octavo.actors.worker import JobRunner
 from octavo.actors.writing.pace import Limits
 from octavo.actors.writing.reserve import OPENING, Share, T, with_reserve
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock
-from octavo.files.door.file_lock import LOCK
+from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.door.own_disk import owned
 from octavo.files.errors import AskCycle, AskTimeout, OctavoError
 from octavo.files.handover import staging
 from octavo.files.messages import messages_of
-from octavo.files.unbroken import locked, unbroken
+from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import published, recovery
 from octavo.manifest.change_log import ChangeLog

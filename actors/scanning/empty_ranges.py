@@ -127,7 +127,7 @@ def no_news(
     entry that memory has there expires; None where one came since ``upper``."""
     expires = False
     for table in (recent, *[table for table in frozen if table.expiring]):
-        names = table.slice(low, high, _MOST_ENTRIES, reverse=reverse)
+        names = table.slice(low, high, _MOST_ENTRIES, reverse)
         if len(names) == _MOST_ENTRIES:  # what is behind them is left to the next query
             low, high = (names[0], high) if reverse else (low, names[-1] + b"\x00")
         entries = list(map(table.rows.__getitem__, names))

@@ -117,13 +117,7 @@ def _with_memory(
         rest = bookie.empty_ranges.left(low, high, _NEWEST, now_ms, reverse)
         if rest != (left.low, left.high):
             return None
-    memory = Memory(view, _NEWEST, now_ms, _here)
+    memory = Memory(view, _NEWEST, now_ms, MemoryTable.slice)
     if memory.tables:
         found, _ = memory.added(found, prefix, wanted, reverse)
     return found, bookie.inker.last_sqn, now_ms
-
-
-def _here(
-    table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
-) -> list[bytes]:
-    return table.slice(low, high, limit, reverse=reverse)

@@ -20,11 +20,15 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter, call, contains
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from octavo.files.door.belonging import hand_over
 from octavo.files.door.open_file import open_apart, open_regular
 from octavo.files.errors import READ_ONLY, StoreLocked
+from octavo.files.unbroken import unbroken
+
+if TYPE_CHECKING:
+    from octavo.files.door.disk import Disk
 
 LOCK = "LOCK"
 """The file of a store that its one opener has locked."""
@@ -94,6 +98,14 @@ class FileLock:
 
     __del__ = property(attrgetter("_release"))
     """No Python, in which a Ctrl-C could be lost, and leave it locked."""
+
+
+def locked(disk: Disk, path: str, *, to_read: bool = False) -> FileLock:
+    """``disk.lock(path)``, or ``lock_to_read``; an interrupt leaves no descriptor behind that has
+    the lock, and no owner. Put off meanwhile, which is moments, or seconds where a killed owner's
+    worker is left."""
+    with unbroken:
+        return disk.lock_to_read(path) if to_read else disk.lock(path)
 
 
 def lock_file(path: str, flags: int = os.O_RDWR | os.O_CREAT) -> FileLock:

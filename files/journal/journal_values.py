@@ -134,10 +134,10 @@ def puts_of(
     offsets: Offsets,
     relative: Ints,
     seed: int,
-    most_bytes: int | None = None,
+    most_bytes: int,
 ) -> list[tuple[bytes, bytes, bytes] | None]:
-    """(bucket, key, value) of the puts at some relative numbers in a journal file, in order; given
-    ``most_bytes``, no more of them once their values are so many bytes, decompressed.
+    """(bucket, key, value) of the puts at some relative numbers in a journal file, in order; no
+    more of them once their values are ``most_bytes``, decompressed.
 
     None where the record is not whole, or not a put: decode it in full and learn why. Both
     checksums are compared, some 0.6 us a record and what its bytes take to hash.
@@ -150,11 +150,10 @@ def puts_of(
     inside = _inside(raw, starts, limits)
     good, frames = _framed(raw, starts[inside], limits[inside], None)
     rows = np.flatnonzero(good)
-    if most_bytes is not None:
-        filled = np.cumsum(np.maximum(frames.raw_bytes[rows], 0))
-        if len(filled) and filled[-1] > most_bytes:
-            rows = rows[: max(int(np.searchsorted(filled, most_bytes, side="right")), 1)]
-            del out[int(inside[rows[-1]]) + 1 :]
+    filled = np.cumsum(np.maximum(frames.raw_bytes[rows], 0))
+    if len(filled) and filled[-1] > most_bytes:
+        rows = rows[: max(int(np.searchsorted(filled, most_bytes, side="right")), 1)]
+        del out[int(inside[rows[-1]]) + 1 :]
     starts, keys_at, head_ends = frames.starts[rows], frames.keys_at[rows], frames.head_ends[rows]
     parts = zip(
         inside[rows].tolist(),

@@ -103,12 +103,10 @@ class RecordSums:
     """Says of records of a file whether they are as they were written. Each reader has its own, so
     that each looks for itself."""
 
-    def __init__(
-        self, mapped: mmap | bytes, seed: int, file: str = "", *, whole: bool = True
-    ) -> None:
+    def __init__(self, mapped: mmap | bytes, seed: int, *, whole: bool = True) -> None:
         """Of a file that is mapped whole; not ``whole``: of one that is being written, of which
         only records are looked at."""
-        self._seed, self._file, self._whole = seed, file, whole
+        self._seed, self._whole = seed, whole
         self._state = np.zeros(0, dtype=np.uint8)
         self._bill = 0
         self.read_from(mapped)
@@ -122,8 +120,8 @@ class RecordSums:
         if self._whole:
             # Not sealed, or damaged where verify tells it: its records have their own.
             with suppress(Corruption, UnsupportedFormat):
-                trailer = trailer_of(view, self._file)
-                self._sums = read_windows(view, trailer, self._file)
+                trailer = trailer_of(view, "")
+                self._sums = read_windows(view, trailer, "")
                 self._end = trailer.tables_at
         count = 0 if self._sums is None else len(self._sums)
         if len(self._state) != count:

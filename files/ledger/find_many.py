@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TypeAlias
 
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U32, np, npt
 from octavo.files.kernels.byte_strings import Ints, array_of, first_words, gather, lengths_of
 from octavo.files.kernels.columns import ByteColumn
 from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.sst_layout import Section
 
-Hashes: TypeAlias = "npt.NDArray[np.uint32]"
 Level = Sequence[tuple[Sst, int]]
 """Files of a level, each with the base of its sqns."""
 
 
-def find_many(sst: Sst, keys: ByteColumn, hashes: Hashes, which: Ints | None = None) -> Ints:
+def find_many(sst: Sst, keys: ByteColumn, hashes: U32, which: Ints | None = None) -> Ints:
     """The row of each ledger key in a file, -1 where it is not there.
 
     ``hashes``: hashing.hash_of each key. ``which``: only keys of these numbers; one answer each.
@@ -106,7 +104,7 @@ class _Comparison:
 
 
 def newest(
-    levels: Sequence[Level], keys: ByteColumn, hashes: Hashes
+    levels: Sequence[Level], keys: ByteColumn, hashes: U32
 ) -> Iterator[tuple[Sst, int, Ints, Ints]]:
     """The newest version of each key: yields (file, base of its sqns, numbers of the keys, their
     rows) until every key was found or there is no file left.
@@ -145,8 +143,8 @@ def _ranges(
     ends = [key for sst, _ in level for key in (sst.first_key, sst.last_key)]
     offsets = np.cumsum([0, *map(len, ends)], dtype=np.int64)
     blob = np.frombuffer(b"".join(ends), dtype=np.uint8)
-    words = first_words(blob, offsets[:-1].copy(), lengths_of(offsets), shared)
+    words = first_words(blob, offsets[:-1], lengths_of(offsets), shared)
     # A key without the shared beginning gets some number: it is compared in full, and not found.
-    numbers = first_words(keys.blob, starts.copy(), lengths, shared)
+    numbers = first_words(keys.blob, starts, lengths, shared)
     edges = list(pairwise(words))[::2]
     return numbers, edges

@@ -21,7 +21,7 @@ def test_of_a_frozen_table_two_threads_see_each_key_once() -> None:
     found: list[list[bytes]] = []
 
     def everything() -> None:
-        found.append(table.slice(b"", None, 1000, reverse=False))
+        found.append(table.slice(b"", None, 1000, False))
 
     def beside() -> None:
         everything()

@@ -141,12 +141,12 @@ def test_whatever_byte_is_changed_no_wrong_put_comes(rng: random.Random) -> None
     image, offsets, pairs = journal(rng, 12)
     rows, ends = np.arange(12, dtype=np.int64), np.array(offsets, dtype=np.uint32)
     right = [(b"b", key, value) for key, value in pairs]
-    assert puts_of(image, ends, rows, FILE_SEED) == right
+    assert puts_of(image, ends, rows, FILE_SEED, 1 << 62) == right
     for at in range(offsets[0], len(image)):
         bad = bytearray(image)
         bad[at] ^= 1 << rng.randrange(8)
         row = int(np.searchsorted(offsets, at, side="right")) - 1
-        found = puts_of(bytes(bad), ends, rows, FILE_SEED)
+        found = puts_of(bytes(bad), ends, rows, FILE_SEED, 1 << 62)
         assert found == [*right[:row], None, *right[row + 1 :]], at
 
 
