@@ -41,8 +41,6 @@ _LOOK_AGAIN = 1024
 CEILING_STEP = 1 << 20
 """Half to twice as many sequence numbers are reserved ahead: so many an unclean stop skips."""
 
-_SEALING_BYTES = 64
-"""More than a record takes once its file is sealed, beside itself."""
 _MOST_BYTES = cdb.MAX_FILE_BYTES - (256 << 20)
 """From here on it has to be looked at what still fits a file."""
 
@@ -152,7 +150,7 @@ class Inker(TurnActor):
                 raise Closed("the store is closed")
             first = active.base + len(active.offsets) - 1
             parts, ends = encoded(active, operations, packed, time_ms, atomic)
-            room = cdb.MAX_FILE_BYTES - _SEALING_BYTES * (len(active.offsets) + count) - 8192
+            room = cdb.MAX_FILE_BYTES - cdb.SEALING_BYTES * (len(active.offsets) + count) - 8192
             if fresh and ends[-1] > room:
                 raise Misuse(
                     f"{count} records of together {ends[-1]} bytes: what is written at once has to "
@@ -205,7 +203,7 @@ class Inker(TurnActor):
             self.stop_sqn = following + _LOOK_AGAIN
             if following + 2 * _LOOK_AGAIN > self.manifest.ceiling:
                 self.poison(StorageFailed(f"{full}; no sqn can be reserved: make room and reopen"))
-            elif active.offsets[-1] > _MOST_BYTES - _SEALING_BYTES * len(active.offsets):
+            elif active.offsets[-1] > _MOST_BYTES - cdb.SEALING_BYTES * len(active.offsets):
                 self.poison(StorageFailed(f"{full}; {active.path} is full: make room and reopen"))
         except StorageFailed as failed:
             self.poison(failed)

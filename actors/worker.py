@@ -37,8 +37,8 @@ _FOR_NOW = (*errors.OUT_OF_MEANS, errno.EAGAIN)
 
 
 class JobRunner:
-    """Runs one job at a time; ``run`` blocks its (pool) thread, mostly outside the interpreter
-    lock, and is never called on a user's path.
+    """Runs jobs, a process one at a time; ``run`` blocks its (pool) thread, mostly outside the
+    interpreter lock, and is never called on a user's path.
 
     The process starts with the first job and leaves when the store closes or dies: its input
     then closes. A disk that is not the real one has no process: its jobs run on the thread.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from octavo.actors.closed_meanwhile import or_closed
@@ -374,15 +374,9 @@ class _Taking:
                 name = f"{stem}-{len(tables):06x}.sst"
                 self._link(ledger.name, f"{penciller.directory}/{name}")
                 tables.append(
-                    LedgerEntry(
+                    replace(
+                        LedgerEntry.of_job(asdict(ledger)),
                         name=name,
-                        level=0,
-                        rows=ledger.rows,
-                        bytes=ledger.bytes,
-                        tombstones=ledger.tombstones,
-                        expiring=ledger.expiring,
-                        first_key=ledger.first_key.encode("latin-1"),
-                        last_key=ledger.last_key.encode("latin-1"),
                         min_sqn=base + ledger.min_sqn,
                         max_sqn=base + ledger.max_sqn,
                         sqn_base=base,

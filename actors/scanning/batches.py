@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import compress
-from typing import TypeAlias
 
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.reading.kept_rows import ColumnRows
@@ -17,7 +16,7 @@ from octavo.actors.reading.recent_headers import headers_by_file
 from octavo.actors.scanning.scan_sources import LARGEST_WINDOW, Slice, entries_of
 from octavo.actors.view import View, found_in
 from octavo.files.journal.record import DELETE
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U32, np
 from octavo.files.kernels.byte_strings import Ints, column_of, lengths_of
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
@@ -35,8 +34,6 @@ from octavo.files.ledger.live_batches import (
     live_batches,
 )
 from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns
-
-Hashes: TypeAlias = "npt.NDArray[np.uint32]"
 
 _MANY = 32
 """Rows from which on headers are read by array kernels."""
@@ -107,7 +104,7 @@ class _MemoryRows:
         return self._columns(taken, entries, column, hashes) if taken else None
 
     def _columns(
-        self, keys: list[bytes], entries: list[int], column: ByteColumn, hashes: Hashes
+        self, keys: list[bytes], entries: list[int], column: ByteColumn, hashes: U32
     ) -> Columns:
         count = len(keys)
         numbers = np.array(entries, dtype=np.int64)

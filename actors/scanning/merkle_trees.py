@@ -8,11 +8,11 @@ from octavo.actors.reader import Reader
 from octavo.actors.scanning.batch_values import BatchValues
 from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import Misuse
-from octavo.files.kernels.arrays import np
+from octavo.files.kernels.arrays import U64, np
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.live_batches import Batch, Segments, parts_of, strings_of
-from octavo.files.ledger.merkle import HASH_BITS, By, MerkleTree, Words, bits_of, digests, row_words
+from octavo.files.ledger.merkle import HASH_BITS, By, MerkleTree, bits_of, digests, row_words
 
 _ROWS, _BYTES = 1 << 16, 16 << 20
 """Of so many rows or bytes the values are located together."""
@@ -30,7 +30,7 @@ def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
     return tree
 
 
-def _version(values: BatchValues, batch: Batch, by: By) -> list[Words]:
+def _version(values: BatchValues, batch: Batch, by: By) -> list[U64]:
     """What stands for each row's version."""
     columns, rows = batch
     if by == "sqn":
@@ -48,7 +48,7 @@ def _version(values: BatchValues, batch: Batch, by: By) -> list[Words]:
     return parts
 
 
-def _value_digests(values: BatchValues, batch: Batch) -> Words:
+def _value_digests(values: BatchValues, batch: Batch) -> U64:
     """xxh3-64 of each row's value; 0 of a head-only entry, whose value is its metadata."""
     if batch.columns.prefixes[0][0] == ledger_key.HEAD_ONLY:
         return np.zeros(len(batch.rows), dtype=np.uint64)

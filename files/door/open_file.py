@@ -55,8 +55,16 @@ class AppendFile(ABC):
 
     def write_all(self, buf: Buffer) -> None:
         """Write all of ``buf`` at the end. On OSError the file may hold a part of it."""
+        self._whole(buf, lambda part, _: self.write(part))
+
+    def pwrite_all(self, buf: Buffer, offset: int) -> None:
+        """Write all of ``buf`` at ``offset``. On OSError the file may hold a part of it."""
+        self._whole(buf, lambda part, taken: self.pwrite(part, offset + taken))
+
+    def _whole(self, buf: Buffer, write: Callable[[Buffer, int], int]) -> None:
+        """``write`` takes what is left, and how many bytes were taken before."""
         try:
-            taken = self.write(buf)
+            taken = write(buf, 0)
             if type(buf) is bytes and taken == len(buf):
                 return
             total = memoryview(buf).nbytes
@@ -64,25 +72,9 @@ class AppendFile(ABC):
                 return  # and no cast: an array of no items cannot be cast
             view = memoryview(buf).cast("B")
             while taken < total:
-                taken += self._some(self.write(view[taken:]))
+                taken += self._some(write(view[taken:], taken))
         except OSError as error:
             _name(error, self.path)
-            raise
-
-    def pwrite_all(self, buf: Buffer, offset: int) -> None:
-        """Write all of ``buf`` at ``offset``. On OSError the file may hold a part of it."""
-        try:
-            taken = self.pwrite(buf, offset)
-            if type(buf) is bytes and taken == len(buf):
-                return
-            total = memoryview(buf).nbytes
-            if taken == total:
-                return
-            view = memoryview(buf).cast("B")
-            while taken < total:
-                taken += self._some(self.pwrite(view[taken:], offset + taken))
-        except OSError as error:
-            error.filename = self.path
             raise
 
     def pwrite_parts(self, parts: Sequence[bytes], offset: int) -> int:
@@ -98,7 +90,7 @@ class AppendFile(ABC):
         )
 
     def _some(self, taken: int) -> int:
-        if taken <= 0:  # or the loops above would never end
+        if taken <= 0:  # or the loop above would never end
             raise OSError(errno.EIO, "a write took nothing and gave no error", self.path)
         return taken
 

@@ -6,6 +6,7 @@ from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.handover.staging import Attempt, StagedLedger
 from octavo.files.journal import cdb
+from octavo.files.ledger.sorted_files import Summary
 from octavo.files.ledger.sst import Sst
 
 
@@ -36,7 +37,5 @@ def check(disk: Disk, where: str, attempt: Attempt) -> None:
                 sst = Sst(disk.map(path), path)
             except FileNotFoundError:
                 raise Corruption(path, 0, "the file is missing") from None
-            keys = sst.first_key.decode("latin-1"), sst.last_key.decode("latin-1")
-            numbers = sst.rows, sst.bytes, sst.tombstones, sst.expiring, sst.min_sqn, sst.max_sqn
-            if StagedLedger(ledger.name, *numbers[:4], *keys, *numbers[4:]) != ledger:
+            if StagedLedger(**Summary.of(ledger.name, sst.layout).told()) != ledger:
                 raise Corruption(path, 0, "is another file than its attempt made")

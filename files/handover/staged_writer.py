@@ -62,7 +62,6 @@ class StagedWriter:
         *,
         now_ms: int,
         clock_ms: Callable[[], int] | None = None,
-        tag: int = STANDARD,
         file_bytes: int = FILE_BYTES,
         file_records: int = FILE_RECORDS,
     ) -> None:
@@ -75,7 +74,6 @@ class StagedWriter:
         self._attempt = staging.checked_name("attempt", attempt)
         self._now_ms = now_ms
         self._clock_ms = clock_ms or (lambda: now_ms)
-        self._tag = tag
         self._file_bytes = min(file_bytes, cdb.MAX_FILE_BYTES >> 1)
         self._file_records = file_records
         self._file: AppendFile | None = None
@@ -106,7 +104,7 @@ class StagedWriter:
             high = min(high, done + max(self._file_records - number, 1), done + _PIECE_ROWS)
             high = min(high, len(filled))
             some = operations.between(done, high)
-            place = Place(at, number, self._seed, self._tag, self._now_ms)
+            place = Place(at, number, self._seed, STANDARD, self._now_ms)
             self._parts.append(encoded(place, some).data)
             ends = at + filled[done:high] - before
             self._offsets.frombytes(ends.astype(np.uint32).tobytes())

@@ -27,8 +27,6 @@ from octavo.files.ledger import few_maps
 from octavo.files.ledger.find_many import Level
 from octavo.files.ledger.rows import Rows
 
-_SEALING_BYTES = 64
-"""More than a record takes beside header and value, its checksums and the tables of its file."""
 _CHUNK = 1 << 16
 _PIECE = 8 << 20
 _FEW = 512
@@ -305,7 +303,7 @@ def _batched(parts: Sequence[_Batched], becomes: _Becomes) -> npt.NDArray[np.uin
 
 def _together(part: _Part) -> npt.NDArray[np.int64]:
     """Bytes of each record with those of its batch, where that survives: no file begins in one."""
-    sizes = part.head_end - part.start + part.stored + _SEALING_BYTES
+    sizes = part.head_end - part.start + part.stored + cdb.SEALING_BYTES
     of = np.cumsum(part.batched != 1)
     together: npt.NDArray[np.int64] = np.bincount(of, sizes)[of].astype(np.int64)
     return together
@@ -374,7 +372,7 @@ class _Output:
 
     def _full(self, writer: SealedWriter, together: int) -> bool:
         """Whether what is written next, of so many bytes, is for the next file."""
-        room = cdb.MAX_FILE_BYTES - _SEALING_BYTES * (writer.count + _CHUNK) - (1 << 20)
+        room = cdb.MAX_FILE_BYTES - cdb.SEALING_BYTES * (writer.count + _CHUNK) - (1 << 20)
         return bool(writer.count) and (
             writer.at >= self.roll_size or writer.at + max(together, _LARGE) > room
         )

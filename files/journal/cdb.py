@@ -77,6 +77,8 @@ WINDOW_BYTES = 1 << 16
 
 TABLE_BYTES_PER_RECORD = 16 + 4
 """What sealing adds for each record: two CDB slots and an offset."""
+SEALING_BYTES = 64
+"""More than a record takes in a sealed file beside its header and value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,13 @@ from octavo.files.errors import Corruption
 from octavo.files.journal import record
 from octavo.files.journal.journal_rows import Headers
 from octavo.files.journal.record import LOW_32, SUMS_BYTES
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U64, np, npt
 from octavo.files.kernels.byte_strings import Mask, gather, numbers_at
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger.hashing import digest_column
 from octavo.files.ledger.live_batches import Batch, rows_at, strings_of
 from octavo.files.ledger.rows import Rows
 
-U64: TypeAlias = "npt.NDArray[np.uint64]"
 Numbers: TypeAlias = "npt.NDArray[np.unsignedinteger[Any]]"
 
 _STRETCH = 512

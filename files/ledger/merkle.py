@@ -21,16 +21,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 from struct import Struct
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.argument_checks import shown, whole_number
 from octavo.files.errors import Misuse, UnsupportedFormat
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import U32, U64, np, npt
 
 By = Literal["sqn", "head", "value"]
-Words: TypeAlias = "npt.NDArray[np.uint64]"
 
 BY: tuple[By, ...] = get_args(By)
 FEWEST_BITS, MOST_BITS = 8, 20
@@ -66,7 +65,7 @@ def to_by(by: object) -> By:
     raise Misuse(f"by={shown(by)}: allowed are {', '.join(map(repr, BY))}")
 
 
-def mixed(words: Words) -> Words:
+def mixed(words: U64) -> U64:
     """64 bits in which each bit depends on all of each word's. Changes ``words``."""
     words ^= words >> np.uint64(30)
     words *= np.uint64(0xBF58476D1CE4E5B9)
@@ -76,7 +75,7 @@ def mixed(words: Words) -> Words:
     return words
 
 
-def row_words(hashes: npt.NDArray[np.uint32], parts: list[Words]) -> Words:
+def row_words(hashes: U32, parts: list[U64]) -> U64:
     """64 bits for each row, of its key's hash and of the parts of its version, in their order."""
     found = mixed(hashes.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     for part in parts:
@@ -85,7 +84,7 @@ def row_words(hashes: npt.NDArray[np.uint32], parts: list[Words]) -> Words:
     return found
 
 
-def digests(blob: bytes, offsets: npt.NDArray[np.int64]) -> Words:
+def digests(blob: bytes, offsets: npt.NDArray[np.int64]) -> U64:
     """xxh3-64 of each string, 0 of an empty one. Some 0.15 us a string."""
     found = [xxh3(blob[a:b]) if a < b else 0 for a, b in pairwise(offsets.tolist())]
     return np.array(found, dtype=np.uint64)
@@ -101,7 +100,7 @@ class MerkleTree:
     keys: int
     """Live keys that it was made of."""
 
-    def __init__(self, by: By, cells: Words, keys: int) -> None:
+    def __init__(self, by: By, cells: U64, keys: int) -> None:
         self.by = by
         self.keys = keys
         self._cells = cells
@@ -111,7 +110,7 @@ class MerkleTree:
         """The tree of no keys. Raises Misuse."""
         return cls(to_by(by), np.zeros(1 << bits_of(segments), np.uint64), 0)
 
-    def add(self, hashes: npt.NDArray[np.uint32], words: Words) -> None:
+    def add(self, hashes: U32, words: U64) -> None:
         """Take in rows that are not in it: their keys' hashes, and ``row_words``. O(rows)."""
         if not len(hashes):
             return

@@ -13,9 +13,8 @@ from octavo.files.door.disk import Disk
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints
-from octavo.files.ledger import sst_layout
 from octavo.files.ledger.rows import Columns
-from octavo.files.ledger.sst_layout import MAX_BLOB_BYTES, MAX_ROWS
+from octavo.files.ledger.sst_layout import MAX_BLOB_BYTES, MAX_ROWS, Layout
 from octavo.files.ledger.sst_writer import Writer
 
 _ROW_BYTES = 33
@@ -41,6 +40,21 @@ class Summary:
     last_key: _Key
     min_sqn: int
     max_sqn: int
+
+    @classmethod
+    def of(cls, name: str, layout: Layout) -> Summary:
+        """That of a file with this layout."""
+        return cls(
+            name=name,
+            rows=layout.rows,
+            bytes=layout.file_bytes,
+            tombstones=layout.tombstones,
+            expiring=layout.expiring,
+            first_key=layout.first_key,
+            last_key=layout.last_key,
+            min_sqn=layout.min_sqn,
+            max_sqn=layout.max_sqn,
+        )
 
     def told(self) -> dict[str, Any]:
         """The same as JSON has it: keys as text of their bytes (latin-1)."""
@@ -80,7 +94,7 @@ class SortedFiles:
             image, layout = writer.image(kept[low:high])
             name = self._next_name()
             file = self._disk.create(os.path.join(self._directory, name))
-            self.made.append(_summary(name, layout))
+            self.made.append(Summary.of(name, layout))
             try:
                 file.write_all(image)
                 if self._synced is not None:
@@ -142,17 +156,3 @@ def _cuts(columns: Columns, kept: Ints, max_rows: int, max_bytes: int) -> list[t
         before = float(filled[high - 1])
         low = high
     return cuts
-
-
-def _summary(name: str, layout: sst_layout.Layout) -> Summary:
-    return Summary(
-        name=name,
-        rows=layout.rows,
-        bytes=layout.file_bytes,
-        tombstones=layout.tombstones,
-        expiring=layout.expiring,
-        first_key=layout.first_key,
-        last_key=layout.last_key,
-        min_sqn=layout.min_sqn,
-        max_sqn=layout.max_sqn,
-    )
