@@ -19,11 +19,14 @@ from octavo.files.door.maps import share_of_descriptors, share_of_maps
 from octavo.files.errors import OUT_OF_MEANS, Closed, Corruption, room_for, storage_error
 from octavo.files.journal import cdb, record
 from octavo.files.kernels.cold_pages import COLD
+from octavo.files.lifecycle import State
 from octavo.files.locks import new_lock
 
 
 class Mappable(Protocol):
     """A file that can be mapped now, and can do without its map later."""
+
+    state: State
 
     def map_now(self) -> mmap | bytes: ...
     def forget_map(self) -> None: ...
@@ -207,7 +210,10 @@ class OpenFiles:
                     raise
 
     def settle(self, file: Mappable) -> None:
-        """``file`` now keeps its map: not if it was let go of between opened() and here."""
+        """``file`` now keeps its map: not if it was let go of between opened() and here, nor if it
+        was deleted, for the map would keep its room."""
+        if file.state is State.CLOSED:
+            self.dropped(file)
         if file not in self._open:
             file.forget_map()
 

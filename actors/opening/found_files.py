@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import NamedTuple
 
 from octavo.files.door.copying import set_apart
-from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption, StorageFull, storage_error
 from octavo.manifest import adoption, change_log, recovery, same_store, unsynced, update_mark
 from octavo.manifest.change_log import ChangeLog
@@ -139,7 +138,5 @@ def made_ours(disk: Disk, path: str, *, closed: bool) -> bool:
         told = storage_error(error, path)
         if not isinstance(told, StorageFull) or not path.endswith(recovery.LOG):
             raise told from error
-        with suppress(OSError):
-            disk.unlink(path + TEMPORARY_SUFFIX)
         return False
     return True

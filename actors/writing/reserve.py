@@ -57,10 +57,10 @@ def put_by(disk: Disk, path: str) -> None:
             disk.unlink(where)  # some of it was given up, or its making was cut short by a kill
         try:
             disk.create_zeros(where, RESERVE_BYTES)
-        except OSError:  # a quota may leave less than is free: what there was is kept
+        except OSError:  # a quota may leave less than is free: what there was is kept, and no more
+            with suppress(FileNotFoundError):
+                disk.unlink(where)
             if found:
-                with suppress(FileNotFoundError):
-                    disk.unlink(where)
                 disk.create_zeros(where, found)
             raise
     except OSError as error:

@@ -11,15 +11,20 @@ _PIECE_BYTES = 8 << 20
 
 def copied(disk: Disk, source: str, target: str) -> None:
     """A copy of a file, its bytes durable; the directory is the caller's. Raises FileExistsError,
-    OSError. O(bytes)."""
+    OSError; then no half of it is left, as far as that can be. O(bytes)."""
     view = memoryview(disk.map(source))
     file = disk.create(target)
     try:
-        for at in range(0, len(view), _PIECE_BYTES):
-            file.write_all(bytes(view[at : at + _PIECE_BYTES]))
-        file.sync()
-    finally:
-        file.close()
+        try:
+            for at in range(0, len(view), _PIECE_BYTES):
+                file.write_all(bytes(view[at : at + _PIECE_BYTES]))
+            file.sync()
+        finally:
+            file.close()
+    except OSError:
+        with contextlib.suppress(OSError):  # or a full disk would stay full
+            disk.unlink(target)
+        raise
 
 
 def set_apart(disk: Disk, path: str) -> None:

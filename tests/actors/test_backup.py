@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -310,6 +311,22 @@ def test_a_first_backup_that_finds_no_room_leaves_nothing(nth: int) -> None:
     disk.heal()
     store.backup("/b")
     assert disk.listdir("/") == ["b", "s"]
+    store.close()
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_a_backup_that_finds_no_room_to_copy_a_file_leaves_no_half_of_it(nth: int) -> None:
+    disk = SimDisk()
+    store = opened(disk)
+    store.put("a", b"1")
+    store.backup("/b")
+    store.put("b", b"2")
+    disk.fail("link", 1, errno.EXDEV, lasting=True)
+    disk.fail("write", nth, errno.ENOSPC, lasting=True)
+    with suppress(octavo.StorageFull):
+        store.backup("/b", copy=True)
+    disk.heal()
+    assert not [name for name in disk.listdir("/b/journal") if name.endswith(".tmp")]
     store.close()
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from whole_store import flush, opened
 
 import octavo
 from octavo.actors.bookie import Bookie
+from octavo.actors.journal_file import JournalFile
+from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.penciller import Merge, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 
@@ -63,3 +66,32 @@ def test_files_that_a_merge_replaces_stay_for_a_snapshot_of_just_before(
         store._running.open_files._shrink(0)  # no map keeps what has no name any more
         with snaps[0] as snap:
             assert dict(snap.items()) == {b"%03d" % number: b"3" for number in range(100)}
+
+
+@pytest.mark.parametrize("kind", [JournalFile, LedgerFile])
+def test_a_file_that_is_deleted_just_as_a_get_maps_it_keeps_no_map(
+    kind: type[JournalFile | LedgerFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The map would keep the room of the file until the store is closed.
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        store.put_many((b"%d" % n, b"v" * 100) for n in range(1000))
+        store.compact()
+        view = store._bookie.view
+        file = view.journal.files[0] if kind is JournalFile else view.ledger.entries[0].file
+        file.forget_map()
+        plain = kind.map_now
+
+        def just_then(self: Any) -> object:
+            mapped = plain(self)
+            self.replace()
+            self.delete(*[lambda path: None] * (kind is JournalFile))
+            return mapped
+
+        monkeypatch.setattr(kind, "map_now", just_then)
+        if isinstance(file, JournalFile):
+            assert file.ensure_open()[0]
+            assert file.reading[0] is None
+        else:
+            assert file.reader().rows == 1000
+            assert file.sst is None
+        assert file not in store._running.open_files._open

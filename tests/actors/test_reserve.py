@@ -93,11 +93,13 @@ def test_what_is_left_of_it_stays_while_there_is_not_plenty_of_room(
     assert file.stat().st_size == 1000
 
 
-def test_what_is_left_of_it_stays_where_a_quota_leaves_no_room_for_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before", [0, 1000])
+def test_it_takes_no_more_than_it_had_where_a_quota_leaves_no_room_for_all_of_it(
+    before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / reserve.RESERVE
-    file.write_bytes(bytes(1000))
+    if before:
+        file.write_bytes(bytes(before))
     plain = RealDisk.create_zeros
 
     def within_quota(self: RealDisk, path: str, length: int) -> None:
@@ -107,7 +109,7 @@ def test_what_is_left_of_it_stays_where_a_quota_leaves_no_room_for_more(
 
     monkeypatch.setattr(RealDisk, "create_zeros", within_quota)
     reserve.put_by(RealDisk(), str(tmp_path))
-    assert file.stat().st_size == 1000
+    assert (file.stat().st_size if file.exists() else 0) == before
 
 
 def test_a_store_that_was_closed_while_work_was_waited_for_says_so(tmp_path: Path) -> None:
