@@ -416,11 +416,12 @@ class InkerClerk(TurnActor):
     # ------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """Cut the job at hand short and do nothing more. Not in a turn; waits for the step."""
+        """Cut the job at hand short and do nothing more. Not in a turn; waits for the step, and
+        first for a job of a thread, however long that takes: behind it the store is unlocked."""
         self.closing = True
         self.runner.cut_off()
-        self.actor_ref.call(InkerClerk.let_go)
         self.runner.close()
+        self.actor_ref.call(InkerClerk.let_go)
 
     def let_go(self) -> None:
         """Let go of the files that wait: the next start removes them."""

@@ -41,16 +41,15 @@ def refuse_in_a_turn(running: Running) -> None:
 def stop(running: Running) -> None:
     """Shut down: nothing acknowledged is lost, and the next start is quick. Idempotent by its
     caller. The lock is released whatever happens."""
-    bookie = running.bookie.actor
     try:
         running.inker_clerk.actor.close()
-        bookie.close(_SAVE_FROM_ROWS)
-    finally:
-        try:
-            running.runner.close()
-            running.penciller.call(Penciller.close)
-        finally:
-            _end(running)
+        running.bookie.actor.close(_SAVE_FROM_ROWS)
+        running.runner.close()
+        running.penciller.call(Penciller.close)
+    except BaseException:
+        abandon(running)
+        raise
+    _end(running)
 
 
 @unbroken

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting_actor import WAIT
 from whole_store import opened
 
 import octavo
@@ -17,6 +18,8 @@ from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.keeping import backup as backups
 from octavo.actors.keeping import publishing
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.files.door.file_lock import FileLock
+from octavo.files.jobs.table import JOBS
 
 
 def test_a_backup_during_which_the_store_is_closed_says_so(
@@ -132,3 +135,52 @@ def test_where_a_snapshot_is_published_as_its_store_closes_no_write_comes_in_beh
     assert refused == [True]
     with opened(tmp_path / "s") as store:
         assert dict(store.items()) == {b"k": b"v"}
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_close_keeps_the_store_locked_as_long_as_a_compaction_works_on_a_thread(
+    interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long that is: whoever opened the store meanwhile would lose the files it replaces.
+    store = opened(tmp_path / "s", worker=False)
+    store.put_many((b"%d" % n, b"then") for n in range(600))
+    store.put_many((b"%d" % n, b"now") for n in range(600))
+    began, closed = threading.Event(), threading.Event()
+    order: list[str] = []
+    plain, release = JOBS["compact"], store._running.lock.release
+
+    def job(*args: Any, **given: Any) -> dict[str, Any]:
+        made = plain(*args, **given)
+        began.set()
+        closed.wait(0.5)  # a close that does not wait comes in here
+        order.append("compacted")
+        return made
+
+    def released() -> None:
+        order.append("released")
+        closed.set()
+        release()
+
+    def compacted() -> None:
+        with suppress(octavo.OctavoError):
+            store.compact()
+
+    def interrupt(_: InkerClerk) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(JOBS, "compact", job)
+    monkeypatch.setattr(FileLock, "release", lambda _: released())
+    monkeypatch.setattr(InkerClerk, "DEADLINE_SECONDS", 0.01)
+    thread = threading.Thread(target=compacted)
+    thread.start()
+    assert began.wait(WAIT)
+    if interrupted:
+        monkeypatch.setattr(InkerClerk, "close", interrupt)
+    with suppress(octavo.AskTimeout, KeyboardInterrupt):
+        store.close()
+    thread.join(WAIT)
+    assert order[:2] == ["compacted", "released"]
+    monkeypatch.undo()
+    with opened(tmp_path / "s") as store:
+        assert set(store.values()) == {b"now"}
+        assert store.verify().ok
