@@ -32,7 +32,7 @@ from octavo.actors.writing.pace import FIRST_LOOK, LOOK_EVERY, Limits, pace
 from octavo.actors.writing.plain_batch import plain_batches
 from octavo.actors.writing.plain_put import plain_puts
 from octavo.actors.writing.unfinished_writes import UnfinishedWrites
-from octavo.files.errors import Closed, Conflict, StorageFailed, StorageFull
+from octavo.files.errors import AskTimeout, Closed, Conflict, StorageFailed, StorageFull
 from octavo.files.journal.record import PUT
 from octavo.files.ledger.head_key import shown
 from octavo.files.locks import new_lock
@@ -435,7 +435,7 @@ class Bookie(LiveReads, TurnActor):
                 self.clerk.actor.closing = True
                 self.clerk.actor.runner.abandon("merge")
                 self.clerk.call(PencillerClerk.save_all)
-        except (StorageFull, WorkerDied) as why:
+        except (StorageFull, WorkerDied, AskTimeout) as why:
             told = "%s: memory is not saved, the next opening replays the journal: %s"
             log.warning(told, self.inker.directory, why)
         finally:  # it makes all durable

@@ -40,6 +40,7 @@ Pread = Callable[[int, int], bytes]
 class Called(Protocol):
     """A file that can be read by system calls, too."""
 
+    state: State
     pread: Pread | None
     reading: tuple[mmap | bytes | None, Sequence[int]]
 
@@ -184,6 +185,8 @@ class OpenFiles:
                 each._close_called()
         pread = file.pread = file.by_name(file.disk.opened_to_read)
         self._called.append(file)
+        if file.state is State.CLOSED:  # as in settle
+            file.pread = None
         return pread
 
     def _close_called(self) -> None:

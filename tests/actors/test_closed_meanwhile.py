@@ -13,6 +13,7 @@ from counting_actor import WAIT
 from whole_store import opened
 
 import octavo
+from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.keeping import backup as backups
@@ -183,4 +184,39 @@ def test_a_close_keeps_the_store_locked_as_long_as_a_compaction_works_on_a_threa
     monkeypatch.undo()
     with opened(tmp_path / "s") as store:
         assert set(store.values()) == {b"now"}
+        assert store.verify().ok
+
+
+def test_a_close_waits_for_a_merge_on_a_thread_and_leaves_memory_to_the_next_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, waited = threading.Event(), threading.Event()
+    plain, wait = JOBS["merge"], PencillerClerk.wait_for_turn
+
+    def job(*args: Any, **given: Any) -> dict[str, Any]:
+        began.set()
+        assert waited.wait(WAIT)  # for longer than the clerk's turn is waited for
+        return plain(*args, **given)
+
+    def impatient(clerk: PencillerClerk, timeout: float | None, asked: object = "") -> float:
+        if asked is PencillerClerk.save_all:
+            waited.set()
+            raise octavo.AskTimeout("not within 60 s")
+        return wait(clerk, timeout, asked)
+
+    monkeypatch.setitem(JOBS, "merge", job)
+    store = opened(tmp_path / "s", worker=False)
+    wanted: dict[bytes, bytes] = {}
+    while not began.is_set():
+        part = {b"%d" % n: b"%d" % len(wanted) for n in range(200)}
+        store.put_many(part.items())
+        wanted |= part
+        store._running.bookie.call(Bookie.push)
+        began.wait(0.1)
+    store.put(b"0", b"in memory")
+    monkeypatch.setattr(PencillerClerk, "wait_for_turn", impatient)
+    store.close()
+    monkeypatch.undo()
+    with opened(tmp_path / "s") as store:
+        assert dict(store.items()) == {**wanted, b"0": b"in memory"}
         assert store.verify().ok

@@ -95,3 +95,23 @@ def test_a_file_that_is_deleted_just_as_a_get_maps_it_keeps_no_map(
             assert file.reader().rows == 1000
             assert file.sst is None
         assert file not in store._running.open_files._open
+
+
+def test_a_file_that_is_deleted_just_as_a_get_opens_it_to_read_keeps_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with octavo.open(tmp_path / "s", worker=False) as store:
+        store.put_many((b"%d" % n, b"v" * 100) for n in range(1000))
+        store.compact()
+        file = store._bookie.view.journal.files[0]
+        plain = JournalFile.by_name
+
+        def just_then(self: JournalFile, found: Any) -> object:
+            opened = plain(self, found)
+            self.replace()
+            self.delete(lambda path: None)
+            return opened
+
+        monkeypatch.setattr(JournalFile, "by_name", just_then)
+        assert len(store._running.open_files.read(file, 0, 10)) == 10
+        assert file.pread is None
