@@ -61,6 +61,7 @@ def abandon(running: Running) -> None:
     bookie.closed = inker.closing = True
     bookie.active = inker.active = None
     closed_at_once(running.runner, running.inker_clerk.actor.runner)
+    running.inker_clerk.actor.consumers.close()
     _end(running)
 
 

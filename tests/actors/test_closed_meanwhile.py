@@ -220,3 +220,22 @@ def test_a_close_waits_for_a_merge_on_a_thread_and_leaves_memory_to_the_next_ope
     with opened(tmp_path / "s") as store:
         assert dict(store.items()) == {**wanted, b"0": b"in memory"}
         assert store.verify().ok
+
+
+def test_a_close_that_is_cut_short_has_no_consumer_move_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A thread that was about to write positions would write over those of the next owner.
+    store = opened(tmp_path / "s")
+    store.put(b"k", b"v")
+    store.consumer("c", since=0)
+    consumers = store._running.inker_clerk.actor.consumers
+
+    def interrupt(_: InkerClerk) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(InkerClerk, "close", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    with pytest.raises(octavo.Closed):
+        consumers.move("c", 1)
