@@ -173,9 +173,7 @@ def _identity(
     return made
 
 
-def _journal_manifest(
-    disk: Disk, path: str, done: Repaired
-) -> tuple[JournalManifest, int, bool]:  # fmt: skip
+def _journal_manifest(disk: Disk, path: str, done: Repaired) -> tuple[JournalManifest, int, bool]:
     """(the manifest as far as it can be read, its epoch, whether nothing of it was lost). One that
     cannot be read is put aside: the next opening makes it up from the files."""
     folder = "journal/manifest"

@@ -228,7 +228,7 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
 
 def _files(
     disk: Disk, backup: str, manifest: JournalManifest, epoch: int
-) -> tuple[list[_File], list[str]]:  # fmt: skip
+) -> tuple[list[_File], list[str]]:
     """The journal's files in order, those that are not sealed scanned, and what was noted then."""
     directory = f"{backup}/journal"
     names = set(disk.listdir(directory))

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
-from typing import Any, TypeAlias
+from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.files.jobs import live_records
+from octavo.files.jobs.live_records import Sqns
 from octavo.files.journal import record
 from octavo.files.journal.sealed_records import Stretch, records_of
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.ledger import few_maps
 
-Sqns: TypeAlias = "npt.NDArray[np.uint64]"
 Newest = tuple[Sqns, Sqns]
 """(sqns that name keys, ascending; sqn of the newest replaced version of each)."""
 
