@@ -12,7 +12,9 @@ def within(
 ) -> tuple[int, int]:
     """As many rows of [low, high), from its front or its end, as have not more bytes of keys, nor
     of ``metas`` where those are read; one at the least. 0.3 us, or O(log rows)."""
-    low, high = _within(sst.key_ends, low, high, most_bytes, reverse)
+    ends = sst.key_ends
+    if ends[high] - ends[low] > most_bytes:
+        low, high = _within(ends, low, high, most_bytes, reverse)
     if metas and sst.meta_ends is not None:
         low, high = _within(sst.meta_ends, low, high, most_bytes, reverse)
     return low, high
