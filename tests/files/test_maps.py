@@ -11,6 +11,7 @@ from descriptors import descriptors
 from octavo.actors.open_files import OpenFiles
 from octavo.files.door import maps
 from octavo.files.door.disk import RealDisk
+from octavo.files.lifecycle import State
 
 FILES = 20
 
@@ -52,6 +53,7 @@ def test_reads_by_calls_keep_an_eighth_of_half_the_descriptors(
         path = "here"
         pread = None
         disk = RealDisk()
+        state = State.SEALED
 
         def by_name(self, found: object) -> object:
             return lambda length, at: b"x" * length
