@@ -222,8 +222,14 @@ class SealedWriter:
         self._numbers.append(number)
         self._starts.append(self.at)
         self._parts.append(encoded)
-        self.written_between(time_ms, time_ms)
-        self.end_many(self.at + len(encoded))
+        # Not by written_between and end_many: compaction comes here for each larger record.
+        if not self._times:
+            self._times = [time_ms, time_ms]
+        self._times[1] = time_ms
+        self.at += len(encoded)
+        self._waiting += len(encoded)
+        if self._waiting >= _FLUSH_BYTES:
+            self._flush()
 
     def finish(self, last_sqn: int, origin: cdb.Origin, latest_ms: int = 0) -> dict[str, int | str]:
         """Seal the file, which covers every sqn to ``last_sqn``; what a manifest wants to know.

@@ -48,6 +48,8 @@ VERSION = 1
 PUT = 1
 DELETE = 2
 KEY_DELTA = 3  # what compaction retains of a superseded put: all but its value
+COMMIT_CONTEXT = 4  # reserved: replication
+SEGMENT_APPEND = 5  # reserved: long-term storage
 
 # flags
 EXPIRY = 1
