@@ -11,6 +11,7 @@ import pytest
 from bad_sectors import BadSectors, SalvagedBadSectors
 
 import octavo
+from octavo import repairing
 from octavo.actors.bookie import Bookie
 from octavo.actors.opening import shutdown, startup
 from octavo.actors.opening.options import Options
@@ -125,6 +126,16 @@ def test_repair_saves_what_can_be_read_of_an_unsealed_file(path: str) -> None:
     assert [moved for moved in done.files.moved if ".log" in moved]
     with octavo.open(path) as store:
         assert set(store.keys()) == {b"%03d" % n for n in range(KEYS) if n not in lost}
+
+
+def test_a_repair_tells_what_could_not_be_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SalvagedBadSectors()
+    file = first(path, "ledger/*.sst")
+    disk.spoil(file, PAGE, 2 * PAGE)
+    monkeypatch.setattr(repairing, "SalvageDisk", lambda: disk)
+    done = octavo.repair(path)
+    assert done.ok
+    assert [note for note in done.files.notes if note.startswith(told(file, PAGE))]
 
 
 def test_an_unsealed_file_that_cannot_be_read_refuses_an_opening(path: str) -> None:
