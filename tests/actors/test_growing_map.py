@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import resource
 import threading
@@ -155,12 +156,15 @@ def test_where_no_map_is_to_be_had_the_old_one_stays() -> None:
 @contextmanager
 def no_descriptor() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = set(map(int, os.listdir("/dev/fd")))
-    free = next(number for number in range(soft) if number not in taken)
+    gc.collect()  # what others left must not give one back in here
+    gc.disable()
+    free = os.dup(0)
+    os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
         yield
     finally:
+        gc.enable()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
