@@ -60,6 +60,7 @@ class Repaired:
 
     @property
     def all_lost(self) -> list[Lost]:
+        """What the next repair is to know of, if this one is cut short."""
         return [*self.lost, *self.unsealed]
 
     @property
