@@ -27,6 +27,7 @@ from octavo.files.errors import (
 from octavo.files.journal.sparse_offsets import cut, stretch
 from octavo.files.later import loading
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.few_maps import Told
 from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -242,7 +243,7 @@ class PencillerClerk(TurnActor):
                 self.penciller.call(Penciller.retire, task, generation)
         self.penciller.call(Penciller.sweep)
 
-    def _levels(self, task: Merge) -> list[list[tuple[str, int]]]:
+    def _levels(self, task: Merge) -> Sequence[Sequence[Told]]:
         """All files of the ledger, for a merge that meets index entries; else none."""
         index = bytes((ledger_key.INDEX,))
         meets = any(entry.first_key[:1] <= index <= entry.last_key[:1] for entry in task.inputs)
@@ -258,7 +259,7 @@ class PencillerClerk(TurnActor):
                     "merge",
                     ledger=self.penciller.actor.directory,
                     stem=f"{stem}-{attempt}",
-                    inputs=[(entry.name, entry.sqn_base) for entry in task.inputs],
+                    inputs=[entry.for_job() for entry in task.inputs],
                     basement=task.basement,
                     now_ms=self.penciller.actor.manifest.now_ms(self.clock_ms()),
                     max_rows=MAX_FILE_ROWS,

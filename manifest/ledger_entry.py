@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from octavo.files.errors import Corruption
+from octavo.files.ledger import which_file
 from octavo.files.ledger.sst import Sst
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.journal_manifest import MAX_SQN
@@ -52,14 +52,14 @@ class LedgerEntry:
         keys = {key: row[key].encode("latin-1") for key in ("first_key", "last_key")}
         return cls(**{**row, **keys}, level=level, sqn_base=0, file=file)
 
+    def for_job(self) -> tuple[str, int, list[int]]:
+        """What a job on the file takes of this: its name, base of the sqns, marks."""
+        return self.name, self.sqn_base, which_file.marks_of(self, self.sqn_base)
+
 
 def refuse_another(entry: LedgerEntry, sst: Sst) -> None:
     """Raise Corruption where a whole ledger file is not the one that its manifest means."""
-    told = (entry.rows, entry.bytes, entry.first_key, entry.last_key)
-    found = (sst.rows, sst.bytes, sst.first_key, sst.last_key)
-    if told != found:
-        raise Corruption(sst.name, 0, "is another file than the manifest means", expected=told[:2],
-                         found=found[:2])  # fmt: skip
+    which_file.refuse_another(which_file.marks_of(entry, entry.sqn_base), sst)
 
 
 _numbers = attrgetter("level", "rows", "bytes", "tombstones", "expiring", "sqn_base")

@@ -74,9 +74,9 @@ class LedgerManifest:
         """The moment to judge expiry by when the clock says ``clock_ms``, ms UTC both."""
         return max(clock_ms, self.expired_ms)
 
-    def for_jobs(self) -> list[list[tuple[str, int]]]:
-        """What a job on the ledger takes of its files, level by level: name, base of the sqns."""
-        return [[(entry.name, entry.sqn_base) for entry in level] for level in self.levels]
+    def for_jobs(self) -> list[list[tuple[str, int, list[int]]]]:
+        """What a job on the ledger takes of its files, level by level."""
+        return [[entry.for_job() for entry in level] for level in self.levels]
 
     def overlapping(self, level: int, first: bytes, last: bytes) -> tuple[LedgerEntry, ...]:
         """The files of a level with keys in [first, last], both inclusive, in the level's order.

@@ -26,6 +26,7 @@ from octavo.files.journal import cdb
 from octavo.files.journal.sparse_offsets import cut
 from octavo.files.kernels.arrays import distinct
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.few_maps import Told
 from octavo.files.ledger.sst import Sst
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import level_sizes, recovery, store_identity
@@ -218,7 +219,7 @@ class KeyRange:
 
     low: bytes
     high: bytes | None
-    inputs: tuple[tuple[str, int], ...]
+    inputs: tuple[Told, ...]
     """Ledger files: (name, what is added to their sqns)."""
 
 
@@ -226,7 +227,7 @@ def merge_range(
     disk_of: DiskOf,
     path: str,
     stem: str,
-    levels: Sequence[Sequence[tuple[str, int]]],
+    levels: Sequence[Sequence[Told]],
     now_ms: int,
     numbered: tuple[int, KeyRange],
 ) -> dict[str, Any]:
@@ -351,7 +352,7 @@ def _merged(
     """(the entries of the bottom level that these files make, tasks, the latest expiry, ms UTC,
     of what was left out for it)."""
     ranges = key_ranges(store.disk, f"{store.path}/ledger", entries, run.parallelism)
-    levels: list[list[tuple[str, int]]] = []
+    levels: Sequence[Sequence[Told]] = []
     if len(entries) <= level_sizes.MOST_SEARCHED:
         levels = _by_level(entries)
     now_ms = wall_clock_ms()
@@ -365,14 +366,14 @@ def _merged(
     return [replace(entry, level=level) for entry in made], len(ranges), expired_ms
 
 
-def _by_level(entries: Sequence[LedgerEntry]) -> list[list[tuple[str, int]]]:
+def _by_level(entries: Sequence[LedgerEntry]) -> list[list[Told]]:
     """All levels, the first with its newest file first; the others stay in the order of keys."""
     levels: list[list[LedgerEntry]] = [[]]
     for entry in entries:
         levels += [[] for _ in range(len(levels), entry.level + 1)]
         levels[entry.level].append(entry)
     levels[0].sort(key=lambda entry: entry.max_sqn, reverse=True)
-    return [[(entry.name, entry.sqn_base) for entry in level] for level in levels]
+    return [[entry.for_job() for entry in level] for level in levels]
 
 
 def key_ranges(
@@ -401,7 +402,7 @@ def key_ranges(
     out = []
     for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
         inputs = tuple(
-            (entry.name, entry.sqn_base)
+            entry.for_job()
             for entry in entries
             if entry.last_key >= low and (high is None or entry.first_key < high)
         )

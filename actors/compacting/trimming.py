@@ -70,13 +70,13 @@ def _refuse_damaged(clerk: InkerClerk, ledger: LedgerManifest, low: int, high: i
     entries = ledger.entries
     clerk.whole_ledger &= {entry.name for entry in entries}
     doubtful = [
-        entry.name
+        entry
         for entry in entries
         if entry.min_sqn <= high and entry.max_sqn >= low and entry.name not in clerk.whole_ledger
     ]
     if doubtful:
-        clerk.job("check_ledger", files=doubtful)
-        clerk.whole_ledger.update(doubtful)
+        clerk.job("check_ledger", files=[entry.for_job() for entry in doubtful])
+        clerk.whole_ledger.update(entry.name for entry in doubtful)
 
 
 def _needed(clerk: InkerClerk, persisted: int) -> int:

@@ -13,9 +13,8 @@ from octavo.files.errors import Corruption
 from octavo.files.journal import journal_rows, record
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.ledger import merge, sorted_files
-from octavo.files.ledger.few_maps import most_maps
+from octavo.files.ledger.few_maps import Told, most_maps, opened
 from octavo.files.ledger.rows import Rows
-from octavo.files.ledger.sst import Sst
 
 
 def _names(stem: str) -> Callable[[], str]:
@@ -158,12 +157,12 @@ def merge_files(
     *,
     ledger: str,
     stem: str,
-    inputs: Sequence[tuple[str, int]],
+    inputs: Sequence[Told],
     basement: bool,
     now_ms: int,
     max_rows: int,
     max_bytes: int,
-    levels: Sequence[Sequence[tuple[str, int]]] = (),
+    levels: Sequence[Sequence[Told]] = (),
     low: bytes = b"",
     high: bytes | None = None,
 ) -> dict[str, Any]:
@@ -186,10 +185,9 @@ def merge_files(
     return {"files": files, "expired_ms": found.expired_ms}
 
 
-def check_ledger(disk: Disk, *, ledger: str, files: Sequence[str]) -> dict[str, Any]:
+def check_ledger(disk: Disk, *, ledger: str, files: Sequence[Told]) -> dict[str, Any]:
     """Compare every checksum of these ledger files. Raises Corruption of the first that is not
     whole."""
-    for name in files:
-        path = f"{ledger}/{name}"
-        Sst(disk.map(path), path).ensure_whole()
+    for sst, _ in opened(disk, ledger, [files])[0]:
+        sst.ensure_whole()
     return {}

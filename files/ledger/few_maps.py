@@ -10,12 +10,17 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import overload
+from typing import Any, TypeAlias, overload
 
 from octavo.files.door.disk import Disk
 from octavo.files.door.maps import share_of, share_of_maps
 from octavo.files.ledger.find_many import Level
 from octavo.files.ledger.sst import Sst
+from octavo.files.ledger.which_file import refuse_another
+
+Told: TypeAlias = Sequence[Any]
+"""What a job is told of a file: its name, the base of its sqns, and its marks (which_file.py), by
+which another file in its place is known, where its manifest tells them."""
 
 _SHARE = 4
 """One in so many of a process's maps, or bytes: others have some, too."""
@@ -75,22 +80,22 @@ def few_maps(
     return out
 
 
-def opened(
-    disk: Disk, directory: str, levels: Sequence[Sequence[Sequence[object]]]
-) -> Sequence[Level]:
-    """The ledger files of a manifest; ``levels`` has (name, base of its sqns) of each, newest
-    first, as the manifest has them. Reads the summary of each file; no more stay mapped than a
-    process may have."""
+def opened(disk: Disk, directory: str, levels: Sequence[Sequence[Told]]) -> Sequence[Level]:
+    """The ledger files of a manifest, newest first, as the manifest has them. Reads the summary of
+    each file; no more stay mapped than a process may have. Raises Corruption."""
     return few_maps(
         [
             [
-                (partial(_mapped, disk, f"{directory}/{name}"), int(str(base)))
-                for name, base in level
+                (partial(_mapped, disk, f"{directory}/{name}", marks), base)
+                for name, base, *marks in level
             ]
             for level in levels
         ]
     )
 
 
-def _mapped(disk: Disk, path: str) -> Sst:
-    return Sst(disk.map(path), path)
+def _mapped(disk: Disk, path: str, marks: Sequence[list[int]]) -> Sst:
+    sst = Sst(disk.map(path), path)
+    for told in marks:
+        refuse_another(told, sst)
+    return sst

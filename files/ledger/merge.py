@@ -19,7 +19,7 @@ from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.key_order import key_order
 from octavo.files.kernels.scattered_strings import Scattered, no_strings
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.few_maps import most_maps, opened
+from octavo.files.ledger.few_maps import Told, most_maps, opened
 from octavo.files.ledger.key_ranges import key_ranges
 from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns, Rows, SqnColumn
 from octavo.files.ledger.sorted_files import SortedFiles, Summary
@@ -78,18 +78,18 @@ def add_rows(files: SortedFiles, rows: Rows | Columns) -> None:
 def merge(
     disk: Disk,
     directory: str,
-    inputs: Sequence[tuple[str, int]],
+    inputs: Sequence[Told],
     next_name: Callable[[], str],
     *,
     basement: bool,
     now_ms: int,
     max_rows: int,
     max_bytes: int,
-    ledger: Sequence[Sequence[tuple[str, int]]] = (),
+    ledger: Sequence[Sequence[Told]] = (),
     low: bytes = b"",
     high: bytes | None = None,
 ) -> Merged:
-    """Merge files of ``directory``, given by name and base of their sqns, into new ones.
+    """Merge files of ``directory`` into new ones.
 
     In the basement, where nothing older lies below, tombstones and rows that expired at or
     before ``now_ms`` are dropped; elsewhere a row that expired becomes a tombstone and keeps

@@ -10,6 +10,7 @@ from whole_store import flush, opened, rolled, settle
 import octavo
 from octavo.files.door.disk import Disk
 from octavo.files.jobs import table
+from octavo.files.ledger.few_maps import Told
 
 ALL = {b"%03d" % n: b"value of %d" % n for n in range(300)}
 
@@ -185,8 +186,8 @@ def test_trimming_reads_each_ledger_file_once(
     read: list[str] = []
     check = table.JOBS["check_ledger"]
 
-    def noted(disk: Disk, *, ledger: str, files: list[str]) -> dict[str, object]:
-        read.extend(files)
+    def noted(disk: Disk, *, ledger: str, files: list[Told]) -> dict[str, object]:
+        read.extend(name for name, *_ in files)
         return check(disk, ledger=ledger, files=files)
 
     monkeypatch.setitem(table.JOBS, "check_ledger", noted)

@@ -316,3 +316,53 @@ def test_a_whole_ledger_file_in_the_place_of_another_is_not_taken_for_it(tmp_pat
     with opened(tmp_path / "a") as store:  # which makes the ledger anew
         assert dict(store.items()) == wanted
         assert store.verify().ok
+
+
+def instead_of_another(ledger: Path) -> None:
+    """A whole file of the ledger in the place of its oldest one, as of a hand that restored it."""
+    oldest, other, *_ = sorted(ledger.glob("*.sst"))
+    oldest.write_bytes(other.read_bytes())
+
+
+@pytest.mark.parametrize("work", ["merge", "compact"])
+def test_work_on_the_ledger_takes_no_other_file_for_one_of_it(tmp_path: Path, work: str) -> None:
+    options = {"push_rows": 1 << 16, "compact_every_seconds": None}
+    with opened(tmp_path / "a", **options) as store:
+        for number in range(3 if work == "merge" else 2):  # of keys that overlap
+            store.put_many((b"%03d-%d" % (each, number), b"value") for each in range(100))
+            flush(store)
+        wanted = dict(store.items())
+    instead_of_another(tmp_path / "a/ledger")
+    with opened(tmp_path / "a", **options) as store:
+        if work == "merge":
+            store.put_many((b"%03d-more" % each, b"value") for each in range(100))
+            wanted |= {b"%03d-more" % each: b"value" for each in range(100)}
+            flush(store)
+            assert store._running.penciller.actor.condemned
+        else:
+            rolled(store)
+            settle(store)
+            with pytest.raises(octavo.Corruption, match="is another file than the manifest means"):
+                store.compact()
+    with opened(tmp_path / "a") as store:  # which makes the ledger anew
+        assert dict(store.items()) == wanted
+        assert store.verify().ok
+
+
+def test_where_another_file_took_the_place_of_one_nothing_is_trimmed(tmp_path: Path) -> None:
+    wanted = {b"%03d" % number: b"v" for number in range(200)}
+    with opened(tmp_path / "a", mode="head_only", push_rows=1 << 16) as store:
+        store.consumer("late", since=0)  # holds the journal for now
+        for number, (key, value) in enumerate(wanted.items(), 1):
+            store.head_bucket("b").put(key, value)
+            if number % 100 == 0:
+                store.trim()
+    instead_of_another(tmp_path / "a/ledger")
+    with opened(tmp_path / "a", push_rows=1 << 16) as store:
+        store.consumer("late").drop()
+        with pytest.raises(octavo.Corruption, match="is another file than the manifest means"):
+            store.trim()
+    shutil.rmtree(tmp_path / "a/ledger")
+    with opened(tmp_path / "a", push_rows=1 << 16) as store:
+        rows = store.head_bucket("b").rows()
+        assert {row.key: row.value for row in rows} == wanted
