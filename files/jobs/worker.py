@@ -31,7 +31,7 @@ ALIVE = "alive"
 READY = b"\0octavo\0"
 
 _COUNTS = struct.Struct("<II")
-_MAX_HEAD = 64 << 20
+_MAX_HEAD = 1 << 30  # keys of new files, six characters a byte: more than a manifest can name
 _MAX_BLOB = 1 << 30  # offsets of a quarter of a billion records
 _MAX_BLOBS = 16
 _MOST_FILES = 1 << 16

@@ -418,6 +418,16 @@ def test_a_message_of_any_length_is_nonsense(front: bytes) -> None:
         worker.receive(io.BytesIO(front + bytes(100)))
 
 
+def test_an_answer_may_name_as_many_long_keys_as_a_manifest_can() -> None:
+    row = {"first_key": "\xe9" * 65_000, "last_key": "\xe9" * 65_000}
+    answer, pipe = {"result": {"files": [row] * 90}}, io.BytesIO()  # of 6 GiB of such keys
+    worker.send(pipe, answer)
+    assert len(pipe.getvalue()) > 64 << 20
+    pipe.seek(0)
+    assert worker.receive(pipe) == (answer, [])
+    assert len(json.dumps("\xe9")[1:-1]) * log_file.MAX_PAYLOAD_BYTES < worker._MAX_HEAD
+
+
 def test_a_file_above_its_limit_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(1 << 40)
