@@ -396,7 +396,8 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     def close(self) -> None:
         """Make everything durable and let go of the directory. Idempotent.
 
-        Waits for other calls' turns; what other threads call afterwards raises Closed. Raises
+        Waits for other calls' turns, also where a disk hangs: until they end nobody else may have
+        the store. What other threads call afterwards raises Closed. Raises
         StorageFailed where what was acknowledged may not be durable: the store is closed then, too;
         AskCycle in a signal's handler that interrupted a write of its own thread: it stays open.
         """

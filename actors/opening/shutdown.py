@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from math import inf
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -96,9 +97,12 @@ def _actors(running: Running) -> tuple[Ref[Any], ...]:
 
 def ended(refs: Iterable[Ref[Any]], open_files: OpenFiles) -> None:
     """Stop these actors, and those of the store's files that are left, with what they have open:
-    an opening or a close that was cut short leaves some, which pykka's registry would keep."""
+    an opening or a close that was cut short leaves some, which pykka's registry would keep. Waits
+    for a turn that hangs, as with the disk, however long that takes: behind this the store is
+    unlocked, and what such a turn goes on to do by names would be done to the next owner's files.
+    """
     for ref in refs:
-        ref.stop()
+        ref.stop(timeout=inf)
         if isinstance(ref.actor, (Inker, Penciller)):
             ref.actor.change_log.close()
     for left in ActorRegistry.get_all():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from counting_actor import WAIT
-from whole_store import opened
+from whole_store import flush, opened
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -19,8 +19,10 @@ from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.keeping import backup as backups
 from octavo.actors.keeping import publishing
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.turns.runtime import TurnActor
 from octavo.files.door.file_lock import FileLock
 from octavo.files.jobs.table import JOBS
+from octavo.manifest.change_log import ChangeLog
 
 
 def test_a_backup_during_which_the_store_is_closed_says_so(
@@ -219,6 +221,66 @@ def test_a_close_waits_for_a_merge_on_a_thread_and_leaves_memory_to_the_next_ope
     monkeypatch.undo()
     with opened(tmp_path / "s") as store:
         assert dict(store.items()) == {**wanted, b"0": b"in memory"}
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("what", ["merge", "put"])
+def test_a_close_keeps_the_store_locked_as_long_as_a_turn_hangs_with_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    # Else what a merge replaced was removed under the next owner, who read the manifest before the
+    # change was written, and a put was acknowledged that the next owner knew nothing of.
+    store = opened(tmp_path / "s", push_rows=1 << 16, compact_every_seconds=None)
+    wanted = {b"%d" % n: b"v" for n in range(20)}
+    for _ in range(3):
+        store.put_many(wanted.items())
+        flush(store)
+    store.put_many(wanted.items())
+    hangs, closed, order = threading.Event(), threading.Event(), list[str]()
+    penciller, active, plain = store._running.penciller.actor, store._inker.active, ChangeLog.append
+    release = store._running.lock.release
+    assert active is not None
+    assert active.file is not None
+    write = active.file.pwrite
+
+    def wait() -> None:
+        hangs.set()
+        closed.wait(0.5)  # a close that does not wait comes in here
+        order.append("hung")
+
+    def append(log: ChangeLog, change: bytes) -> None:
+        if log is penciller.change_log and penciller.backlog() == (0, 4):
+            wait()
+        plain(log, change)
+
+    def pwrite(data: Any, at: int) -> int:
+        wait()
+        return write(data, at)
+
+    def released(_: FileLock) -> None:
+        order.append("released")
+        closed.set()
+        release()
+
+    if what == "merge":
+        monkeypatch.setattr(ChangeLog, "append", append)
+        store._running.bookie.call(Bookie.push)
+        thread = threading.Thread(target=bool)
+    else:
+        active.file.pwrite = pwrite
+        wanted[b"late"] = b"v"
+        thread = threading.Thread(target=store.put, args=(b"late", b"v"))
+    thread.start()
+    assert hangs.wait(WAIT)
+    monkeypatch.setattr(FileLock, "release", released)
+    monkeypatch.setattr(TurnActor, "DEADLINE_SECONDS", 0.01)
+    with suppress(octavo.AskTimeout):
+        store.close()
+    thread.join(WAIT)
+    assert order[:2] == ["hung", "released"]
+    monkeypatch.undo()
+    with opened(tmp_path / "s") as store:
+        assert dict(store.items()) == wanted
         assert store.verify().ok
 
 
