@@ -145,6 +145,8 @@ def snapshot(
         raise click.UsageError("give --list, --get, or --fold and --depth")
     if key is not None and prefix is not None:
         raise click.UsageError("--prefix is not for --get, which takes a whole KEY")
+    if notation is not None and not listing and key is None:
+        raise click.UsageError("--hex and --text are for --list and --get, which print bytes")
     chosen = None if bucket is None else to_bytes("--bucket", bucket)
     begins = None if prefix is None else to_bytes("--prefix", prefix, hexadecimal=hex_key)
     wanted = None if key is None else one_key(key, hexadecimal=hex_key)

@@ -74,7 +74,7 @@ def put(
     """Write VALUE under KEY.
 
     Prints the sequence number. VALUE `-` is all of standard input. Makes the store if PATH holds
-    none. Durable when the command ends.
+    none and no `--if-sqn` says that it holds KEY. Durable when the command ends.
     """
     if (value is None) == (file is None):
         raise click.UsageError("give VALUE or --file, one of them")
@@ -92,7 +92,7 @@ def put(
     to_key(wanted, to_bucket(name))
     to_expiry(ttl, None, 0)
     meta, _ = to_metadata(os.fsencode(metadata)), to_index(entries or {})
-    with Output() as out, open_store(path, create=True) as store:
+    with Output() as out, open_store(path, create=not if_sqn) as store:
         sqn = store.bucket(name).put(
             wanted, raw, metadata=meta, ttl=ttl, index=entries, if_sqn=if_sqn
         )

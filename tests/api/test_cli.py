@@ -70,6 +70,7 @@ def test_an_empty_value_is_fine(store: Path) -> None:
         ("k" * 70_000, "value"),
         ("key", "value", "--ttl", "-1"),
         ("key", "value", "--if-sqn", "-1"),
+        ("key", "value", "--if-sqn", "7"),
         ("key", "value", "--index", "field"),
         ("key", "value", "--index", f"{'f' * 256}=term"),
         ("key", "0g", "--hex"),

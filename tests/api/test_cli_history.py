@@ -131,7 +131,14 @@ def test_a_snapshot_lists_and_reads(store: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["--get json/a --list", "--list --depth 1", "--get json/a --fold bytes", "--get j --prefix j"],
+    [
+        "--get json/a --list",
+        "--list --depth 1",
+        "--get json/a --fold bytes",
+        "--get j --prefix j",
+        "--hex",
+        "--fold digest --text",
+    ],
 )
 def test_a_snapshot_refuses_what_it_would_pass_over(store: Path, words: str) -> None:
     assert octavo("snapshot", store, *words.split(), code=2).stdout == ""
