@@ -112,6 +112,7 @@ class InkerClerk(TurnActor):
         self.closing = False
         self.damaged: dict[str, str] = {}  # files that are left as they are, and why
         self.scores: dict[str, Score] = {}
+        self.replaced: list[JournalFile] = []  # of which the Bookie was not told yet
         self.delete_pending: list[tuple[int, JournalFile]] = []  # (gone since generation, file)
         self.dropped = 0  # records, in this life
         self.whole_ledger: set[str] = set()  # files that trimming found to be so
@@ -331,9 +332,11 @@ class InkerClerk(TurnActor):
     @unbroken
     def retire(self, files: Sequence[JournalFile]) -> None:
         """The Inker does without these files: so does the view now, and they go when no snapshot
-        needs them. In this turn."""
+        needs them. What that was not told of in time goes with the next ones. In this turn."""
+        self.replaced += files
         generation = self.bookie.call(journal_install.journal_replaced)
-        for file in files:
+        gone, self.replaced = self.replaced, []
+        for file in gone:
             file.actor_ref.call(JournalFile.replace)
             self.delete_pending.append((generation, file))
         self.sweep()
@@ -382,7 +385,8 @@ class InkerClerk(TurnActor):
             try:
                 return self.runner.run(job, ledger=ledger, **each(), **arguments)
             except WorkerDied as error:
-                journal_install.remove_left(inker, self.delete_pending, arguments)
+                waiting = [*self.replaced, *(file for _, file in self.delete_pending)]
+                journal_install.remove_left(inker, waiting, arguments)
                 if self.closing:
                     raise Closed("the store is closing; what was compacted stays so") from None
                 if attempt == _ATTEMPTS - 1:

@@ -82,6 +82,7 @@ class Penciller(TurnActor):
         self.open_files = open_files
         self.register = register
         self.tables: list[LevelZero] = []  # level zero in memory, oldest first
+        self.replaced: list[LedgerFile] = []  # of which the Bookie was not told yet
         self.delete_pending: list[tuple[int, LedgerFile]] = []  # (gone since generation, file)
         self.failed: OctavoError | None = None
         self.condemned = False
@@ -241,6 +242,7 @@ class Penciller(TurnActor):
         files = self._entries(result["files"], task.level)
         with self._named_or_gone(files):
             self._install(files, task.inputs, None, result["expired_ms"])
+        self.replaced += [entry.file for entry in task.inputs]
         self._went_out(task)
 
     def _named_or_gone(self, made: Sequence[LedgerEntry]) -> AbstractContextManager[None]:
@@ -260,13 +262,14 @@ class Penciller(TurnActor):
         self._install((), (), None, moment)
 
     @unbroken
-    def retire(self, task: Merge, generation: int) -> None:
-        """The inputs of a merge are delete_pending: views from ``generation`` on do without them.
+    def retire(self, generation: int) -> None:
+        """What merges replaced is delete_pending: views from ``generation`` on do without it.
         Only after the Bookie took the new manifest: until then a new snapshot may still be of the
-        old one."""
-        for entry in task.inputs:
-            entry.file.replace()
-            self.delete_pending.append((generation, entry.file))
+        old one. What it was not told of in time is so the next time."""
+        gone, self.replaced = self.replaced, []
+        for file in gone:
+            file.replace()
+            self.delete_pending.append((generation, file))
 
     @unbroken
     def install_move(self, task: Merge) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from octavo.actors.compacting.giving_up import remove
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.opening.tags import NamedTag
@@ -179,8 +180,9 @@ class PencillerClerk(TurnActor):
             self.damaged.append(damage)
         self.damaged += result.get("noted", ())
         with unbroken:
-            self.penciller.call(Penciller.install_level_zero, task, result["files"])
-            self.on_change(self.penciller.actor.manifest, task)
+            files = result["files"]
+            self._install(files, Penciller.install_level_zero, task, files)
+            self._installed(task)
         self.penciller.call(Penciller.sweep)
         reserve.put_by(inker.disk, inker.directory.removesuffix("/journal"))
 
@@ -233,15 +235,28 @@ class PencillerClerk(TurnActor):
         if task.move:
             with unbroken:
                 self.penciller.call(Penciller.install_move, task)
-                self.on_change(self.penciller.actor.manifest, None)
+                self._installed(None)
         else:
             stem = self.penciller.call(Penciller.next_stem)
             result = self._merged(task, stem)
             with unbroken:
-                self.penciller.call(Penciller.install_merge, task, result)
-                generation = self.on_change(self.penciller.actor.manifest, None)
-                self.penciller.call(Penciller.retire, task, generation)
+                self._install(result["files"], Penciller.install_merge, task, result)
+                self._installed(None)
         self.penciller.call(Penciller.sweep)
+
+    def _install(self, made: Sequence[dict[str, Any]], install: Any, *what: object) -> None:
+        """Have the Penciller ``install`` the files of a job, which go where its turn did not come:
+        the job is done again."""
+        penciller = self.penciller.actor
+        try:
+            self.penciller.call(install, *what)
+        except AskTimeout:
+            remove(penciller.disk, [f"{penciller.directory}/{row['name']}" for row in made])
+            raise
+
+    def _installed(self, saved: LevelZero | None) -> None:
+        generation = self.on_change(self.penciller.actor.manifest, saved)
+        self.penciller.call(Penciller.retire, generation)
 
     def _levels(self, task: Merge) -> Sequence[Sequence[Told]]:
         """All files of the ledger, for a merge that meets index entries; else none."""

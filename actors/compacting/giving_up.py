@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from octavo.files.errors import Misuse, OctavoError, StorageFull
+from octavo.files.errors import AskTimeout, Misuse, OctavoError, StorageFull
 from octavo.files.messages import messages_of
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ log = messages_of("octavo.disk")
 
 def for_certain(error: BaseException) -> bool:
     """Whether a change that raised this is not in a manifest's log and never will be, so that what
-    it would have named may go. Of any other the next start finds out."""
-    return isinstance(error, (StorageFull, Misuse))
+    it would have named may go: it came not so far, or was taken back. Of any other the next start
+    finds out."""
+    return isinstance(error, (StorageFull, Misuse, AskTimeout))
 
 
 @contextmanager

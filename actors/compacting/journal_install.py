@@ -15,7 +15,7 @@ from octavo.actors.penciller import Penciller
 from octavo.actors.turns.runtime import Ref
 from octavo.actors.view import JournalView, View
 from octavo.files.door.disk import TEMPORARY_SUFFIX
-from octavo.files.errors import OctavoError, StorageFull
+from octavo.files.errors import AskTimeout, OctavoError, StorageFull
 from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
 
@@ -45,15 +45,13 @@ def replace_files(
     return [file for file in files if file.name in names]
 
 
-def remove_left(
-    inker: Inker, pending: Sequence[tuple[int, JournalFile]], arguments: Mapping[str, Any]
-) -> None:
+def remove_left(inker: Inker, waiting: Sequence[JournalFile], arguments: Mapping[str, Any]) -> None:
     """Remove what a worker that was killed has made of a job, or begun: its scratch file, and files
-    among the sqns of its run that neither the manifest names nor are ``pending``. In no turn."""
+    among the sqns of its run that neither the manifest names nor are ``waiting``. In no turn."""
     disk, directory = inker.disk, inker.directory
     run = arguments.get("run")
     kept = {entry.name for entry in inker.manifest.entries}
-    kept.update(file.name for _, file in pending)
+    kept.update(file.name for file in waiting)
     try:
         for name in disk.listdir(directory):
             who = recovery.identity(name.removesuffix(TEMPORARY_SUFFIX))
@@ -72,7 +70,7 @@ def stays_expired(bookie: Ref[Bookie], moment: int) -> None:
     if moment > running.view.ledger.expired_ms:
         try:
             running.penciller.call(Penciller.stays_expired, moment)
-        except StorageFull:
+        except (StorageFull, AskTimeout):
             raise  # nothing changed
         except OctavoError as error:  # and nothing is merged any more: memory would only grow
             running.inker.actor_ref.call(Inker.poison, error)

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from compacted_store import SMALL_FILES
-from whole_store import NEVER_MS, WallClock, flush, opened
+from whole_store import NEVER_MS, WallClock, flush, opened, settle
 
 import octavo
 from octavo.actors.compacting import journal_install
+from octavo.actors.penciller import Penciller
 from octavo.actors.published_reader import PublishedReader
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import StorageFailed
@@ -277,3 +278,24 @@ def test_a_merge_that_ends_as_a_compaction_notes_it_does_not_take_it_back(
         store._bookie.ledger_installed(before, None)
         assert store._bookie.view.ledger.expired_ms == ENDS_MS
         assert store.get(key(GONE[0])) is None
+
+
+def test_a_compaction_that_cannot_note_it_in_time_leaves_the_store_as_it_is(
+    tmp_path: Path, clock: WallClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(*_: object) -> None:
+        raise octavo.AskTimeout("Penciller did not get round to it within 60 s")
+
+    with with_expired(tmp_path / "s", clock) as store:
+        clock.now = ENDS_MS + 2 * HOUR_MS
+        with monkeypatch.context() as patch:
+            patch.setattr(Penciller, "stays_expired", too_late)
+            with pytest.raises(octavo.AskTimeout):
+                store.compact()
+        store.put("late", b"v", sync=True)
+        settle(store)
+        named = {entry.name for entry in store._running.inker.actor.manifest.entries}
+        assert {file.name for file in (tmp_path / "s/journal").glob("*.cdb")} == named
+        assert store.compact().records_dropped
+        clock.now = BEGIN_MS
+        check(store)

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import flush, opened
+from whole_store import flush, opened, settle
 
 import octavo
 from octavo.actors.bookie import Bookie
+from octavo.actors.compacting import journal_install
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.ledger_file import LedgerFile
-from octavo.actors.penciller import Merge, Penciller
+from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.manifest.ledger_manifest import LedgerManifest
 
 
 def test_a_sweep_between_a_merge_and_the_bookies_new_view_takes_no_file(tmp_path: Path) -> None:
@@ -115,3 +117,76 @@ def test_a_file_that_is_deleted_just_as_a_get_opens_it_to_read_keeps_no_descript
         monkeypatch.setattr(JournalFile, "by_name", just_then)
         assert len(store._running.open_files.read(file, 0, 10)) == 10
         assert file.pread is None
+
+
+def too_late(*_: object) -> int:
+    raise octavo.AskTimeout("Bookie did not get round to it within 60 s")
+
+
+def test_what_a_merge_replaced_of_which_the_bookie_was_told_late_goes_then(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        clerk = store._running.clerk.actor
+        told = clerk.on_change
+
+        def late(manifest: LedgerManifest, saved: LevelZero | None) -> int:
+            return told(manifest, saved) if saved else too_late()
+
+        wanted = {b"%03d" % number: b"v" for number in range(100)}
+        clerk.on_change = late
+        for _ in range(4):  # the last of which are merged with all
+            store.put_many(wanted.items())
+            flush(store)
+        clerk.on_change = told
+        assert dict(store.items()) == wanted
+        store.put_many(wanted.items())
+        flush(store)
+        assert dict(store.items()) == wanted
+        named = {entry.name for entry in store._running.penciller.actor.manifest.entries}
+        assert {file.name for file in (tmp_path / "s/ledger").glob("*.sst")} == named
+
+
+def test_what_a_compaction_replaced_of_which_the_bookie_was_told_late_goes_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {b"%03d" % number: b"v" for number in range(100)}
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        for _ in range(2):
+            store.put_many(wanted.items())
+        with monkeypatch.context() as patch:
+            patch.setattr(journal_install, "journal_replaced", too_late)
+            with pytest.raises(octavo.AskTimeout):
+                store.compact()
+        assert dict(store.items()) == wanted
+        store.put_many(wanted.items())
+        store.compact()
+        assert dict(store.items()) == wanted
+        settle(store)
+        named = {entry.name for entry in store._running.inker.actor.manifest.entries}
+        assert {file.name for file in (tmp_path / "s/journal").glob("*.cdb")} == named
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("install", ["install_level_zero", "install_merge"])
+def test_what_a_job_made_goes_where_the_pencillers_turn_did_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: str
+) -> None:
+    wanted = {b"%03d" % number: b"v" for number in range(100)}
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        for _ in range(3):
+            store.put_many(wanted.items())
+            flush(store)
+        store.put_many(wanted.items())
+        with monkeypatch.context() as patch:
+            patch.setattr(Penciller, install, too_late)
+            store._running.bookie.call(Bookie.push)
+            clerk = store._running.clerk.actor
+            while not clerk._waits_ms:  # it found that it has to wait
+                clerk.enter()
+                clerk.leave()
+        named = {entry.name for entry in store._running.penciller.actor.manifest.entries}
+        assert {file.name for file in (tmp_path / "s/ledger").glob("*.sst")} == named
+        clerk.wake()
+        settle(store)
+        assert dict(store.items()) == wanted
+        assert store.stats()["ledger"]["rows_merged"]
+        assert store.verify().ok
