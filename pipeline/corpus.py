@@ -6,19 +6,26 @@ JSON lines): a column is the key, another or the whole row the value, another th
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
 from octavo.files.messages import messages_of
+from octavo.pipeline import spark_tasks
 
 log = messages_of("octavo.corpus")
 
@@ -35,6 +42,14 @@ _BATCH_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 16
 _CRLF_HEADER = re.compile(rb'(?:[^"\r\n]|"[^"]*")*+\r\n')
 """A line with its end, where ends of lines within quotes are none."""
+_END = "the end of the file"
+_LONE = (
+    r"(?<!\\)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?:\\\\)*\\u[dD]"
+    r"(?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2})"
+)
+"""In JSON, half of a pair of surrogates without the other half; to Java and to Python."""
+_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
+_BEYOND_ASCII = re.compile("%[89A-Fa-f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +197,8 @@ def _table(spark: Any, corpus: Corpus) -> Any:
             f"say with --key-field which column of {corpus.path} is the key: "
             f"{', '.join(rows.columns):.300}"
         )
+    named = (corpus.key_field, corpus.value_field, corpus.group_field)
+    _refuse_keys_of_maps(rows, rows.columns if corpus.value_field is None else named, corpus.path)
     types = dict(rows.dtypes)
 
     def raw(name: str) -> Any:
@@ -212,12 +229,12 @@ def _rows(spark: Any, corpus: Corpus) -> Any:
     heads = _heads(where) if corpus.kind == "csv" else []
     reader, where = spark.read, "file:" + where
     if corpus.kind == "parquet":  # else columns that the first file lacks are left out, unsaid
-        return reader.option("mergeSchema", True).parquet(where)
+        return _meant(reader.option("mergeSchema", True).parquet(where), corpus.path)
     reader = reader.option("mode", "FAILFAST")  # else lines are left out, and cells, unsaid
     if corpus.kind == "jsonl":
         rows = reader.json(where)
         _refuse_what_follows(spark, where, corpus.path)
-        return rows
+        return _meant(rows, corpus.path)
     between = "\t" if _suffix(corpus.path) == ".tsv" else ","
     # Of many files each has its own order of columns; in one Spark names those that have no name.
     several = os.path.isdir(corpus.path)
@@ -226,7 +243,45 @@ def _rows(spark: Any, corpus: Corpus) -> Any:
         # Spark takes the first end of a line for that of rows, though it is one in a name, and
         # makes others of those in cells.
         reader = reader.option("lineSep", "\r\n")
-    return reader.option("enforceSchema", not several).csv(where)
+    rows = reader.option("enforceSchema", not several).csv(where)
+    _refuse_open_quotes(spark, corpus.path, between)
+    return _meant(rows, corpus.path)
+
+
+def _meant(rows: Any, path: str) -> Any:
+    """The rows with partitions as who wrote them named them: pyarrow and others spell UTF-8 by
+    %XX in names of directories, and of each Spark makes a character."""
+    from pyspark.sql import functions as sql
+
+    where = os.path.abspath(path)
+    columns: dict[str, dict[str, str]] = {}
+    for each in _shown(where):
+        for place in os.path.relpath(os.path.dirname(each), where).split("/"):
+            name, _, value = place.partition("=")
+            if value and _BEYOND_ASCII.search(place):
+                columns.setdefault(name, {})[value] = _utf8(value)
+    for name, values in columns.items():
+        given = _as_spark(name)
+        if given not in rows.columns:
+            continue
+        changed = {_as_spark(was): now for was, now in values.items() if _as_spark(was) != now}
+        if changed:
+            column = sql.col(f"`{given.replace('`', '``')}`")
+            known = sql.create_map(*map(sql.lit, chain.from_iterable(changed.items())))
+            rows = rows.withColumn(given, sql.coalesce(known[column], column))
+        rows = rows.withColumnRenamed(given, _utf8(name))
+    return rows
+
+
+def _as_spark(name: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+
+
+def _utf8(name: str) -> str:
+    try:
+        return unquote(name, errors="strict")
+    except UnicodeDecodeError:
+        return _as_spark(name)
 
 
 def _heads(where: str) -> list[bytes]:
@@ -269,17 +324,78 @@ def _refuse_passed_over(where: str, path: str) -> None:
 
 def _refuse_what_follows(spark: Any, where: str, path: str) -> None:
     """Raise Misuse for a line with more than one object, of which Spark takes the first, unsaid:
-    in brackets it is no array of one."""
+    in brackets it is no array of one. And for half a character, of which Spark makes another."""
     from pyspark.sql import functions as sql
 
     line = sql.col("value")
     found = sql.from_json(sql.concat(sql.lit("["), line, sql.lit("]")), "array<string>")
     more = sql.coalesce(sql.size(found), sql.lit(-1)) != 1
-    for row in spark.read.text(where).where(line.rlike(r"\S") & more).head(1):
+    wrong = line.rlike(r"\S") & (more | line.rlike(_LONE))
+    for row in spark.read.text(where).where(wrong).head(1):
+        lone = re.search(_LONE, row.value)
         raise Misuse(
-            f"Spark cannot read {path} as jsonl: it would pass over what follows the first object "
-            f"of a line: {row.value:.200}"
+            f"Spark cannot read {path} as jsonl: it would "
+            + (f"make ? of {lone[0]}" if lone else "pass over what follows the first object")
+            + f" of a line: {row.value:.200}"
         )
+
+
+def _refuse_open_quotes(spark: Any, path: str, between: str) -> None:
+    """Raise Misuse for a file of CSV that ends within quotes: Spark makes one cell of all that
+    stands behind them, unsaid."""
+    files = _shown(os.path.abspath(path))
+    tasks = min(2 * spark_tasks.parallelism(spark), len(files))
+    run = partial(_ending_within_quotes, between)
+    for found in spark_tasks.results(spark, run, [files[n::tasks] for n in range(tasks)]):
+        for each in found:
+            raise Misuse(
+                f"Spark cannot read {path} as csv: it would make one cell of the end of {each}, "
+                "behind quotes that are not closed"
+            )
+
+
+def _ending_within_quotes(between: str, files: Sequence[str]) -> list[str]:
+    """In a task: which of these files do."""
+    csv.field_size_limit(sys.maxsize)
+    out = []
+    for each in files:
+        row: list[str] = [_END]
+        try:
+            raw = pa.input_stream(each, compression="detect")
+            with io.TextIOWrapper(raw, "utf-8-sig", errors="replace", newline="") as text:
+                for row in csv.reader(chain(text, ["\n", _END]), delimiter=between):  # noqa: B007
+                    pass
+        except OSError:
+            continue  # Spark will say what is wrong
+        if row != [_END]:
+            out.append(each)
+    return out
+
+
+def _refuse_keys_of_maps(rows: Any, names: Sequence[str | None], path: str) -> None:
+    """Raise Misuse for a map in JSON whose keys are not spelled there as anybody would: of bytes
+    Spark has the place in memory, of dates a count of days."""
+    from pyspark.sql import types
+
+    def keys_of(kind: Any) -> Iterator[Any]:
+        if isinstance(kind, types.StructType):
+            for field in kind.fields:
+                yield from keys_of(field.dataType)
+        elif isinstance(kind, types.ArrayType):
+            yield from keys_of(kind.elementType)
+        elif isinstance(kind, types.MapType):
+            yield kind.keyType
+            yield from keys_of(kind.valueType)
+
+    plain = (types.StringType, types.NumericType, types.BooleanType)
+    for field in rows.schema.fields:
+        for kind in keys_of(field.dataType) if field.name in names else ():
+            if not isinstance(kind, plain):
+                raise Misuse(
+                    f"column {field.name!r} of {path} has a map whose keys are of type "
+                    f"{kind.simpleString()}: in JSON keys are strings, numbers or booleans; make "
+                    "strings of them, or name another column with --value-field"
+                )
 
 
 def _refuse_name(where: str, corpus: Corpus) -> None:

@@ -186,12 +186,15 @@ class PipelineTour:
         from octavo.pipeline.folding import fold
 
         began = time.perf_counter()
+        beside = b"put while the fold runs"
+        while beside in store:
+            beside += b"."
         with store.snapshot() as snap:
-            store.put(b"put while the fold runs", b"")
+            store.put(beside, b"")
             zero: Groups = {}
             groups = fold(snap, _count_head, _added, zero, "heads", bucket=b"", spark=self._spark)
         seconds = time.perf_counter() - began
-        store.delete(b"put while the fold runs")
+        store.delete(beside)
         self._read("size,metadata").createOrReplaceTempView("octavo_corpus")
         told = self._spark.sql(
             "SELECT metadata, count(*) AS keys, sum(size) AS bytes FROM octavo_corpus GROUP BY 1"
