@@ -269,3 +269,20 @@ def test_the_state_of_an_aggregate_goes_another_way(session: Any, tmp_path: Path
     source = DefaultSource({"path": str(tmp_path / "s")})
     with pytest.raises(octavo.Misuse, match=r'"append", or foreachBatch'):
         source.streamWriter(StructType([]), True)
+
+
+def test_of_a_view_whose_value_is_not_null_an_insert_without_one_is_refused(
+    session: Any, tmp_path: Path
+) -> None:
+    made = "CREATE OR REPLACE TEMPORARY VIEW inserted (key string, value string{}) USING octavo"
+    made += f" OPTIONS (path '{tmp_path}/s')"
+    session.sql(made.format(" NOT NULL"))
+    session.sql("INSERT INTO inserted VALUES ('a', '1'), ('b', '2')")
+    for told in ("(key) VALUES ('a')", "VALUES ('a', null)"):
+        with pytest.raises(Exception, match=r"CANNOT_FIND_DATA|NOT_NULL_ASSERT"):
+            session.sql(f"INSERT INTO inserted {told}")
+    assert sorted(session.table("inserted").collect()) == [("a", "1"), ("b", "2")]
+    session.sql(made.format(""))
+    session.sql("INSERT INTO inserted (key) VALUES ('a')")  # Spark makes null of it, which deletes
+    assert items(tmp_path / "s") == {b"b": b"2"}
+    session.catalog.dropTempView("inserted")
