@@ -12,6 +12,7 @@ from octavo.files.errors import Misuse
 from octavo.pipeline.java import have_java
 
 CONFIGURATION = {
+    "spark.api.mode": "classic",  # which is not the default where pyspark-connect is installed
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -45,6 +46,11 @@ def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
     if active is not None:
         yield active
         return
+    if "SPARK_REMOTE" in os.environ:
+        raise Misuse(
+            f"SPARK_REMOTE={os.environ['SPARK_REMOTE']!r}: this starts a Spark of its own, with a "
+            "master, and does not work through Spark Connect; unset SPARK_REMOTE"
+        )
     have_java(tell)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

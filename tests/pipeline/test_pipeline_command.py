@@ -17,7 +17,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from cli_runs import octavo
+from cli_runs import octavo, process
 
 from octavo.cli.pipeline_tour import PipelineTour
 from octavo.cli.teller import Teller
@@ -98,6 +98,20 @@ def test_a_master_that_spark_does_not_know_is_named(monkeypatch: pytest.MonkeyPa
         session.spark_session("nonsense", print),
     ):
         pass
+
+
+def test_the_command_starts_a_spark_of_its_own_also_where_spark_connect_is_the_default(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"text")
+    elsewhere = os.environ | {"SPARK_REMOTE": "sc://elsewhere"}
+    ran = process("pipeline", tmp_path, env=elsewhere)
+    assert ran.returncode == 2
+    assert b"SPARK_REMOTE='sc://elsewhere': this starts a Spark of its own" in ran.stderr
+    default = os.environ | {"SPARK_CONNECT_MODE": "1"}
+    ran = process("pipeline", tmp_path, "--master", "local[1]", env=default)
+    assert b"Everything held" in ran.stdout, ran.stderr
+    assert ran.returncode == 0
 
 
 def test_a_csv_row_without_a_key_is_left_out(spark: Any, tmp_path: Path) -> None:
