@@ -242,10 +242,19 @@ def _doubts(
         problems += _recorded(reader, whole, head, recalculated)
         if latest[row] != head.sqn:
             problems.append(
-                f"ledger key {whole[:80]!r}: the ledger has sqn {head.sqn} of it, the "
+                f"ledger key {_named(whole)}: the ledger has sqn {head.sqn} of it, the "
                 f"journal sqn {latest[row]}"
             )
     return problems
+
+
+def _named(key: bytes) -> str:
+    """A ledger key as whoever put it knows it."""
+    try:
+        _, bucket, rest = ledger_key.split(key)
+    except ValueError:
+        return repr(key[:80])
+    return f"{rest[:80]!r}" + (f" of bucket {bucket[:80]!r}" if bucket else "")
 
 
 def _recorded(reader: Reader, key: bytes, head: Head, recalculated: frozenset[int]) -> list[str]:
@@ -256,10 +265,10 @@ def _recorded(reader: Reader, key: bytes, head: Head, recalculated: frozenset[in
     except StorageFull:
         raise  # see verify.py
     except (OctavoError, OSError) as wrong:
-        return [f"{wrong} (ledger key {key[:80]!r})"]
+        return [f"{wrong} (ledger key {_named(key)})"]
     where = f"{file.path}: sqn {head.sqn}"
     if ledger_key.prefix(header.tag, header.bucket) + header.key != key:
-        return [f"{where} is not of ledger key {key[:80]!r}"]
+        return [f"{where} is not of ledger key {_named(key)}"]
     told = (head.size, head.written_at, head.expires_at or 0, head.metadata)
     found = (header.size, header.time_ms, header.expiry_ms, header.metadata)
     if header.tag in recalculated:  # the journal has what the functions said at the put
@@ -287,7 +296,7 @@ def _left_over(reader: Reader, told: Digests, kinds: Array, which: Array) -> Ite
         header = journal.file_of(sqn).header(sqn)
         key = ledger_key.prefix(header.tag, header.bucket) + header.key
         problem = (
-            f"{journal.file_of(sqn).path}: sqn {sqn} is the newest of ledger key {key[:80]!r}, "
+            f"{journal.file_of(sqn).path}: sqn {sqn} is the newest of ledger key {_named(key)}, "
             "but the ledger says it is absent"
         )
         yield Report(problems=[problem])

@@ -16,6 +16,7 @@ from octavo.actors.keeping import lost_records
 from octavo.actors.keeping.kind_of_store import is_head_only
 from octavo.actors.keeping.lost_records import DAMAGED, Lost
 from octavo.actors.keeping.whole_records import (
+    HEADERLESS,
     Whole,
     broken_batches,
     lost_of,
@@ -30,6 +31,8 @@ from octavo.files.door.unreadable import Unreadable, refuse_unreadable
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb
 from octavo.files.journal.journal_writer import Mover, SealedWriter
+from octavo.files.kernels.arrays import np
+from octavo.files.ledger import ledger_key
 from octavo.files.ledger.sst import Sst
 from octavo.files.messages import messages_of
 from octavo.manifest import adoption, change_log, recovery
@@ -202,11 +205,13 @@ def _ledger(disk: Disk, path: str, identity: Identity, done: Repaired, progress:
         done.ledger.append(str(wrong))
         _take_away(disk, path, "ledger/manifest", done)
         manifest = LedgerManifest.empty()
-    names = [entry.name for entry in manifest.entries]
-    for number, name in enumerate(names):
-        progress(f"ledger {name}", number, len(names))
+    for number, entry in enumerate(manifest.entries):
+        name = entry.name
+        progress(f"ledger {name}", number, len(manifest.entries))
         try:
-            Sst(disk.map(f"{folder}/{name}"), f"{folder}/{name}").verify()
+            file = Sst(disk.map(f"{folder}/{name}"), f"{folder}/{name}")
+            file.verify()
+            _name(done.lost, file, entry.sqn_base)
         except FileNotFoundError:
             done.ledger.append(f"{folder}/{name}: is missing")
         except Corruption as wrong:
@@ -222,6 +227,19 @@ def _ledger(disk: Disk, path: str, identity: Identity, done: Repaired, progress:
         )
         return
     lost_records.mark(disk, path, done.ledger, done.all_lost)
+
+
+def _name(lost: list[Lost], file: Sst, sqn_base: int) -> None:
+    """Give the lost records of which nothing tells the key those that a whole ledger file has."""
+    nameless = {each.sqn: at for at, each in enumerate(lost) if each.why == HEADERLESS}
+    if not nameless:
+        return
+    sqns = file.sqns_of(slice(None), sqn_base)
+    for row in np.isin(sqns, np.array(list(nameless), np.uint64)).nonzero()[0].tolist():
+        tag, bucket, key = ledger_key.split(file.ledger_key(row))
+        if tag >= ledger_key.STANDARD:  # not of an index
+            at = nameless[int(sqns[row])]
+            lost[at] = replace(lost[at], bucket=bucket, key=key)
 
 
 # ---------------------------------------------------------------- journal files

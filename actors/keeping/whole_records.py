@@ -63,6 +63,10 @@ def read_whole(disk: Disk, file: str, base: int, seed: int) -> Whole:
     return whole
 
 
+HEADERLESS = "nothing is left of its header"
+"""Why a record is lost of which only the number is known."""
+
+
 def lost_of(
     whole: Whole,
     last: int,
@@ -89,7 +93,7 @@ def lost_of(
     for number in sorted(wanted - there):
         told = known.get(number)
         if told is None:
-            lost.append(Lost(base + number, file, "nothing is left of its header"))
+            lost.append(Lost(base + number, file, HEADERLESS))
         else:
             lost.append(Lost(base + number, file, "its value is damaged", told.bucket, told.key))
     return lost

@@ -60,6 +60,7 @@ def repair(ctx: click.Context, path: str, accept_missing: bool, as_json: bool) -
                 out.line(f"note: {note}")
             for lost in files.lost:
                 whose = "" if lost.key is None else f" of key {to_text(lost.key)}"
+                whose += f" of bucket {to_text(lost.bucket)}" if lost.bucket else ""
                 out.line(f"lost: sqn {lost.sqn}{whose} in {lost.file}: {lost.why}")
             for name in files.moved:
                 out.line(f"damaged file kept: {name}")

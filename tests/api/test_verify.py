@@ -161,7 +161,7 @@ def test_another_key_s_record_is_told(store: octavo.Store) -> None:
     rows = store._running.bookie.actor.view.recent.rows
     rows[row(b"stranger")] = store.last_sqn
     (problem,) = store.verify().problems
-    assert "is not of ledger key" in problem
+    assert "is not of ledger key b'stranger'" in problem
 
 
 @pytest.mark.parametrize("field", ["rows", "bytes", "tombstones", "min_sqn", "max_sqn"])

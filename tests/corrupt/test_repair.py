@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_runs import document, output
+from cli_runs import octavo as command
 from look import clock_ms
 from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
@@ -20,6 +21,7 @@ import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.compacting import compaction
 from octavo.actors.keeping.repair import DAMAGED
+from octavo.actors.keeping.whole_records import HEADERLESS
 from octavo.actors.opening import shutdown, startup
 from octavo.actors.opening.options import Options
 from octavo.files.door.disk import AppendFile, Buffer, RealDisk
@@ -134,6 +136,23 @@ def test_of_a_journal_file_with_damaged_records_the_others_are_kept(
         (lost,) = done.files.lost
         assert lost.key in (None, sqns[lost.sqn])
         holds_all_but(store, image[1], {sqns[lost.sqn]})
+
+
+def test_the_ledger_tells_whose_record_it_was_of_which_the_header_is_damaged(
+    image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    store = tmp_path / "s"
+    shutil.copytree(image[0], store)
+    keys = rng.sample([b"0-%d" % n for n in range(100, KEYS // 3)], 5)
+    file = sealed(store)
+    for key in keys:  # which stands in the header
+        flip(file, file.read_bytes().index(key))
+    done = octavo.repair(store)
+    assert {each.why for each in done.files.lost} == {HEADERLESS}
+    assert sorted(each.key or b"" for each in done.files.lost) == sorted(keys)
+    holds_all_but(store, image[1], set(keys))
 
 
 def test_gaps_that_compaction_left_are_no_losses(
@@ -367,6 +386,21 @@ def test_the_command_tells_what_it_did(
     told = document("repair", store, "--json", code=1)
     assert [(lost["sqn"], lost["key"]) for lost in told["lost"]] == [(8, "0-7")]
     assert told["problems"] == []
+
+
+def test_the_commands_tell_the_bucket_and_the_key_of_a_damaged_record(tmp_path: Path) -> None:
+    place = tmp_path / "s"
+    with octavo.open(place) as store:
+        for name in ("north", "south"):
+            store.bucket(name).put("k", b"value of " + name.encode())
+        rolled(store)
+        store._running.bookie.call(Bookie.push)
+    file = sealed(place)
+    flip(file, file.read_bytes().index(b"southk") + 5)  # its header
+    told = command("verify", place, code=1).output
+    assert "(ledger key b'k' of bucket b'south')" in told
+    told = command("repair", place, code=1).output
+    assert "lost: sqn 2 of key k of bucket south in " in told
 
 
 @pytest.mark.usefixtures("small_reserve")
