@@ -34,8 +34,8 @@ class Consumer(Handle):
             if known is None:
                 self._begin(begin)
             elif begin is not None and begin != known:
-                told = f"consumer {name!r} is there already, at {known}"
-                raise Misuse(f"{told}; drop it to begin anew")
+                told = f"since={begin}: consumer {name!r} is there already, at {known}"
+                raise Misuse(f"{told}; it goes on there without since=, or drop() it to begin anew")
 
     def _begin(self, since: int | None) -> None:
         inker = self._running.inker.actor
