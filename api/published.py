@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from octavo.arguments import to_lease
 from octavo.files.argument_checks import shown
-from octavo.files.door.disk import Disk
-from octavo.files.errors import Misuse, storage_errors
+from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.errors import Misuse, storage_errors, usable
 from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
 from octavo.manifest import published
 from octavo.manifest.published import Counted, Published
+
+if TYPE_CHECKING:
+    from octavo.read_only import ReadOnlyStore
 
 PUBLISHED_SECONDS = 3600.0
 
@@ -20,8 +23,8 @@ PUBLISHED_SECONDS = 3600.0
 class PublishedSnapshot:
     """What ``Snapshot.publish`` made, or ``Store.published`` found.
 
-    Spark reads it with ``format("octavo").option("snapshot", id).load(path of the store)``. It
-    needs neither the store nor the process that made it.
+    ``open`` reads it, in any process; Spark does with ``format("octavo").option("snapshot", id)
+    .load(path of the store)``. It needs neither the store nor the process that made it.
     """
 
     def __init__(self, disk: Disk, found: Published, clock_ms: Callable[[], int]) -> None:
@@ -83,6 +86,16 @@ class PublishedSnapshot:
     def counts(self) -> Mapping[str, Counted]:
         """Keys and bytes by the name of the objects' type."""
         return {count.name: count for count in self._found.counts.values()}
+
+    def open(self) -> ReadOnlyStore:
+        """This state, to be read as a store that was opened with ``read_only=True`` is: by links
+        of its own, so a release, or the end of this lease, takes nothing from who reads it, and
+        closing it leaves the snapshot published. O(files). Raises SnapshotExpired, Misuse,
+        Corruption, StorageFull, StorageFailed."""
+        with unbroken, loading:
+            from octavo.read_only import opened_published
+        with usable("path", self.store_path):
+            return opened_published(RealDisk(), self.store_path, self.path)
 
     def renew(self, lease_seconds: float = PUBLISHED_SECONDS) -> None:
         """Begin the lease anew, now: one small file is written. A lease that ends later stays as it

@@ -106,7 +106,8 @@ class ReadOnlyStore(_Unpublished):
     Whatever its owner does meanwhile changes nothing here; ``newest`` gives a newer state. Its
     lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired. Close it:
     the links of one that is dropped go with the next opening, ``newest`` too, or as the process
-    ends. Where its files could not be linked they are held open, and there is no lease.
+    ends. Where its files could not be linked they are held open, and there is no lease. So is what
+    ``PublishedSnapshot.open`` gives, of an earlier state.
     """
 
     def __init__(
@@ -115,12 +116,14 @@ class ReadOnlyStore(_Unpublished):
         path: str,
         max_open_files: int | None = None,
         before: Published | None = None,
+        of: str | None = None,
     ) -> None:
-        self._path, self._max_open_files = path, max_open_files
+        """``of``: the directory of a published snapshot that is read, not the newest state."""
+        self._path, self._max_open_files, self._of = path, max_open_files, of
         identity = identity_of(disk, path) if disk.exists(f"{path}/OCTAVO") else None
         if identity is None:
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
-        disk, self._found = _pinned(disk, path, before)
+        disk, self._found = _pinned(disk, path, before, of)
         self._disk, found = disk, self._found
         try:
             files = OpenFiles(max_open_files)
@@ -164,7 +167,8 @@ class ReadOnlyStore(_Unpublished):
             self._pinned.check()
         _remove_dropped()  # who looks again and again may never open anything anew
         with usable("path", self._path):
-            return ReadOnlyStore(self._disk, self._path, self._max_open_files, self._found)
+            before = self._found if self._of is None else None  # which is of the newest state
+            return ReadOnlyStore(self._disk, self._path, self._max_open_files, before)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
         """The published snapshots of the store whose lease runs, those of now, but for what this
@@ -244,19 +248,27 @@ class ReadOnlyStore(_Unpublished):
         return f"<octavo.ReadOnlyStore {self._path!r} at sqn {self.sqn}{told}>"
 
 
-def _pinned(disk: Disk, path: str, before: Published | None) -> tuple[Disk, Published]:
+def _pinned(
+    disk: Disk, path: str, before: Published | None, of: str | None
+) -> tuple[Disk, Published]:
     """(by which disk to read it, what was pinned): links, with a lease that others can see; or,
     where none can be made, open files, which are there as long as this process has them."""
     now_ms = wall_clock_ms()
+
+    def pinned(disk: Disk, lease_ms: int) -> Published:
+        if of is not None:
+            return pinning.pin_again(disk, path, of, lease_ms, now_ms)
+        return pinning.pin(disk, path, lease_ms, now_ms, before)
+
     if not isinstance(disk, HeldDisk):
         try:
-            return disk, pinning.pin(disk, path, int(LEASE_SECONDS * 1000), now_ms, before)
+            return disk, pinned(disk, int(LEASE_SECONDS * 1000))
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
             log.info("%s: its files are held open, for they cannot be linked: %s", path, error)
         disk = HeldDisk()
-    return disk, pinning.pin(disk, path, _FOR_EVER_MS, now_ms, before)
+    return disk, pinned(disk, _FOR_EVER_MS)
 
 
 class _Again(_Unpublished):
@@ -280,6 +292,13 @@ def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStor
         limit = to_whole("max_open_files", limit, "are numbers from 8 to 100000", 8, 100_000)
     to_flag("create", options.get("create", False))
     return ReadOnlyStore(disk, path, limit)
+
+
+def opened_published(disk: Disk, path: str, of: str) -> ReadOnlyStore:
+    """See ``PublishedSnapshot.open``."""
+    refuse_unfit()
+    _remove_dropped()
+    return ReadOnlyStore(disk, path, of=of)
 
 
 def _remove_dropped() -> None:

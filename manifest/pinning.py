@@ -24,6 +24,7 @@ from octavo.files.ledger import ledger_key
 from octavo.manifest import (
     adoption,
     change_log,
+    published,
     recovery,
     same_store,
     store_identity,
@@ -85,6 +86,37 @@ def pin(
     except Corruption as damage:
         draft.discard()
         raise draft.original(damage) from None
+    except BaseException:
+        draft.discard()
+        raise
+
+
+def pin_again(disk: Disk, store: str, path: str, lease_ms: int, now_ms: int) -> Published:
+    """Another one of the state of the published snapshot at ``path``, whose release it outlives.
+    O(files). Raises SnapshotExpired, Corruption."""
+    found = published.read(disk, path)
+    found.check(now_ms)
+    names = [entry.name for entry in found.ledger.entries]
+    names += [entry.name for entry in found.journal.entries]
+    names += [name + OFFSETS for name in names if name.endswith(LOG)]
+    draft = Draft(disk, store, now_ms)
+    try:
+        for name in names:
+            draft.link_side(path, name)
+        return draft.finish(
+            name="",
+            store_id=found.store_id,
+            sqn=found.sqn,
+            taken_at=found.taken_at,
+            expires_at=now_ms + lease_ms,
+            counts=found.counts,
+            ledger=found.ledger,
+            journal=found.journal,
+        )
+    except FileNotFoundError as missing:
+        draft.discard()
+        published.read(disk, path)  # it is told where it was released meanwhile
+        raise Corruption(str(missing.filename), 0, "is missing") from missing
     except BaseException:
         draft.discard()
         raise
