@@ -335,6 +335,9 @@ class Csv(_Lines):
         for name in (self.key_field, self.value_field):
             if name is not None and name not in header:
                 raise Misuse(f"there is no column {name!r}; there are {', '.join(header):.200}")
+        if self.key_field is None and len(header) == 1 and set(header[0]) & set(",;\t|"):
+            told = f"the header is one column, {header[0]!r:.80}; name it with --key-field"
+            raise Misuse(f"{told}, or say with --delimiter what is between columns")
         if self.key_field is self.value_field is None and tuple(header) == FIELDS:
             return _of_dumped_row
         key_at = 0 if self.key_field is None else header.index(self.key_field)

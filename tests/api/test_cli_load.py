@@ -160,12 +160,19 @@ def test_csv_comes_from_standard_input_too(store: Path) -> None:
     assert list(held(store)) == [b"a"]
 
 
+def test_a_column_may_have_a_delimiter_in_its_name(store: Path) -> None:
+    options = ("--format", "csv", "--key-field", "k;v")
+    octavo("load", store, "-", *options, stdin=b"k;v\na;1\n")
+    assert held(store) == {b"a;1": b'{"k;v": "a;1"}'}
+
+
 BAD_CSV = [
     (b"k,v\na,1\nb\n", "line 3: 1 columns; the header has 2"),
     (b"k,v\na,1\n\xff,2\n", "line 3: is not UTF-8"),
     (b"k,k\na,1\n", "line 1: two columns have one name"),
     (b'k,v\na,1\n"open,2\n', "line 3: "),
     (b"k,v\na,1\n,2\n", "line 3: key is empty"),
+    (b"k;v\na;1\n", "line 1: the header is one column, 'k;v'; name it with --key-field, or"),
 ]
 
 
