@@ -123,7 +123,10 @@ def forked(running: Running) -> None:
     bookie.closed = True
     bookie.active = None
     inker.closing = True
-    inker.failed = Closed("this process was forked from the store's owner: open the store anew")
+    inker.failed = Closed(
+        "this process was forked from the store's owner: open the store here, with read_only=True "
+        "while the owner has it open"
+    )
     inker.active = None
     running.runner.forked()
     running.inker_clerk.actor.runner.forked()
