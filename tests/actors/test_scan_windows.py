@@ -11,6 +11,7 @@ from beside import seeded
 
 from octavo.actors.scanning.scan import merged_windows
 from octavo.actors.scanning.scan_windows import Part, window_of
+from octavo.files.errors import Corruption
 from octavo.files.ledger.head import Head
 
 
@@ -152,3 +153,11 @@ def test_what_little_is_left_of_a_chunk_makes_no_window_of_its_own(reverse: bool
     windows = [len(window.keys) for window in merged_windows(sources, 0, reverse=reverse)]
     assert min(windows[:-1]) > 190
     assert sum(windows) == 600
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_a_source_that_lies_about_its_order_is_told(reverse: bool) -> None:
+    lies = Rows([b"z", b"a", b"b"] if reverse else [b"b", b"c", b"a"], 10, [])
+    sources = [iter([lies]), iter([Rows([b"0"] if reverse else [b"d"], 1, [])])]
+    with pytest.raises(Corruption, match="keys out of order"):
+        list(merged_windows(sources, 0, reverse=reverse))

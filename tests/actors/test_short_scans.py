@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import count
+from itertools import count, islice
 
 import ledger_rows
 import pytest
@@ -19,6 +19,7 @@ from octavo.actors.scanning.ledger_order import LedgerOrder, files_of
 from octavo.actors.scanning.scan import windows
 from octavo.actors.scanning.short_scans import short_windows
 from octavo.actors.view import JournalView, View
+from octavo.files.errors import Corruption
 from octavo.files.ledger.bounds import Bounds, bounds
 from octavo.files.ledger.ledger_key import prefix
 from octavo.files.ledger.sst import Sst
@@ -162,3 +163,15 @@ def test_short_windows_give_what_lives(number: int, *, expiring: bool) -> None:
         for window in windows(view, upper, NOW_MS, bound, take, first):
             whole += zip(window.keys, window.sqns(), strict=True)
         assert whole == expected
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_a_file_that_lies_about_its_order_gives_no_row_twice(reverse: bool) -> None:
+    sst, made = ledger_rows.lying(b"k14", b"z14") if reverse else ledger_rows.lying(b"k04", b"j04")
+    entry = LedgerEntry(level=1, sqn_base=0, file=File(sst), **asdict(made))
+    ledger = LedgerManifest().edit([entry], persisted_sqn=20)
+    view = View(MemoryTable(0), (), ledger, JournalView((), ()))
+    start, end = (None, b"k17") if reverse else (b"k02", None)
+    bound = bounds(prefix(0x6F, b""), start, end, None, reverse)
+    with pytest.raises(Corruption, match="keys out of order"):
+        list(islice(short_windows(view, 20, NOW_MS, bound, take, 3), 9))

@@ -347,6 +347,24 @@ def test_reads_go_on_where_there_is_no_room_to_renew_the_lease(
         reader.close()
 
 
+def test_a_lease_that_finds_no_room_to_be_renewed_ends_when_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, disk = WallClock(1_000_000), SimDisk()
+    monkeypatch.setattr(read_only, "wall_clock_ms", clock)
+    with opened("/store", disk, clock_ms=clock) as store:
+        store.put("k", b"v")
+        reader = read_only.opened(disk, "/store", {})
+        disk.fail("create", 1, errno.ENOSPC, lasting=True)
+        clock.now += 60 * 60_000 - 1
+        assert reader["k"] == b"v"  # and it is not tried again for a while
+        clock.now += 1
+        for _ in range(2):
+            with pytest.raises(octavo.SnapshotExpired):
+                reader.get("k")
+        reader.close()
+
+
 def test_what_is_written_behind_a_commit_that_is_being_made_is_not_seen_without_it(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

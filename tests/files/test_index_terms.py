@@ -98,6 +98,23 @@ def test_any_bytes_are_read_or_refused_with_a_value_error(found: bytes) -> None:
             pass
 
 
+@pytest.mark.parametrize(
+    "found",
+    [entry_part(b"f", "t"), b"f\x00\x07x\x00\x00" + entry_part(b"f", "t") + b"\x6fk"],
+    ids=["no-object", "no-zero"],
+)
+def test_an_entry_that_is_none_is_refused(found: bytes) -> None:
+    with pytest.raises(ValueError, match="malformed index entry"):
+        index_terms.entry_of(found)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_set_of_an_entry_that_is_too_short_to_be_one_is_refused(size: int) -> None:
+    whole = index_terms.packed([entry_part(b"f", "t")])
+    with pytest.raises(ValueError, match="cut short"):
+        index_terms.unpacked(whole + size.to_bytes(2, "little") + bytes(size))
+
+
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_a_set_that_was_cut_short_is_refused(cut: int) -> None:
     whole = index_terms.packed([entry_part(b"f", b"term12")])

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from beside import seeded
-from ledger_rows import DIRECTORY, Row, key, names, opened, write
+from ledger_rows import DIRECTORY, Row, key, lying, names, opened, write
 from simdisk import SimDisk
 
 from octavo.files.errors import Corruption
@@ -195,3 +195,22 @@ def test_files_that_end_apart_are_one_window(reverse: bool) -> None:
     sources = [FileRows([run], Bounds(b"", b"", None, reverse)) for run in files]
     assert len(files) > 3
     assert len(list(live_batches(sources, 0, reverse=reverse))) == 1
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_a_file_that_lies_about_its_order_makes_no_scan_without_an_end(reverse: bool) -> None:
+    sst, _ = lying(b"k16", b"z16") if reverse else lying(b"k04", b"j04")
+
+    class Asked(FileRows):
+        """Says so if it is asked again and again."""
+
+        times = 0
+
+        def edge(self) -> bytes | None:
+            self.times += 1
+            assert self.times < 10
+            return super().edge()
+
+    source = Asked([(lambda: sst, 0)], Bounds(b"", b"", None, reverse), None, 5 - reverse)
+    with pytest.raises(Corruption, match="keys out of order"):
+        list(live_batches([source], 0, reverse=reverse))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lz4.block
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,6 +96,17 @@ def test_a_key_of_64_kib_round_trips() -> None:
 def test_a_small_frame_cannot_ask_for_a_large_allocation() -> None:
     with pytest.raises(ValueError, match="cannot hold"):
         record.decompress(b"\x00" * 100, 200 << 20)
+    with pytest.raises(ValueError, match="cannot hold"):
+        record.decompress_all([b"\x00" * 100], [200 << 20])
+
+
+@pytest.mark.parametrize("size", [999, 1001])
+def test_a_block_of_another_length_than_its_record_says_is_no_value(size: int) -> None:
+    block = lz4.block.compress(b"v" * 1000, store_size=False)
+    with pytest.raises(ValueError, match=r"decompressed to|orrupt|ecompress"):
+        record.decompress(block, size)
+    with pytest.raises(ValueError, match=r"another length|orrupt|ecompress"):
+        record.decompress_all([block, block], [1000, size])
 
 
 @pytest.mark.parametrize(("at", "value"), [(18, 2), (19, 4)])

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from forging import resealed
+from simdisk import SimDisk
 
 from octavo.files.door.disk import Disk
 from octavo.files.kernels.columns import ByteColumn, Strings
@@ -121,3 +123,15 @@ def opened(disk: Disk, name: str) -> Sst:
     """A file of DIRECTORY."""
     path = f"{DIRECTORY}/{name}"
     return Sst(disk.map(path), path)
+
+
+def lying(name: bytes, instead: bytes) -> tuple[Sst, sorted_files.Summary]:
+    """A file of twenty keys, k00 to k19, that are not in order: one is another, with right
+    checksums over that."""
+    disk = SimDisk()
+    disk.mkdir(DIRECTORY)
+    rows = [Row(key(b"k%02d" % at), at + 1) for at in range(20)]
+    (made,) = write(disk, rows, names())
+    image = bytearray(disk.map(f"{DIRECTORY}/{made.name}"))
+    assert (image.count(name), len(name)) == (1, len(instead))
+    return Sst(resealed(bytearray(bytes(image).replace(name, instead))), made.name), made

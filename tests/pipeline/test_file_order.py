@@ -119,17 +119,19 @@ def test_where_no_number_is_live_none_is(tmp_path: Path) -> None:
     assert not bits.are(np.array([0, 5, 1 << 50], dtype=np.int64)).any()
 
 
-def test_a_changed_bit_is_told_before_any_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "what"), [(-1, "checksum of a page"), (24, "live numbers"), (32, "live numbers")]
+)
+def test_a_changed_bit_is_told_before_any_answer(tmp_path: Path, at: int, what: str) -> None:
     marking = live_bits.Marking()
     marking.add(np.array([3, 70_000], dtype=np.int64))
     path = tmp_path / "live"
     marking.write(RealDisk(), str(path))
     body = bytearray(path.read_bytes())
-    body[-1] ^= 1
+    body[at] ^= 2
     path.write_bytes(body)
-    bits = LiveBits(RealDisk(), str(path))
-    with pytest.raises(Corruption, match="checksum of a page"):
-        bits.are(np.array([3], dtype=np.int64))
+    with pytest.raises(Corruption, match=what):
+        LiveBits(RealDisk(), str(path)).are(np.array([3], dtype=np.int64))
 
 
 def test_rows_of_every_type_are_found_by_their_own_range(tmp_path: Path) -> None:
