@@ -27,8 +27,9 @@ A file is called ``<epoch:016x>-<number:08d>.log``. Integers are little-endian.
         payload
         checksum         8   xxh3-64 of head and payload
 
-Both checksums of a record are seeded with the file's identity and the record's offset: bytes
-that stand in another file, or elsewhere in this one, are not taken for a record.
+All checksums are seeded with the file's identity, those of a record with its offset, too: bytes
+that stand in another file, or elsewhere in this one, are not taken for a header or a record. So
+nothing is read of epoch and number.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest as xxh3
 
-from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.errors import UnsupportedFormat
 
 FILE_MAGIC = b"OCTAVOCL"
 VERSION = 1
@@ -205,7 +206,7 @@ def parse(who: FileId, path: str, data: bytes) -> LogFile:
     """Read a file as far as it can be read. O(bytes), one copy of the payloads.
 
     Raises UnsupportedFormat where a whole header or record is of a version or kind not known
-    here, Corruption where one is whole but cannot be meant so. Damage raises nothing.
+    here. Damage raises nothing.
     """
     found = LogFile(who)
     found.header = _header(who, path, data)
@@ -240,16 +241,11 @@ def _header(who: FileId, path: str, data: bytes) -> Header | None:
     (checksum,) = CHECK.unpack_from(data, HEADER.size)
     if data[: len(FILE_MAGIC)] != FILE_MAGIC or xxh3(data[: HEADER.size], who.seed) != checksum:
         return None
-    fields = HEADER.unpack_from(data)
-    _, version, begins, reserved, epoch, number, follows, *parent = fields
+    _, version, begins, reserved, _, _, follows, *parent = HEADER.unpack_from(data)
     if version != VERSION or begins not in (SNAPSHOT, CHANGE) or reserved:
         raise UnsupportedFormat(
             f"{path}: a change log file of version {version}, beginning {begins}; "
             f"this release knows version {VERSION}"
-        )
-    if (epoch, number) != who:
-        raise Corruption(
-            path, 0, "whole, but another file's header", expected=who.name, found=(epoch, number)
         )
     return Header(begins, follows, (parent[0], parent[1]))
 
@@ -269,7 +265,7 @@ def _records(who: FileId, path: str, view: memoryview, data: bytes) -> Iterator[
             yield Wound(at, end, may_be_torn(data, at, at + HEAD_BYTES), 0)
             at = end
             continue
-        length, kind, flags, reserved, epoch, sequence = head
+        length, kind, flags, reserved, sequence = head
         end = at + RECORD_BYTES + length
         if end > len(view):
             yield Wound(at, len(view), True, kind)
@@ -284,24 +280,20 @@ def _records(who: FileId, path: str, view: memoryview, data: bytes) -> Iterator[
                     f"{path} at offset {at}: a record of kind {kind} with flags {flags}, "
                     "which this release does not know"
                 )
-            if epoch != who.epoch:
-                raise Corruption(
-                    path, at, "a record of another epoch", expected=who.epoch, found=epoch
-                )
             payload = bytes(view[at + HEAD_BYTES : end - CHECK.size])
             yield Record(at, kind, sequence, payload)
         at = end
 
 
-def _head(view: memoryview, at: int, seed: int) -> tuple[int, int, int, int, int, int] | None:
-    """(length, kind, flags, reserved, epoch, sequence); None where no whole head stands."""
+def _head(view: memoryview, at: int, seed: int) -> tuple[int, int, int, int, int] | None:
+    """(length, kind, flags, reserved, sequence); None where no whole head stands."""
     if len(view) - at < HEAD_BYTES or view[at : at + 4] != RECORD_MAGIC:
         return None
     (checksum,) = HEAD_CHECK.unpack_from(view, at + HEAD.size)
     if xxh3(view[at : at + HEAD.size], (seed + at) & _U64) & 0xFFFFFFFF != checksum:
         return None
-    _, length, kind, flags, reserved, epoch, sequence = HEAD.unpack_from(view, at)
-    return length, kind, flags, reserved, epoch, sequence
+    _, length, kind, flags, reserved, _, sequence = HEAD.unpack_from(view, at)
+    return length, kind, flags, reserved, sequence
 
 
 def _next_head(data: bytes, view: memoryview, at: int, seed: int) -> int:
