@@ -213,7 +213,7 @@ class Inker(TurnActor):
         self.failed = failed
         unsynced.mark(self.disk, self.directory)
         active = self.active
-        if active is not None and active.failed is None and isinstance(failed, StorageFailed):
+        if active is not None and active.failed is None:
             active.failed = failed  # which is where a short path looks
 
     @in_turn
@@ -311,7 +311,7 @@ class Inker(TurnActor):
 
     def _activate(self, file: JournalFile) -> None:
         self.active = file
-        if isinstance(self.failed, StorageFailed):
+        if self.failed is not None:
             file.failed = self.failed  # of an fsync that ended meanwhile, in no turn
         self.view = JournalView.of((*self.view.files, file))
         self._aim(file)

@@ -68,7 +68,7 @@ class JournalFile(TurnActor):
         self.file: AppendFile | None = None
         self.commit = NOT_WRITTEN
         self.latency: Latency | None = None  # of its syncs
-        self.failed: StorageFailed | None = None
+        self.failed: OctavoError | None = None
         self.pread: Pread | None = None
         self.open_files = open_files
         self.growing = GrowingMap(self.map_now, lambda: open_files.mapped(self))
