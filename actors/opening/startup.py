@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.closed_meanwhile import or_closed
@@ -228,9 +229,9 @@ class _Opening:
         for note in begun.notes:
             self.notes.append(note)
             log.warning("%s", note)
-        manifest = begun.manifest.edit(
-            added=tuple(self._sealed_entry(tail) for tail in tails if tail.sealed)
-        )
+        # What stands behind one that is not sealed is entered once that is: see Inker.seal_next.
+        entered = list(takewhile(lambda tail: tail.sealed, tails))
+        manifest = begun.manifest.edit(added=tuple(map(self._sealed_entry, entered)))
         ref = Inker.start(
             self.disk,
             directory,
@@ -253,8 +254,13 @@ class _Opening:
             file = started_file(inker, entry.name, entry.base_sqn, entry.seed)
             file.opened_sealed(missing=entry.name not in there)
             files.append(file)
-        for tail in tails:
+        for tail in tails[len(entered) :]:
             if tail.sealed:
+                file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
+                file.opened_sealed()
+                file.entry = self._sealed_entry(tail)
+                inker.unsealed.append(file)
+                files.append(file)
                 continue
             if len(tail.offsets) == 1:
                 self.disk.unlink(f"{directory}/{tail.name}")

@@ -18,12 +18,16 @@ from whole_store import SEED, opened, settle
 
 from octavo.actors.opening import found_files
 from octavo.files.door.disk import Disk
-from octavo.files.errors import StoreLocked
+from octavo.files.errors import StorageFull, StoreLocked
+
+
+def no_room(disk: Disk, path: str) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", path)
 
 
 @pytest.mark.parametrize("ledger", [True, False], ids=["", "its ledger lost"])
 def test_a_damaged_file_that_the_manifest_lacks_is_sealed_anew_apart_from_its_links(
-    tmp_path: Path, ledger: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: bool
 ) -> None:
     manifest, earlier = tmp_path / "s" / "journal" / "manifest", tmp_path / "earlier"
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
@@ -43,6 +47,11 @@ def test_a_damaged_file_that_the_manifest_lacks_is_sealed_anew_apart_from_its_li
         file.write(content)
     if not ledger:
         shutil.rmtree(tmp_path / "s" / "ledger")
+    with monkeypatch.context() as full:
+        full.setattr(found_files, "set_apart", no_room)
+        with pytest.raises(StorageFull):
+            opened(tmp_path / "s", compact_every_seconds=None)
+    assert linked.read_bytes() == content
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
         assert any("read record by record" in note for note in store.stats()["notes"])
         assert len(store) == 700
@@ -88,9 +97,6 @@ def test_a_copy_made_of_links_has_nothing_that_is_written_to_the_store_later(
 def test_where_there_is_no_room_for_that_the_store_opens_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_room(disk: Disk, path: str) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", path)
-
     with opened(tmp_path / "s") as store:
         store.put(b"both", b"v")
     linked_copy(tmp_path / "s", tmp_path / "c")

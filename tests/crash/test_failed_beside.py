@@ -70,6 +70,9 @@ def test_a_sealing_that_could_not_sync_is_not_tried_again_in_the_same_place(numb
         for _ in range(2):
             with pytest.raises(octavo.StorageFailed, match="fsync failed"):
                 store.put(b"b", b"2")
+        with store.snapshot() as snap, pytest.raises(octavo.StorageFailed, match="fsync failed"):
+            snap.publish()  # for which it would have to be sealed
+        assert not [name for name in disk.listdir("/store/journal") if name.endswith(".cdb")]
         assert store[b"a"] == b"1"
         forget(store)
     with one_thread("again"):

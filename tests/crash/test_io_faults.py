@@ -127,6 +127,20 @@ def test_a_failed_fsync_of_which_only_a_killed_process_was_told_is_not_believed_
     is_durable(disk)
 
 
+def test_an_opening_that_cannot_write_it_anew_fails_whether_there_is_a_mark_or_not() -> None:
+    disk = failed_once()
+    disk.unlink(f"/store/journal/{UNSYNCED}")
+    disk.fail("rename", 1, errno.EIO)
+    with one_thread("again"), pytest.raises(octavo.StorageFailed):
+        opened(disk, clock_ms=clock_ms)
+    disk = disk.after_kill()
+    with one_thread("and again"):
+        store = opened(disk, clock_ms=clock_ms)
+        store.sync()
+        forget(store)
+    is_durable(disk)
+
+
 @pytest.mark.parametrize("operation", ["sync", "rename"])
 def test_an_opening_that_cannot_do_so_fails_and_the_next_one_tries_again(operation: str) -> None:
     disk = failed_once()
