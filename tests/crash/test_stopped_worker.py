@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from whole_store import no_hang
 
 import octavo
+from octavo.actors import worker as worker_module
 from octavo.actors import worker_pipe
 from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.worker import JobRunner, WorkerDied
@@ -162,6 +164,26 @@ def test_a_stopped_worker_is_given_up_after_some_looks(
     monkeypatch.setattr(worker_pipe, "LOOK_SECONDS", 0.001)
     with pytest.raises(Silent):
         pipe.ask("slow", (blob,), {})
+
+
+def test_a_close_ends_one_that_was_stopped_as_it_rested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None), in_process=False)
+    nothing = {"inputs": [], "basement": True, "now_ms": 0, "max_rows": 1, "max_bytes": 1}
+    runner.run("merge", ledger=str(tmp_path), stem="m", levels=[], **nothing)
+    process = runner._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    monkeypatch.setattr(worker_module, "_GRACE_SECONDS", 0.0)
+    try:
+        with no_hang(20):
+            runner.close()
+        assert process.returncode == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_all_looks_together_take_less_than_an_ask_waits() -> None:
