@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,22 @@ def test_repair_knows_it_by_its_rows_where_the_identity_is_gone(tmp_path: Path, 
     assert octavo.repair(tmp_path / "s").ok
     with opened(tmp_path / "s") as store:
         assert held(store) == wanted
+
+
+WAYS = {
+    "open": lambda path: octavo.open(path),
+    "only read": lambda path: octavo.open(path, read_only=True),
+    "restore": lambda path: octavo.restore(path, path.parent / "restored"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_whose_ledger_is_gone_is_no_empty_store(tmp_path: Path, way: str) -> None:
+    """Its journal was trimmed: nothing else has what was in it."""
+    made(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with pytest.raises(octavo.Corruption, match="the journal no longer has what was in it"):
+        WAYS[way](tmp_path / "s")
 
 
 def lacking(path: Path, *, persisted: bool) -> dict[bytes, bytes]:
