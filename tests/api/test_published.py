@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from whole_store import WallClock, flush, killed, opened, settle
+from whole_store import WallClock, flush, killed, opened, rolled, settle
 
 import octavo
 from octavo.files.door.disk import AppendFile, RealDisk
@@ -214,6 +214,25 @@ def test_a_damaged_manifest_is_told_and_listed_no_more(store: octavo.Store) -> N
         with pytest.raises(octavo.Corruption):
             published.read(RealDisk(), made.path)
     assert store.published() == []
+
+
+def test_a_key_that_memory_has_and_whose_record_is_damaged_is_not_left_out(
+    store: octavo.Store,
+) -> None:
+    store.put("newest", b"v")
+    rolled(store)
+    settle(store)
+    path = max(Path(store.path, "journal").glob("*.cdb"))
+    content = path.read_bytes()
+    at = content.index(b"newest")
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"N")
+    with store.snapshot() as snap, pytest.raises(octavo.Corruption, match="is damaged and skipped"):
+        snap.publish()
+    with pytest.raises(octavo.Corruption, match="is damaged and skipped"):
+        pinning.pin(RealDisk(), store.path, HOUR_MS, 1_800_000_000_000)
+    assert names(store) == []
 
 
 def test_an_empty_store_can_be_published(tmp_path: Path) -> None:
