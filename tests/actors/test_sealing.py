@@ -15,7 +15,9 @@ from octavo.actors import journal_file
 from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
 from octavo.actors.worker import WorkerDied
+from octavo.files.door.disk import RealDisk
 from octavo.files.door.open_file import RealFile
+from octavo.files.journal.sealed_records import file_records
 from octavo.manifest.journal_manifest import JournalEntry
 
 
@@ -303,3 +305,19 @@ def test_a_sealing_that_finds_no_room_leaves_the_file_as_it_was(
     with opened(image) as again:
         assert [note for note in again.stats()["notes"] if "torn" in note] == []
         assert dict(again.items()) == expected
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_work_on_a_sealed_file_refuses_one_of_other_sqns_than_the_manifest_says(
+    tmp_path: Path, more: int
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % n, b"v") for n in range(9))
+        rolled(store)
+        settle(store)
+        (entry,) = store._inker.manifest.entries
+        path = str(tmp_path / "s" / "journal" / entry.name)
+        who = RealDisk(), path, entry.seed, entry.base_sqn
+        assert file_records(*who, entry.last_sqn)[1].size == 9
+        with pytest.raises(octavo.Corruption, match="covers other sqns"):
+            file_records(*who, entry.last_sqn + more)
