@@ -30,12 +30,8 @@ class Consumer(Handle):
         self.name = checked_name(name)
         begin = None if since is None else to_sqn(since)
         with self._consumers.lock:  # one of two that begin it at once does
-            known = self._consumers.position(self.name)
-            if known is None:
+            if self._consumers.position(self.name) is None:
                 self._begin(begin)
-            elif begin is not None and begin != known:
-                told = f"since={begin}: consumer {name!r} is there already, at {known}"
-                raise Misuse(f"{told}; it goes on there without since=, or drop() it to begin anew")
 
     def _begin(self, since: int | None) -> None:
         inker = self._running.inker.actor

@@ -245,9 +245,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
 
     def consumer(self, name: str, *, since: int | None = None) -> Consumer:
         """The durable consumer of that name, which goes on where it is; a new one begins behind
-        ``since``, or with what comes from now on. Compaction waits for it: see Consumer. To begin
-        with everything, ``since=None if name in store.consumers() else 0``: one that is there is
-        refused any other place than its own.
+        ``since``, or with what comes from now on. Compaction waits for it: see Consumer.
 
         Raises HistoryCompacted where the journal no longer has all that came behind ``since``,
         Misuse, StorageFull, StorageFailed, Closed.
