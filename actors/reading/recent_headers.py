@@ -8,12 +8,9 @@ from itertools import pairwise
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.view import JournalView
 from octavo.files.errors import OctavoError
-from octavo.files.journal import record
 from octavo.files.journal.journal_rows import Headers, headers_at
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints
-
-_AT_THE_END = record.FIXED_BYTES + record.OPTIONAL_BYTES
 
 
 def by_file(journal: JournalView, sqns: Ints) -> Iterator[tuple[JournalFile, Ints, Ints]]:
@@ -43,7 +40,7 @@ def headers_by_file(journal: JournalView, sqns: Ints) -> Iterator[tuple[Ints, He
             limits = np.array(list(map(offsets.__getitem__, numbers)), dtype=np.int64)
             if mapped is None:  # it is being written
                 mapped = file.growing.up_to(int(limits.max()))
-            there = np.flatnonzero((limits > starts) & (starts + _AT_THE_END <= len(mapped)))
+            there = np.flatnonzero(limits > starts)
             found = headers_at(
                 mapped, relative[there], starts[there], limits[there], file.seed, file.path
             )

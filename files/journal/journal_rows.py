@@ -43,7 +43,9 @@ def _optional(
     out = np.zeros(len(at), dtype=np.uint64)
     has = np.flatnonzero(flags & flag)
     if len(has):
-        out[has] = numbers_at(buffer, at[has], f"<u{size}")
+        # Only damage has it beyond the file's end; the header's checksum tells.
+        within = np.minimum(at[has], len(buffer) - size)
+        out[has] = numbers_at(buffer, within, f"<u{size}")
         at[has] += size
     return out
 
@@ -98,8 +100,7 @@ def _keys(head: Headers, prefixes: list[bytes], which: Ints) -> ByteColumn:
 class Headers:
     """What a stretch of journal records says, values apart: one array element a record.
 
-    Positions are in ``raw``, which is the file (with a few zero bytes behind it, where a record
-    ends with it). All header checksums were verified.
+    Positions are in ``raw``, which is the file. All header checksums were verified.
     """
 
     raw: Bytes
@@ -167,7 +168,7 @@ def headers_at(
     file: str,
 ) -> Headers:
     """The same of records anywhere in the file: of these relative numbers, which begin at
-    ``start`` and end at ``limit`` or before. Copies the file where one is at its end."""
+    ``start`` and end at ``limit`` or before."""
     raw = np.frombuffer(buffer, dtype=np.uint8)
     if len(start) and (
         int((limit - start).min()) < record.FIXED_BYTES + record.SUMS_BYTES
@@ -179,8 +180,6 @@ def headers_at(
     bucket_len, key_len = fixed["bucket"].astype(np.int64), fixed["key_1"].astype(np.int64) + 1
     times, data_len = fixed["time"].astype(np.uint64), fixed["content"].astype(np.int64)
     at = start + record.FIXED_BYTES
-    if len(start) and int((at + record.OPTIONAL_BYTES).max()) > len(raw):
-        raw = np.concatenate([raw, np.zeros(32, np.uint8)])
     expiries = _optional(raw, at, flags, record.EXPIRY, 8)
     meta_len = _optional(raw, at, flags, record.METADATA, 4).astype(np.int64)
     index_len = _optional(raw, at, flags, record.INDEX, 4).astype(np.int64)

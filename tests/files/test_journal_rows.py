@@ -142,7 +142,6 @@ def test_rows_of_several_stretches_leave_metadata_where_it_is() -> None:
         for n in range(200)
     ]
     buffer, offsets = written(operations)
-    buffer += bytes(record.OPTIONAL_BYTES)  # what stands behind the last record of a file
     table = as_array(offsets)
 
     def rows() -> Rows:
