@@ -22,6 +22,7 @@ from octavo.changes import Change
 from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.door.disk import Disk
 from octavo.files.door.held_disk import NO_LINKS, HeldDisk
+from octavo.files.door.passing_disk import passing
 from octavo.files.errors import Misuse, SnapshotExpired, usable
 from octavo.files.later import loading
 from octavo.files.messages import messages_of
@@ -261,6 +262,7 @@ def _pinned(
         return pinning.pin(disk, path, lease_ms, now_ms, before)
 
     if not isinstance(disk, HeldDisk):
+        disk = passing(disk)
         try:
             return disk, pinned(disk, int(LEASE_SECONDS * 1000))
         except OSError as error:

@@ -338,7 +338,8 @@ def _tail(
     tail = recovery.whole_records(disk, path, name, known)
     with unsynced.marking(disk, draft.journal):
         disk.sync_file(path)  # not before it is read: more may have come since
-        disk.sync_dir(draft.journal)  # its owner may never have made its name durable
+        if known is None:  # else it was done then
+            disk.sync_dir(draft.journal)  # its owner may never have made its name durable
     if not tail.sealed and len(tail.offsets) > 1:
         table = tail.offsets.tobytes()
         disk.write_atomically(path + OFFSETS, table + xxh3(table).to_bytes(8, "little"))

@@ -16,6 +16,7 @@ from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sparse_offsets import SPARSE_BELOW, SparseOffsets
+from octavo.files.kernels.arrays import np
 from octavo.manifest.journal_manifest import MAX_BASE, JournalManifest
 
 HIGHEST = (1 << 32) - 2
@@ -248,7 +249,7 @@ def _records(
     start = cdb.RECORDS_AT
     if known is not None:
         newest, start = len(known) - 2, known[-1]
-        numbers.extend(range(newest + 1))
+        numbers.frombytes(np.arange(newest + 1, dtype=np.uint32).tobytes())
         starts.extend(known[:-1])
         ends[newest] = start
     changes: list[cdb.Scanned | Run] = []

@@ -256,7 +256,7 @@ def test_a_want_of_descriptors_is_told_as_an_opening_tells_it(
             raise OSError(errno.EMFILE, "none is left", path)
 
         with monkeypatch.context() as patched:
-            patched.setattr(RealDisk, "sync_dir", none_is_left)
+            patched.setattr(RealDisk, "sync_file", none_is_left)
             with pytest.raises(octavo.StorageFull, match="cannot be opened"):
                 reader.newest()
         assert reader["k"]

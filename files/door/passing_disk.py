@@ -1,0 +1,56 @@
+"""What a process makes beside a store for as long as it reads there: nothing of it need outlive a
+power cut, which ends the reader, too. So none of it is synced.
+
+A power cut may leave any part of such a directory, or give one back that was removed. Then it is
+what a killed reader leaves: nobody asks for it any more, checksums and missing files tell whoever
+does, and it is swept once its lease has ended.
+"""
+
+from __future__ import annotations
+
+import os
+
+from octavo.files.door.disk import Disk, RealDisk, directory_of
+from octavo.files.door.open_file import AppendFile, RealFile
+
+
+class _Passing(RealFile):
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """It goes with its directory."""
+
+    begin_sync = AppendFile.begin_sync
+
+
+class PassingDisk(RealDisk):
+    """The operating system's file systems; a directory that it makes, and the names and the new
+    files in it, are not synced. A file that is linked there is synced as any other."""
+
+    def __init__(self) -> None:
+        self._made: set[str] = set()
+
+    def create(self, path: str) -> AppendFile:
+        file = super().create(path)
+        return _Passing(path, file.fd) if directory_of(path) in self._made else file
+
+    def mkdir(self, path: str, within: str = "") -> None:
+        """A new directory; those above it are durable, where there are none."""
+        above = directory_of(path)
+        if not self.exists(above):
+            super().mkdir(above, within)
+        os.mkdir(path)
+        self._made.add(path)
+
+    def rmdir(self, path: str) -> None:
+        super().rmdir(path)
+        self._made.discard(path)
+
+    def sync_dir(self, path: str) -> None:
+        if path not in self._made:
+            super().sync_dir(path)
+
+
+def passing(disk: Disk) -> Disk:
+    """The disk for who only reads; a simulated one as it is."""
+    return PassingDisk() if type(disk) is RealDisk else disk
