@@ -167,3 +167,27 @@ def test_rows_of_several_stretches_leave_metadata_where_it_is() -> None:
     places = zip(last_first.starts.tolist(), last_first.lengths.tolist(), strict=True)
     texts = [last_first.blob[at : at + length].tobytes() for at, length in places]
     assert texts == [o["metadata"] for o in operations[::-1]]
+
+
+def test_a_small_record_at_the_end_of_a_large_file_takes_no_copy_of_that() -> None:
+    row = {"kind": record.PUT, "bucket": b"", "expiry_ms": 0, "metadata": b"", "batch": None}
+    sizes = [*(1 << 16 for _ in range(16)), 1]
+    buffer, offsets = written(
+        [{**row, "key": b"%d" % n, "value": bytes(n), "raw_bytes": None} for n in sizes]
+    )
+    last = as_array(offsets)[-2:]
+
+    def rows() -> Rows:
+        return journal_rows.concatenated(
+            list(journal_rows.rows_of(buffer, last, 16, SEED, 500, "f"))
+        )
+
+    rows()  # what is made once
+    tracemalloc.start()
+    try:
+        found = rows()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.sqns.tolist() == [516]
+    assert peak < len(buffer) / 4
