@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import fcntl
@@ -9,12 +10,12 @@ import mmap
 import os
 import stat
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NoReturn
+from weakref import ref
 
 from octavo.files.errors import Corruption
 
@@ -28,6 +29,8 @@ _MOST = 0x7FFFF000
 """Bytes that one call takes or gives: of Linux no more, and macOS refuses more."""
 _STANDARD = 2
 """The highest descriptor that others write to without having opened it."""
+_LOOK_SECONDS = 1.0
+"""How often who waits for a thread looks whether there is one still."""
 
 
 class AppendFile(ABC):
@@ -388,6 +391,8 @@ class RealFile(AppendFile):
         if fd < 0:
             _refuse(self.path)
         failed = [_failed_untold(fd)]  # unless something else is heard, which takes no memory
+        over = _thread.allocate_lock()
+        over.acquire()
 
         def run() -> None:
             try:
@@ -396,15 +401,20 @@ class RealFile(AppendFile):
                 failed[0] = untraced(error, self.path)
             else:
                 failed.clear()
+            finally:
+                over.release()
+
+        running = ref(run)  # the thread alone will refer to it
 
         def wait() -> None:
-            thread.join()
+            while not over.acquire(timeout=_LOOK_SECONDS) and running() is not None:
+                pass
             if failed:
                 raise failed[0]
 
-        thread = threading.Thread(target=run, name="octavo-sync", daemon=True)
         try:
-            thread.start()
+            # None of threading's, whose start waits for ever for one that found no memory to begin.
+            _thread.start_new_thread(run, ())
         except RuntimeError:  # the system gives no thread
             return super().begin_sync()
         return wait

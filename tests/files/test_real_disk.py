@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import fcntl
@@ -15,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from cutting_short import cut_short
@@ -233,7 +235,20 @@ def test_a_sync_of_which_nothing_is_heard_failed(
         raise MemoryError
 
     monkeypatch.setattr(open_file, "sync_data", no_memory)
-    monkeypatch.setattr(threading, "excepthook", lambda told: None)
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
+    file = DISK.create(str(tmp_path / "a"))
+    wait = file.begin_sync()
+    with pytest.raises(OSError, match="a sync failed, and there was no memory to say why"):
+        wait()
+    file.close()
+
+
+def test_nobody_waits_for_a_sync_whose_thread_ended_before_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that finds no memory for its first step."""
+    monkeypatch.setattr(open_file, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(_thread, "start_new_thread", lambda run, arguments: 1)
     file = DISK.create(str(tmp_path / "a"))
     wait = file.begin_sync()
     with pytest.raises(OSError, match="a sync failed, and there was no memory to say why"):
@@ -244,11 +259,11 @@ def test_a_sync_of_which_nothing_is_heard_failed(
 def test_where_there_is_no_thread_to_be_had_a_sync_is_done_at_once(
     tmp_path: Path, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(thread: threading.Thread) -> None:
+    def start(run: object, arguments: object) -> NoReturn:
         raise RuntimeError("can't start new thread")
 
     file = DISK.create(str(tmp_path / "a"))
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(_thread, "start_new_thread", start)
     wait = file.begin_sync()
     assert calls == [("data", identity(tmp_path / "a"))]
     wait()
