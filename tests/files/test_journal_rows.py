@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from array import array
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -135,17 +136,10 @@ def test_flags_of_fields_that_end_behind_the_file_are_damage(size: int) -> None:
         journal_rows.rows_of(bytes(damaged), as_array(offsets), 0, SEED, 0, "f")
 
 
-def test_rows_of_several_stretches_leave_metadata_where_it_is() -> None:
-    row = {"kind": record.PUT, "bucket": b"b", "value": b"v", "expiry_ms": 0, "batch": None}
-    operations = [
-        {**row, "key": b"%03d" % n, "metadata": bytes([n]) * 8192, "raw_bytes": None}
-        for n in range(200)
-    ]
-    buffer, offsets = written(operations)
-    table = as_array(offsets)
+def rows_and_peak(buffer: bytes, parts: Iterable[tuple[np.ndarray, int]]) -> tuple[Rows, int]:
+    """(rows of stretches of records, bytes that reading them took at most)."""
 
     def rows() -> Rows:
-        parts = [(table[low : low + 51], low) for low in (0, 50, 100, 150)]
         return journal_rows.concatenated(
             [
                 rows
@@ -157,10 +151,20 @@ def test_rows_of_several_stretches_leave_metadata_where_it_is() -> None:
     rows()  # what is made once
     tracemalloc.start()
     try:
-        found = rows()
-        peak = tracemalloc.get_traced_memory()[1]
+        return rows(), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def test_rows_of_several_stretches_leave_metadata_where_it_is() -> None:
+    row = {"kind": record.PUT, "bucket": b"b", "value": b"v", "expiry_ms": 0, "batch": None}
+    operations = [
+        {**row, "key": b"%03d" % n, "metadata": bytes([n]) * 8192, "raw_bytes": None}
+        for n in range(200)
+    ]
+    buffer, offsets = written(operations)
+    table = as_array(offsets)
+    found, peak = rows_and_peak(buffer, [(table[n : n + 51], n) for n in (0, 50, 100, 150)])
     assert peak < len(buffer) / 4
     assert found.metas is not None
     last_first = found.metas.picked(np.arange(200, dtype=np.int64)[::-1])
@@ -175,19 +179,6 @@ def test_a_small_record_at_the_end_of_a_large_file_takes_no_copy_of_that() -> No
     buffer, offsets = written(
         [{**row, "key": b"%d" % n, "value": bytes(n), "raw_bytes": None} for n in sizes]
     )
-    last = as_array(offsets)[-2:]
-
-    def rows() -> Rows:
-        return journal_rows.concatenated(
-            list(journal_rows.rows_of(buffer, last, 16, SEED, 500, "f"))
-        )
-
-    rows()  # what is made once
-    tracemalloc.start()
-    try:
-        found = rows()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    found, peak = rows_and_peak(buffer, [(as_array(offsets)[-2:], 16)])
     assert found.sqns.tolist() == [516]
     assert peak < len(buffer) / 4
