@@ -90,6 +90,11 @@ class Sized:
             *self.new(chance), {field: chance.randrange(terms) for field in fields}
         )  # fmt: skip
 
+    def indexed_together(self, number: int, *fields: str) -> Callable[[Chance], tuple[Any]]:
+        """So many of these, as one argument."""
+        one = self.indexed(*fields)
+        return lambda chance: ([one(chance) for _ in range(number)],)
+
     def together(self, of: Callable[[int], bytes] = key, size: int = _GROUP) -> Any:
         """What builds a store by put_many of so many; keys by their numbers."""
 
@@ -149,6 +154,13 @@ def changed(of: Sized, size: int, peers: tuple[str, ...]) -> Group:
         Shape("put with ttl", 3000, "put_with_ttl", of.new, False),
         Shape("put with an index entry", 2000, "put_indexed", of.indexed("a"), False),
         Shape("put with two index entries", 2000, "put_indexed", of.indexed("a", "b"), False),
+        Shape(
+            "batch of 100 with an index entry each",
+            60,
+            "batch_indexed",
+            of.indexed_together(100, "a"),
+            False,
+        ),
         Shape("put with if_sqn, known", 3000, "put_if_known", _some_of(of), False),
         Shape("head, put with if_sqn", 3000, "put_if", of.pair, False),
     ]

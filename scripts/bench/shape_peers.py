@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from workload import settle
 import octavo
 
 Pairs = list[tuple[bytes, bytes]]
+Indexed = Sequence[tuple[bytes, bytes, Mapping[str, int]]]
 
 METADATA = b"text/plain;draft;me;"
 EXPIRY_BYTES = 8
@@ -73,6 +74,10 @@ class Side(ABC):
     @abstractmethod
     def put_indexed(self, key: bytes, value: bytes, terms: Mapping[str, int]) -> None:
         """A put of a key that is new, with an index entry for each field."""
+
+    @abstractmethod
+    def batch_indexed(self, rows: Indexed) -> None:
+        """The same of many, together."""
 
     @abstractmethod
     def put_if(self, key: bytes, value: bytes) -> None:
@@ -181,6 +186,12 @@ class OctavoSide(Side):
     def put_indexed(self, key: bytes, value: bytes, terms: Mapping[str, int]) -> None:
         self.store.put(key, value, index=terms)
 
+    def batch_indexed(self, rows: Indexed) -> None:
+        with self.store.batch() as batch:
+            put = batch.put
+            for key, value, terms in rows:
+                put(b"", key, value, index=terms)
+
     def put_if(self, key: bytes, value: bytes) -> None:
         head = self.store.head(key)
         self.store.put(key, value, if_sqn=head.sqn if head else 0)
@@ -238,8 +249,15 @@ class RocksSide(Side):
         self.put(key, expiry.to_bytes(EXPIRY_BYTES, "big") + value)
 
     def put_indexed(self, key: bytes, value: bytes, terms: Mapping[str, int]) -> None:
-        entries = [(_entry(field, term) + key, b"") for field, term in terms.items()]
-        self._rocks.put_many([(key, value), *entries])
+        self.batch_indexed([(key, value, terms)])
+
+    def batch_indexed(self, rows: Indexed) -> None:
+        entries = [
+            (_entry(field, term) + key, b"")
+            for key, _, terms in rows
+            for field, term in terms.items()
+        ]
+        self._rocks.put_many([*((key, value) for key, value, _ in rows), *entries])
 
     def put_if(self, key: bytes, value: bytes) -> None:
         self.get(key)
