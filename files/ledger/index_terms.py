@@ -151,7 +151,11 @@ def object_of(user_key: bytes) -> tuple[int, bytes]:
 
 def packed(parts: Iterable[bytes]) -> bytes:
     """A set of entry parts as a record carries it."""
-    return b"".join([_LENGTH.pack(len(part)) + part for part in sorted(set(parts))])
+    each = set(parts)
+    if len(each) == 1:
+        (part,) = each
+        return _LENGTH.pack(len(part)) + part
+    return b"".join([_LENGTH.pack(len(part)) + part for part in sorted(each)])
 
 
 def unpacked(found: bytes) -> list[bytes]:
@@ -182,6 +186,9 @@ def ledger_keys(tag: int, bucket: bytes, key: bytes, index: bytes) -> list[bytes
         return []
     front = _front(bucket)
     back = bytes((tag,)) + key
+    (size,) = _LENGTH.unpack_from(index) if len(index) >= LEAST_BYTES else (-2,)
+    if size == len(index) - 2:  # one entry
+        return [front + index[2:] + back]
     return [front + part + back for part in unpacked(index)]
 
 
