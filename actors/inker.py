@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.journal_start import map_to_roll, put_off, resumes, retire_empty, started_file
+from octavo.actors.journal_start import look_later, map_to_roll, resumes, retire_empty, started_file
 from octavo.actors.measures import Measures
 from octavo.actors.open_files import OpenFiles
 from octavo.actors.turns.runtime import TurnActor, in_turn
@@ -17,6 +17,7 @@ from octavo.actors.writing.crowd import Crowd
 from octavo.actors.writing.operation import Operation, encoded, packed_values, plain_encoded
 from octavo.files.door.disk import Disk
 from octavo.files.errors import (
+    AskTimeout,
     Closed,
     Misuse,
     OctavoError,
@@ -34,9 +35,6 @@ from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
 log = messages_of("octavo.inker")
-
-_LOOK_AGAIN = 1024
-"""Records until a roll that found no room is tried again."""
 
 CEILING_STEP = 1 << 20
 """Half to twice as many sequence numbers are reserved ahead: so many an unclean stop skips."""
@@ -180,7 +178,10 @@ class Inker(TurnActor):
             self._raising = True
             self.actor_ref.send(Inker.raise_ceiling)
         if self.last_sqn >= self.stop_sqn or active.offsets[-1] >= active.full:
-            self._look()
+            try:
+                self._look()
+            except AskTimeout as slow:  # as where another commit waits for a disk that hangs
+                look_later(self, active, slow, _MOST_BYTES)
 
     @in_turn
     def _look(self) -> None:
@@ -198,13 +199,7 @@ class Inker(TurnActor):
             else:
                 self._aim(active)
         except StorageFull as full:
-            if put_off(self, active, _MOST_BYTES):
-                log.warning("%s; the active file goes on for now", full)
-            self.stop_sqn = following + _LOOK_AGAIN
-            if following + 2 * _LOOK_AGAIN > self.manifest.ceiling:
-                self.poison(StorageFailed(f"{full}; no sqn can be reserved: make room and reopen"))
-            elif active.offsets[-1] > _MOST_BYTES - cdb.SEALING_BYTES * len(active.offsets):
-                self.poison(StorageFailed(f"{full}; {active.path} is full: make room and reopen"))
+            look_later(self, active, full, _MOST_BYTES)
         except StorageFailed as failed:
             self.poison(failed)
 

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.view import JournalView
-from octavo.files.errors import room_for
+from octavo.files.errors import OctavoError, StorageFailed, StorageFull, room_for
+from octavo.files.journal import cdb
+from octavo.files.messages import messages_of
 
 if TYPE_CHECKING:
     from octavo.actors.inker import Inker
+
+log = messages_of("octavo.inker")
 
 _RESUME_BELOW_BYTES = 4 << 20
 _RESUME_BELOW_RECORDS = 1 << 14
@@ -48,14 +52,23 @@ def retire_empty(inker: Inker, old: JournalFile) -> None:
     old.actor_ref.stop()  # or each commit into an open store would leave one
 
 
+_LOOK_AGAIN = 1024
+"""Records until a roll that could not be done is tried again."""
 _LOOK_AGAIN_SHIFT = 3
-"""What share of a full file's bytes it takes until a roll that found no room is tried again."""
+"""... and what share of a full file's bytes."""
 
 
-def put_off(inker: Inker, file: JournalFile, most: int) -> bool:
-    """A full file cannot be rolled: it counts as full a little later, at ``most`` bytes at the
-    latest, or each put would try again. Whether that is the first time."""
-    first = file.full <= inker.roll_size
-    end = max(file.offsets[-1], inker.roll_size)
-    file.full = min(end + (inker.roll_size >> _LOOK_AGAIN_SHIFT), most)
-    return first
+def look_later(inker: Inker, file: JournalFile, why: OctavoError, most: int) -> None:
+    """In the Bookie's turn: the active file cannot be rolled, or the ceiling raised. It goes on and
+    counts as full a little later, at ``most`` bytes at the latest, or each put would try again.
+    Where there is no room for that, no more is taken."""
+    if file.full <= inker.roll_size:
+        log.warning("%s; the active file goes on for now", why)
+    size = file.offsets[-1]
+    file.full = min(max(size, inker.roll_size) + (inker.roll_size >> _LOOK_AGAIN_SHIFT), most)
+    inker.stop_sqn = inker.last_sqn + 1 + _LOOK_AGAIN
+    remedy = "make room and reopen" if isinstance(why, StorageFull) else "close it and reopen"
+    if inker.stop_sqn + _LOOK_AGAIN > inker.manifest.ceiling:
+        inker.poison(StorageFailed(f"{why}; no sqn can be reserved: {remedy}"))
+    elif size > most - cdb.SEALING_BYTES * len(file.offsets):
+        inker.poison(StorageFailed(f"{why}; {file.path} is full: {remedy}"))

@@ -36,6 +36,7 @@ from octavo.files.errors import (
 from octavo.files.messages import messages_of
 from octavo.manifest.log_file import (
     CHANGE,
+    FULL_BYTES,
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     RECORD_BYTES,
@@ -60,8 +61,8 @@ READERS_ATTEMPTS = 4
 class Limits:
     """When a log begins a new file or asks for a snapshot."""
 
-    file_bytes: int = 16 << 20
-    """A file that has as many goes no further; one record may pass it."""
+    file_bytes: int = FULL_BYTES
+    """At most that."""
     snapshot_changes: int = 100
     snapshot_bytes: int = 64 << 10
     """A snapshot is due after that many changes *and* bytes, and not before the changes have
@@ -172,6 +173,7 @@ class ChangeLog:
             previous = [who.name for who in files if who >= oldest]
             parent = (found.state_epoch, found.sequence)
             made = cls(disk, directory, epoch, parent, previous, limits or Limits())
+            made._check(snapshot)
             made._write_snapshot(snapshot)
         except OSError as error:
             _raise(error, f"{directory}: the log cannot be begun")

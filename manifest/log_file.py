@@ -64,8 +64,11 @@ _SETTLED = 1
 
 MAX_EPOCH = 1 << 62
 """No store was opened so often: a name that says so is not of ours, and takes no epoch away."""
-MAX_FILE_BYTES = 128 << 20
-MAX_PAYLOAD_BYTES = MAX_FILE_BYTES - HEADER_BYTES - RECORD_BYTES
+MAX_PAYLOAD_BYTES = 1 << 30
+"""The manifest of a ledger of 8,192 files, 512 GiB at least, whose keys all have 64 KiB."""
+FULL_BYTES = 16 << 20
+"""A file that has as many goes no further; one record may pass it."""
+MAX_FILE_BYTES = FULL_BYTES + RECORD_BYTES + MAX_PAYLOAD_BYTES
 
 SECTOR_BYTES = 512
 """What a power cut leaves whole of a write: each such piece is there, or is zeros."""

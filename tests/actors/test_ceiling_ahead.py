@@ -15,6 +15,7 @@ from whole_store import no_hang, opened, settle
 
 import octavo
 from octavo.actors import inker as inker_module
+from octavo.actors import journal_start
 from octavo.actors.opening import resumption
 from octavo.actors.writing.pace import LOOK_EVERY
 from octavo.manifest.change_log import recover
@@ -98,7 +99,7 @@ def test_where_no_more_can_be_reserved_no_more_are_given(
 ) -> None:
     disk, step = SimDisk(), 1 << 11
     steps_of(step, monkeypatch)
-    monkeypatch.setattr(inker_module, "_LOOK_AGAIN", step // 16)
+    monkeypatch.setattr(journal_start, "_LOOK_AGAIN", step // 16)
     if raised == "never":
         monkeypatch.setattr(inker_module.Inker, "raise_ceiling", lambda inker: None)
     with one_thread(f"{code} {raised}") as pool:
@@ -123,6 +124,50 @@ def test_where_no_more_can_be_reserved_no_more_are_given(
             store.put(b"k", b"w")
         assert store.get(b"k") == b"v"
         forget(store)
+
+
+@pytest.mark.parametrize("way", ["put", "put_many", "batch"])
+def test_what_is_written_counts_although_the_roll_behind_it_waited_too_long(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(store: octavo.Store, number: int) -> int:
+        pairs = [(b"%d.%d" % (number, each), b"v") for each in range(16)]
+        if way == "put_many":
+            return store.bucket("b").put_many(pairs)
+        if way == "batch":
+            with store.batch() as batch:
+                for key, value in pairs:
+                    batch.put("b", key, value)
+            return batch.last_sqn
+        return [store.bucket("b").put(key, value) for key, value in pairs][-1]
+
+    with no_hang(), opened(tmp_path / "s", **{**LARGE, "roll_count": 256}) as store:
+        inker = store._inker
+        first, held, over = inker.active, threading.Event(), threading.Event()
+
+        def commit() -> None:  # on a disk that hangs
+            inker.enter()
+            held.set()
+            over.wait()
+            inker.leave()
+
+        committing = threading.Thread(target=commit)
+        committing.start()
+        held.wait()
+        monkeypatch.setattr(inker_module.Inker, "DEADLINE_SECONDS", 0.01)
+        try:
+            assert [write(store, number) for number in range(20)] == list(range(16, 336, 16))
+        finally:
+            over.set()
+            committing.join()
+        monkeypatch.undo()
+        assert inker.active is first
+        assert "goes on for now" in caplog.text
+        number = 20
+        while inker.active is first:
+            write(store, number)
+            number += 1
+        assert len(store.bucket("b")) == 16 * number
 
 
 def steps_of(step: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -662,3 +662,14 @@ def test_a_payload_that_is_too_large_is_refused(
     with pytest.raises(Misuse, match="payload of 11 bytes"):
         log.append(bytes(11))
     log.append(bytes(10))
+
+
+def test_a_first_snapshot_that_is_too_large_is_refused_before_anything_is_written(
+    sim: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ChangeLog.begin(sim, HERE, 1, b"old").close()
+    before = sim.files()
+    monkeypatch.setattr("octavo.manifest.change_log.MAX_PAYLOAD_BYTES", 10)
+    with pytest.raises(Misuse, match="payload of 11 bytes"):
+        ChangeLog.begin(sim, HERE, 2, bytes(11))
+    assert sim.files() == before
