@@ -354,7 +354,8 @@ def pread_of(path: str) -> Callable[[int, int], bytes]:
 def pread_by(fd: Descriptor) -> Callable[[int, int], bytes]:
     """Reads by a descriptor: each has what is asked for read, and no more around it."""
     if sys.platform != "darwin" and hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+        with contextlib.suppress(OSError):  # it is advice
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     return partial(_pread, fd)
 
 

@@ -6,6 +6,9 @@ each the system reads as much as the device is set to, 128 KiB mostly and megaby
 which a store that is larger than memory needs a record. So maps that are read here and there are
 advised not to. And once reads are seen to wait for a device, what is about to be read is asked for
 before, all at once, or is read by a system call, which waits without the lock.
+
+Advice that the system does not take, for want of memory or because a sandbox forbids it, changes
+nothing: what is read tells what is wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import mmap
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from octavo.files.kernels.arrays import np
@@ -38,7 +42,8 @@ _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 def scattered(mapped: Map) -> Map:
     """A map that is going to be read here and there: a page fault reads a page."""
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
-        mapped.madvise(mmap.MADV_RANDOM)
+        with suppress(OSError):
+            mapped.madvise(mmap.MADV_RANDOM)
     return mapped
 
 
@@ -48,8 +53,9 @@ def ask_to_read(mapped: mmap.mmap | bytes | memoryview, low: int, high: int) -> 
     if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
         return
     high = min(high, len(mapped))
-    for at in range(low - low % _PAGE, high, _PIECE_BYTES):
-        mapped.madvise(mmap.MADV_WILLNEED, at, min(_PIECE_BYTES, high - at))
+    with suppress(OSError):
+        for at in range(low - low % _PAGE, high, _PIECE_BYTES):
+            mapped.madvise(mmap.MADV_WILLNEED, at, min(_PIECE_BYTES, high - at))
 
 
 def _ask_to_read_all(mapped: mmap.mmap | bytes, starts: Ints, ends: Ints) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
 import sys
 from collections.abc import Iterator
 from itertools import count, pairwise, repeat
@@ -145,6 +147,25 @@ def test_bytes_in_place_of_a_map_are_left_alone() -> None:
     assert scattered(b"abc") == b"abc"
     ask_to_read(b"abc", 0, 3)
     cold(count()).ahead(b"abc", ints(0), ints(3))
+
+
+def test_advice_that_the_system_does_not_take_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refused(mmap.mmap):
+        def madvise(self, *_: object) -> None:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    with Refused(-1, MiB) as mapped:
+        assert scattered(mapped) is mapped
+        ask_to_read(mapped, 0, MiB)
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    monkeypatch.setattr(os, "posix_fadvise", refused, raising=False)
+    assert RealDisk().opened_to_read(str(path))(2, 1) == b"bc"
 
 
 def test_a_file_that_is_open_to_be_read_is_read_after_it_was_unlinked(tmp_path: Path) -> None:
