@@ -85,7 +85,7 @@ class Inker(TurnActor):
         self.measures = Measures(jobs=runner.history)
         self.compressor = Compressor()
         self.crowd = Crowd(lambda: self.last_sqn, set())
-        self._sealing = False
+        self.sealing = False
         self._raising = False  # the ceiling is going to be raised
         self._not_sealed: OctavoError | OSError | None = None
         self._last = 0
@@ -318,16 +318,16 @@ class Inker(TurnActor):
     def seal_next(self) -> None:
         """Have the oldest rolled file sealed. One at a time and in order, so that a file that
         the manifest does not know is always younger than all that it knows."""
-        if self._sealing or not self.unsealed or self.closing:
+        if self.sealing or not self.unsealed or self.closing:
             return
-        self._sealing = True
         file = self.unsealed[0]
         file.actor_ref.send(JournalFile.seal, self.runner, self.actor_ref)
+        self.sealing = True  # until the file says that it is over
 
     def backlog(self) -> int:
         """Files that wait to be sealed, while that goes on. Where it cannot go on, for the
         time being or at all, slowing the puts would bring nothing."""
-        return len(self.unsealed) if self._sealing else 0
+        return len(self.unsealed) if self.sealing else 0
 
     @unbroken
     def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
@@ -335,7 +335,7 @@ class Inker(TurnActor):
         interrupt came just behind the first time, it may have been compacted since."""
         if file not in self.unsealed:
             return
-        self._sealing = False
+        self.sealing = False
         self.measures.sealing_bytes += entry.bytes - file.commit.appended
         if self.closing:
             return  # the next start finds the file under its sealed name
@@ -354,7 +354,6 @@ class Inker(TurnActor):
     @unbroken
     def sealing_failed(self, file: JournalFile, error: OctavoError | OSError) -> None:
         """Nothing is lost: the file stays readable as it is, and is tried again at a roll."""
-        self._sealing = False
         self._not_sealed = error
         log.warning("%s was not sealed and stays as it is for now: %s", file.path, error)
         if isinstance(error, StorageFailed):

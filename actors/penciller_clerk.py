@@ -78,7 +78,11 @@ class PencillerClerk(TurnActor):
         asks for its turn waits for one piece of work at most, not for one a push."""
         if not self._woken and not self.briefly:
             self._woken = True
-            self.actor_ref.send(PencillerClerk.work)
+            try:
+                self.actor_ref.send(PencillerClerk.work)
+            except BaseException:  # an interrupt, or no memory: it may not be told
+                self._woken = False
+                raise
 
     def look_again(self) -> None:
         """In the Bookie's turn, every few hundred puts: have work that found no room, whose

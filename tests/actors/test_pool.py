@@ -71,3 +71,27 @@ def test_work_waits_where_no_thread_can_be_started(
     pool.submit(done.release)
     assert done.acquire(timeout=WAIT)
     assert done.acquire(timeout=WAIT)
+
+
+def test_a_thread_whose_start_is_interrupted_behind_its_beginning_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, done, go = Pool(1, name="begun"), threading.Semaphore(0), threading.Event()
+    start = threading.Thread.start
+
+    def interrupted(self: threading.Thread) -> None:
+        start(self)
+        raise KeyboardInterrupt
+
+    def work() -> None:
+        go.wait(WAIT)
+        done.release()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(work)
+    pool.submit(work)
+    assert pool.threads == len(threads_of("begun")) == 1
+    go.set()
+    assert all(done.acquire(timeout=WAIT) for _ in range(2))

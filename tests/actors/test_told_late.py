@@ -17,9 +17,11 @@ from whole_store import rolled
 import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
+from octavo.actors.journal_file import JournalFile
 from octavo.actors.keeping.ingest import ingest
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
+from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.turns.turn_future import TurnFuture
 from octavo.files.errors import AskTimeout
@@ -132,6 +134,69 @@ def test_a_load_has_what_the_penciller_was_not_told_of_saved(
     with one_thread("again"):
         store = opened(disk.after_kill(), clock_ms=clock_ms)
         assert dict(store.items()) == expected
+        forget(store)
+
+
+def without(
+    patch: pytest.MonkeyPatch, error: type[BaseException], *messages: object
+) -> list[object]:
+    """These messages are broken off as they are told; those that were."""
+    deliver, told = TurnActor.deliver, list[object]()
+
+    def loses(actor: TurnActor, message: object, future: TurnFuture | None) -> None:
+        method = getattr(message, "method", None)
+        if method in messages:
+            told.append(method)
+            raise error
+        deliver(actor, message, future)
+
+    patch.setattr(TurnActor, "deliver", loses)
+    return told
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_a_clerk_that_could_not_be_told_of_work_is_told_of_the_next(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    # It counted as told for good: memory grew, and puts became ever slower.
+    with one_thread("no work") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        pool.go_on()  # what an opening has to do
+        with monkeypatch.context() as patch:
+            told = without(patch, error, PencillerClerk.work)
+            with pytest.raises(error):
+                saved(store, pool)
+        assert told
+        store.put(b"later", b"1")
+        saved(store, pool)
+        assert store.stats()["persisted_sqn"] == store.last_sqn
+        assert dict(store.items()) == dict.fromkeys([*KEYS, b"later"], b"1")
+        forget(store)
+
+
+@pytest.mark.parametrize(
+    "messages", [[JournalFile.seal], [Inker.sealed], [Inker.sealed, Inker.sealing_failed]]
+)
+def test_files_are_sealed_though_there_was_no_memory_to_tell_of_one(
+    monkeypatch: pytest.MonkeyPatch, messages: list[object]
+) -> None:
+    # None was any more: no backup could be made, and no snapshot published.
+    with one_thread("not sealed") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        pool.go_on()
+        with monkeypatch.context() as patch:
+            told = without(patch, MemoryError, *messages)
+            rolled(store)
+            pool.go_on()
+        assert set(told) == set(messages)
+        put_all(store, b"2")
+        rolled(store)
+        pool.go_on()
+        assert store.stats()["journal"]["sealed_files"] == 2
+        assert store.backup("/backup").sqn == store.last_sqn
+        assert dict(store.items()) == dict.fromkeys(KEYS, b"2")
         forget(store)
 
 
