@@ -270,28 +270,27 @@ class _Taking:
         penciller.answer(None)  # what was sent to it is done
         while penciller.tables:
             task = penciller.tables[0]
-            with self._quiet():
+            with self._told_here():
                 self.clerk.do(task)
-            self._know_ledger()
         if bookie.view.frozen:  # what was saved before it may not have been told
             self._know_ledger()
         return not bookie.view.frozen and not bookie.view.recent.rows
 
-    def _know_ledger(self) -> None:
-        """In the Bookie's turn: it has the newest ledger, and in memory what that has not."""
+    def _know_ledger(self) -> int:
+        """In the Bookie's turn: it has the newest ledger, and in memory what that has not. The
+        generation of its view."""
         bookie, ledger = self.bookie, self.penciller.manifest
+        generation = bookie.view.generation + 1
         bookie.view = replace(
-            bookie.view,
-            frozen=bookie.not_in(ledger),
-            ledger=ledger,
-            generation=bookie.view.generation + 1,
+            bookie.view, frozen=bookie.not_in(ledger), ledger=ledger, generation=generation
         )
+        return generation
 
     @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """The Bookie is in its turn here: it need not be told of a new ledger."""
+    def _told_here(self) -> Iterator[None]:
+        """The Bookie is in its turn here, in which it learns of a new ledger."""
         told = self.clerk.on_change
-        self.clerk.on_change = lambda manifest, saved: 0
+        self.clerk.on_change = lambda manifest, saved: self._know_ledger()
         try:
             yield
         finally:

@@ -10,11 +10,14 @@ from whole_store import flush, opened, settle
 
 import octavo
 from octavo.actors.bookie import Bookie
-from octavo.actors.compacting import journal_install
+from octavo.actors.compacting import compaction, journal_install
+from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.penciller import LevelZero, Merge, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 
@@ -190,3 +193,40 @@ def test_what_a_job_made_goes_where_the_pencillers_turn_did_not_come(
         assert dict(store.items()) == wanted
         assert store.stats()["ledger"]["rows_merged"]
         assert store.verify().ok
+
+
+def test_what_a_merge_replaced_of_which_the_bookie_was_told_late_stays_for_snapshots_in_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {b"%03d" % number: b"v" for number in range(100)}
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        for _ in range(3):
+            store.put_many(wanted.items())
+            flush(store)
+        clerk = store._running.clerk.actor
+        told, settled = clerk.on_change, compaction.settle
+        snaps: list[octavo.Snapshot] = []
+
+        def late(manifest: LedgerManifest, saved: LevelZero | None) -> int:
+            return told(manifest, saved) if saved else too_late()
+
+        def beside(clerk_of: InkerClerk) -> None:
+            """Others write, and a merge is done, just before the commit is."""
+            settled(clerk_of)
+            if not snaps:
+                clerk.on_change = late
+                store.put_many(wanted.items())
+                flush(store)
+                clerk.on_change = told
+                snaps.append(store.snapshot())
+                store.put(b"x", b"")
+
+        writer = StagedWriter(RealDisk(), f"{tmp_path}/s", "job", "0", now_ms=1)
+        writer.put_many(b"", [b"new"], [b"1"])
+        writer.finish()
+        monkeypatch.setattr(compaction, "settle", beside)
+        store.ingest("job", ["0"])
+        store._running.open_files._shrink(0)  # no map keeps what has no name any more
+        with snaps[0] as snap:
+            assert dict(snap.items()) == wanted
+        assert dict(store.items()) == {**wanted, b"x": b"", b"new": b"1"}
