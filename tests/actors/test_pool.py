@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 
 import pytest
 
@@ -95,3 +96,46 @@ def test_a_thread_whose_start_is_interrupted_behind_its_beginning_counts(
     assert pool.threads == len(threads_of("begun")) == 1
     go.set()
     assert all(done.acquire(timeout=WAIT) for _ in range(2))
+
+
+def test_work_that_comes_just_as_a_thread_gives_up_waiting_for_it_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, done = Pool(1, 0.01, "late"), threading.Event()
+
+    def waited(_: float) -> bool:
+        """Nobody woke it; but before it has the lock again there is work for it."""
+        monkeypatch.undo()
+        pool._lock.release()
+        pool.submit(done.set)
+        pool._lock.acquire()
+        return False
+
+    monkeypatch.setattr(pool._wake, "wait", waited)
+    pool.submit(lambda: None)
+    for thread in threads_of("late"):
+        thread.join(WAIT)
+    assert done.is_set()
+
+
+def test_an_idle_thread_keeps_nothing_of_its_last_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, looked, left = threading.Event(), threading.Event(), list[object]()
+
+    class Work:
+        def __call__(self) -> None:
+            go.wait(WAIT)
+
+    pool, work = Pool(1, name="kept"), Work()
+    kept = weakref.ref(work)
+
+    def waited(_: float) -> bool:
+        left.append(kept())
+        looked.set()
+        return False
+
+    monkeypatch.setattr(pool._wake, "wait", waited)
+    pool.submit(work)
+    del work
+    go.set()
+    assert looked.wait(WAIT)
+    assert left == [None]
