@@ -4,10 +4,12 @@ tried again."""
 
 from __future__ import annotations
 
+import errno
 import logging
 from itertools import pairwise
 
 import pytest
+from look import clock_ms
 from one_thread import HeldPool, forget, one_thread, opened
 from simdisk import SimDisk
 from whole_store import WallClock
@@ -129,4 +131,30 @@ def test_a_merge_whose_workers_are_killed_is_tried_less_and_less_often(
         pool.go_on()
         assert len(store) == number
         assert store.verify().ok
+        forget(store)
+
+
+def test_behind_an_error_of_the_disk_nothing_is_tried_again_not_even_as_the_store_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, tries = SimDisk(), []
+
+    def failing(runner: JobRunner, job: str, *blobs: bytes, **given: object) -> object:
+        tries.append(job)
+        raise OSError(errno.EIO, "the device cannot write")
+
+    with one_thread("failed") as pool:
+        store = opened(disk, clock_ms=clock_ms)
+        with monkeypatch.context() as patch:
+            patch.setattr(JobRunner, "run", failing)
+            store.put("k", "v")
+            store._running.bookie.call(Bookie.push)
+            pool.go_on()
+            store._running.clerk.actor.wake()
+            pool.go_on()
+            store.close()
+        assert tries == ["level_zero"]
+    with one_thread("again"):
+        store = opened(disk, clock_ms=clock_ms)
+        assert store.get("k") == b"v"
         forget(store)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from octavo.actors import worker_pipe
+from octavo.actors import worker, worker_pipe
 from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.door.disk import RealDisk
 from octavo.files.door.file_lock import FileLock
+from octavo.files.jobs import worker as worker_of_jobs
 
 
 def interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
@@ -168,3 +169,52 @@ def test_what_lies_in_the_directory_it_begins_in_is_none_of_its_modules(
     merge_of_nothing(runner, tmp_path)
     told = (tmp_path / "told").read_text().split()
     assert "-P" in told[: told.index("-m")]
+
+
+def test_one_that_died_at_rest_is_followed_by_another(tmp_path: Path) -> None:
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    merge_of_nothing(runner, tmp_path, close=False)
+    process = runner._process
+    assert process is not None
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert merge_of_nothing(runner, tmp_path, close=False)["files"] == []
+    assert runner._process is not process
+    runner.close()
+
+
+def test_one_that_owes_an_answer_is_asked_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who asked was interrupted, and again as it was to be ended: the answer is none to this job.
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    merge_of_nothing(runner, tmp_path, close=False)
+    process = runner._process
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker_of_jobs, "receive", interrupted)
+        patch.setattr(worker, "_kill", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            merge_of_nothing(runner, tmp_path, close=False)
+    assert runner._process is process
+    assert merge_of_nothing(runner, tmp_path, close=False)["files"] == []
+    assert runner._process is not process
+    runner.close()
+
+
+def test_one_that_ends_with_an_error_behind_its_first_answer_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = JobRunner(RealDisk(), FileLock(str(tmp_path), lambda: None))
+    merge_of_nothing(runner, tmp_path, close=False)
+    runner.rest()
+    with monkeypatch.context() as patch:
+        interpreter(tmp_path, patch, "exit 1")
+        with pytest.raises(WorkerDied, match="died with 1"):
+            merge_of_nothing(runner, tmp_path, close=False)
+    assert merge_of_nothing(runner, tmp_path, close=False)["files"] == []
+    assert runner._process is not None
+    runner.close()

@@ -278,3 +278,18 @@ def test_many_threads_keep_and_find() -> None:
     assert not wrong
     assert found.bytes <= 20_000
     assert sorted(found._stretches) == found._starts
+
+
+def test_a_closed_store_keeps_nothing_though_who_holds_it_lives_on(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=8 << 20) as store:
+        store.put_many((key, b"v") for key in KEYS)
+        flush(store)
+        for _ in range(3):
+            list(store.items(start=KEYS[10], limit=20))
+        bookie = store._bookie
+        assert kept_in(stretches(store))
+        assert bookie.kept_scans.items.bytes
+    assert not kept_in(bookie.kept_scans._newest)
+    assert not bookie.kept_scans.items.bytes
+    assert bookie.kept_scans.items.of(b"") is None
+    assert not bookie.cache.entries

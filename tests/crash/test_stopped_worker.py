@@ -160,9 +160,11 @@ def test_a_stopped_worker_is_given_up_after_some_looks(
 ) -> None:
     process, _ = slow
     pipe = WorkerPipe(process)
+    worker.pass_by_what_was_printed(pipe)
+    pipe.begun = True
     os.kill(process.pid, signal.SIGSTOP)
     monkeypatch.setattr(worker_pipe, "LOOK_SECONDS", 0.001)
-    with pytest.raises(Silent):
+    with no_hang(20), pytest.raises(Silent):
         pipe.ask("slow", (blob,), {})
 
 
