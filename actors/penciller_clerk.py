@@ -97,14 +97,15 @@ class PencillerClerk(TurnActor):
         self._woken = False  # first: what comes from here on wants another look
         if self.closing:
             return
-        task = self.penciller.call(Penciller.next_task)
-        if task is None:
-            self._waits_ms = self._killed = 0
-            return
-        if isinstance(task, Merge) and self._is_too_soon():
-            self._waits_ms = self._waits_ms or self.clock_ms()
-            return
+        task = None
         try:
+            task = self.penciller.call(Penciller.next_task)
+            if task is None:
+                self._waits_ms = self._killed = 0
+                return
+            if isinstance(task, Merge) and self._is_too_soon():
+                self._waits_ms = self._waits_ms or self.clock_ms()
+                return
             self.do(task)
         except (Closed, StorageFailed):
             return

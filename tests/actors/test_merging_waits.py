@@ -16,6 +16,7 @@ from whole_store import WallClock
 
 import octavo
 from octavo.actors.bookie import Bookie
+from octavo.actors.penciller import Penciller
 from octavo.actors.worker import JobRunner, WorkerDied
 
 REASONS = [
@@ -157,4 +158,29 @@ def test_behind_an_error_of_the_disk_nothing_is_tried_again_not_even_as_the_stor
     with one_thread("again"):
         store = opened(disk, clock_ms=clock_ms)
         assert store.get("k") == b"v"
+        forget(store)
+
+
+def test_a_look_for_work_whose_turn_does_not_come_is_taken_again_before_the_next_push(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = WallClock(1_800_000_000_000)
+
+    def too_late(_: Penciller) -> None:
+        raise octavo.AskTimeout("Penciller did not get round to next_task within 60 s")
+
+    with caplog.at_level(logging.WARNING, "octavo"), one_thread("no turn") as pool:
+        store = opened(SimDisk(), clock_ms=clock, push_bytes=64 << 20)
+        with monkeypatch.context() as patch:
+            patch.setattr(Penciller, "next_task", too_late)
+            store.put("k", "v")
+            store._running.bookie.call(Bookie.push)
+            put(store, pool, 0)
+        assert store._bookie.view.frozen
+        clock.now += 6000
+        put(store, pool, 300)
+        assert not store._bookie.view.frozen
+        assert [(record.name, record.levelname) for record in caplog.records] == [
+            ("octavo.clerk", "WARNING")
+        ]
         forget(store)
