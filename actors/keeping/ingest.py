@@ -200,15 +200,24 @@ def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None, now_ms: i
 @contextmanager
 def _turns(*actors: TurnActor) -> Iterator[None]:
     """Hold their turns, taken in this order."""
-    taken: list[TurnActor] = []
+    taken = 0
     try:
         for actor in actors:
             actor.enter(_PATIENCE_SECONDS)
-            taken.append(actor)
+            taken += 1
         yield
     finally:
-        for actor in reversed(taken):
-            actor.leave()
+        _leave(actors, taken)
+
+
+def _leave(actors: Sequence[TurnActor], taken: int) -> None:
+    """Let go of the turns of the first ones, all of them, though there be no memory for what one
+    of them has to do then."""
+    if taken:
+        try:
+            actors[taken - 1].leave()
+        finally:
+            _leave(actors, taken - 1)
 
 
 class _Taking:

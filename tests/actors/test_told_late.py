@@ -18,7 +18,7 @@ import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.keeping.ingest import ingest
+from octavo.actors.keeping.ingest import _Taking, ingest
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.penciller import Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
@@ -26,6 +26,7 @@ from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.turns.turn_future import TurnFuture
 from octavo.files.errors import AskTimeout
 from octavo.files.handover.staged_writer import StagedWriter
+from octavo.manifest.commits import Commit
 
 KEYS = [b"%03d" % number for number in range(40)]
 
@@ -219,6 +220,37 @@ def test_a_load_goes_on_where_the_bookie_was_not_told_what_was_saved() -> None:
         assert dict(store.items()) == {**dict.fromkeys(KEYS, b"1"), KEYS[0]: b"2"}
         assert store.verify().ok
         forget(store)
+
+
+def test_no_turn_stays_taken_behind_a_load_that_had_no_memory_as_it_let_go_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nothing was merged any more, and the close of the store had no end.
+    disk = SimDisk()
+    with one_thread("no memory, a load"):
+        store = opened(disk, clock_ms=clock_ms)
+        put_all(store, b"1")
+        running = store._running
+        take_in, schedule = _Taking._take_in, TurnActor.schedule
+
+        def told_meanwhile(taking: _Taking) -> Commit:
+            running.bookie.tell("a message")
+            return take_in(taking)
+
+        def without_memory(actor: TurnActor) -> None:
+            if actor is running.bookie.actor:
+                raise MemoryError
+            schedule(actor)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_Taking, "_take_in", told_meanwhile)
+            patch.setattr(TurnActor, "schedule", without_memory)
+            with pytest.raises(MemoryError):
+                loaded(store, disk)
+        for ref in (running.clerk, running.bookie, running.inker, running.penciller):
+            assert not ref.actor.holder
+        assert dict(store.items()) == {**dict.fromkeys(KEYS, b"1"), KEYS[0]: b"2"}
+        store.close()
 
 
 def test_a_trim_has_what_the_penciller_was_not_told_of_saved(
