@@ -154,3 +154,29 @@ def test_behind_a_write_that_could_not_be_taken_back_no_journal_file_is_begun() 
         store = opened(disk.after_kill(), clock_ms=clock_ms)
         assert dict(store.items()) == {b"a": b"1"}
         store.close()
+
+
+def test_files_that_the_manifest_names_stay_though_it_could_not_be_written_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk()
+    with one_thread("named") as pool:
+        store = begun(disk, pool)
+        penciller = store._running.penciller.actor
+
+        def failed(_: object) -> None:
+            raise octavo.StorageFailed("the snapshot cannot be written")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(penciller.change_log, "snapshot_if_due", failed)
+            save(store, pool)
+        assert penciller.failed
+        for entry in penciller.manifest.entries:
+            assert disk.exists(entry.file.path)
+            assert not entry.file.is_stopped
+        assert contents(store) == dict.fromkeys(KEYS, b"3")
+        store.close()
+    with one_thread("again"):
+        store = opened(disk, clock_ms=clock_ms)
+        assert contents(store) == dict.fromkeys(KEYS, b"3")
+        forget(store)
