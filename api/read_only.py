@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import weakref
 from collections import deque
@@ -35,6 +34,7 @@ from octavo.manifest.published import Published
 from octavo.manifest.recovery import LOG
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.published import PublishedSnapshot, published_of
+from octavo.registry import at_end, end_with_process
 from octavo.snapshot import Snapshot, SnapshotBucket
 from octavo.stats import consumers_of, levels_of
 from octavo.type_parameters import Out, Told
@@ -133,6 +133,7 @@ class ReadOnlyStore(_Unpublished):
             reader: Any = self._pinned
             SnapshotBucket.__init__(self, reader, identity, b"")
             _open.add(self._pinned)
+            end_with_process()
         except BaseException:
             published.remove(disk, found.path)
             raise
@@ -330,5 +331,5 @@ def _forked() -> None:
         reader.forked()
 
 
-atexit.register(_close_all)
+at_end(_close_all)
 os.register_at_fork(after_in_child=_forked)

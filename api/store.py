@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -40,7 +39,7 @@ from octavo.files.unbroken import unbroken
 from octavo.handles import Closing
 from octavo.head_only import HeadBatch, HeadBucket
 from octavo.published import PublishedSnapshot, published_of
-from octavo.registry import OPEN, close_all, forked
+from octavo.registry import OPEN, at_end, close_all, end_with_process, forked
 from octavo.snapshot import Snapshot
 from octavo.stats_types import Stats
 from octavo.verify import Report, verify
@@ -133,6 +132,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
             self._interval = IntervalSync(running.inker.actor, float(running.options.sync))
         self._watched = WATCH.add(running) if isinstance(running.disk, RealDisk) else None
         OPEN.add(self)
+        end_with_process()
         log.info("%s is open: %d records were replayed", running.path, running.replayed)
 
     # ------------------------------------------------------------ parts
@@ -439,5 +439,5 @@ def _buckets(reader: Reader, tag: int) -> Iterator[bytes]:
 
 
 # Behind all that is imported above: stores end before the pool that they need, and their locks.
-atexit.register(close_all)
+at_end(close_all)
 os.register_at_fork(after_in_child=forked)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import octavo
 
 BEGINNING = """
 import gc, sys
@@ -31,6 +34,35 @@ octavo.open(sys.argv[1], worker=False).put("k", "v")
 gc.collect()
 """,
 }
+OF_A_CHILD = """
+import multiprocessing, sys, threading
+from multiprocessing.util import Finalize
+import octavo
+
+def writes(path):
+    octavo.open(path, worker=False).put("k", "v")
+
+def writes_on(path):
+    ending = threading.Event()
+    Finalize(None, ending.set, exitpriority=-1)
+    store = octavo.open(path, worker=False)
+    def write():
+        ending.wait()
+        store.put("k", "v")
+        print("written")
+    threading.Thread(target=write).start()
+
+def reads(path):
+    octavo.open(path, worker=False).close()
+    assert octavo.open(path, read_only=True).get("k") is None
+
+if __name__ == "__main__":
+    method, work, path = sys.argv[1:]
+    child = multiprocessing.get_context(method).Process(target=globals()[work], args=(path,))
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
 THREE = """
 stores = [octavo.open(sys.argv[1] + name, worker=False) for name in "abc"]
 """
@@ -74,3 +106,32 @@ late.itself = late  # so that it goes only when modules do
     words = [sys.executable, "-c", program, str(tmp_path / "s")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("closed\n", "")
+
+
+def child_that(does: str, method: str, path: Path) -> str:
+    """What it printed."""
+    path.with_suffix(".py").write_text(OF_A_CHILD)
+    words = [sys.executable, str(path.with_suffix(".py")), method, does, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_what_a_process_of_multiprocessing_leaves_open_is_closed_at_its_end(
+    tmp_path: Path, method: str
+) -> None:
+    child_that("writes", method, tmp_path / "s")
+    with octavo.open(tmp_path / "s") as store:
+        assert store.last_sqn == 1, "numbers are skipped, as after a kill"
+    child_that("reads", method, tmp_path / "r")
+    assert os.listdir(tmp_path / "r" / "snapshots") == []
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_threads_that_outlive_the_work_of_such_a_process_may_still_write(
+    tmp_path: Path, method: str
+) -> None:
+    assert child_that("writes_on", method, tmp_path / "s") == "written\n"
+    with octavo.open(tmp_path / "s") as store:
+        assert store["k"] == b"v"
