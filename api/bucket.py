@@ -27,7 +27,7 @@ from octavo.arguments import (
     to_sync,
     to_value,
 )
-from octavo.drawn_pairs import plain_pairs
+from octavo.drawn_pairs import plain_pairs, to_pair
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.journal.record import DELETE, LOW_32, PUT
@@ -190,6 +190,7 @@ class Bucket(Mutable[Out, Told]):
         source, durable = iter(to_keys(keys)), to_sync(sync)
         running = self._running
         running.identity.tags.functions_of(self._type)
+        self._refuse_if_closed()
         last = 0
         while pairs := [(self._whole(key), b"") for key in islice(source, _GROUP)]:
             write = partial(self._write_plain, pairs, DELETE)
@@ -216,6 +217,7 @@ class Bucket(Mutable[Out, Told]):
                 f"pairs={shown(pairs)}: allowed are a mapping, and an iterable of (key, value)"
             )
         durable = to_sync(sync)
+        self._refuse_if_closed()
         prefix, limit, grouped = self._prefix, self._key_limit, self._grouped_bytes
         meter = self._inker.measures.put_many
         last = 0
@@ -268,10 +270,7 @@ class Bucket(Mutable[Out, Told]):
         return self._write_plain(ready) or last
 
     def _pair(self, pair: Any) -> tuple[bytes, bytes]:
-        try:
-            key, value = pair
-        except (TypeError, ValueError):
-            raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
+        key, value = to_pair(pair)
         try:
             return self._whole(key), to_value(value)
         except Misuse as wrong:
@@ -284,6 +283,10 @@ class Bucket(Mutable[Out, Told]):
             return 0
         ledger_keys = [self._prefix + key for key, _ in pairs]
         return self._bookie.put_many(ledger_keys, self._tag, self._name, pairs, kind)
+
+    def _refuse_if_closed(self) -> None:
+        if self._bookie.closed:
+            raise self._bookie.stopped_error()
 
     # ------------------------------------------------------------ reading
 

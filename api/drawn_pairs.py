@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from itertools import chain
 from typing import Any
+
+from octavo.arguments import BytesLike
+from octavo.files.argument_checks import shown
+from octavo.files.errors import Misuse
 
 
 def plain_pairs(
@@ -31,3 +35,14 @@ def plain_pairs(
         else:
             return pairs, keys, chain(pairs, (pair,), drawn)
     return pairs, keys, None
+
+
+def to_pair(pair: Any) -> tuple[Any, Any]:
+    """Key and value of a pair that was drawn. Raises Misuse, also for two letters in one str."""
+    try:
+        if isinstance(pair, str | BytesLike | Mapping | Set):
+            raise TypeError
+        key, value = pair
+    except (TypeError, ValueError):
+        raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
+    return key, value

@@ -425,10 +425,6 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         self._closing = new_rlock()  # a thread that is no more may have the other
         shutdown.forked(self._running)
 
-    def _refuse_if_closed(self) -> None:
-        if self._bookie.closed:
-            raise self._bookie.stopped_error()
-
     def __repr__(self) -> str:
         return f"<octavo.Store {self.path!r}{' (closed)' if self._closed else ''}>"
 

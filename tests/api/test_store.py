@@ -316,6 +316,8 @@ def test_calls_on_a_closed_store_raise_closed(tmp_path: Path) -> None:
         lambda: store.sync(),
         lambda: store.stats(),
         lambda: store.put_many([(b"a", b"b")]),
+        lambda: store.put_many([]),
+        lambda: store.delete_many([]),
         lambda: store.verify(),
         lambda: list(store.buckets()),
         lambda: store.put(b"k", b"v", metadata=b"m"),
