@@ -181,8 +181,8 @@ class PencillerClerk(TurnActor):
                     raise
                 log.info("saving level zero again: %s", error)
         for damage in result["damaged"]:
-            log.error("%s: its key reads as it was before, or as absent", damage)
-            self.damaged.append(damage)
+            log.error("%s and skipped: its key reads as it was before, or as absent", damage)
+            self.damaged.append(f"{damage} and skipped")
         self.damaged += result.get("noted", ())
         with unbroken:
             files = result["files"]

@@ -197,7 +197,11 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
     def _stream(
         self, bound: Bounds, columns: Sequence[str] | None, batch_rows: object
     ) -> pa.RecordBatchReader:
-        self._check_mode()
+        if self._identity.head_only:
+            raise Misuse(
+                "a head-only store gives no Arrow stream: head_bucket(name).rows() lists its "
+                "entries, and Spark reads them as data frames"
+            )
         wanted = arrow_stream.to_columns(columns)
         return arrow_stream.stream(self._shared, bound, wanted, batch_rows)
 

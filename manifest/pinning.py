@@ -395,7 +395,7 @@ def _side_files(
         parts=parts, max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
     )  # fmt: skip
     if result["damaged"]:
-        raise Corruption(draft.journal, 0, result["damaged"][0])
+        raise Corruption(draft.journal, 0, f"{result['damaged'][0]}: repair the store")
     return [LedgerEntry.of_job(row) for row in result["files"]]
 
 

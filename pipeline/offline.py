@@ -197,7 +197,7 @@ def read_stretch(disk_of: DiskOf, path: str, stem: str, pieces: Sequence[Piece])
     )
     return {
         "files": made["files"],
-        "damaged": [*notes, *made["damaged"]],
+        "damaged": [*notes, *(f"{damage} and skipped" for damage in made["damaged"])],
         "records": sum(part["count"] for part in parts),
     }
 

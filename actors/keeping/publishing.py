@@ -145,7 +145,7 @@ def _with_side_files(
             max_bytes=MAX_FILE_BYTES,
         )
         if result["damaged"]:
-            raise Corruption(draft.journal, 0, result["damaged"][0])
+            raise Corruption(draft.journal, 0, f"{result['damaged'][0]}: repair the store")
         added = [LedgerEntry.of_job(row) for row in result["files"]]
     return view.ledger.edit(added, persisted_sqn=sqn)
 

@@ -128,8 +128,7 @@ def _rows_of(
         if len(holes) == 2:
             raise
     damaged += [
-        f"{name} at offset {table[hole]}: the record of sqn {base + first + hole} "
-        "is damaged and skipped"
+        f"{name} at offset {table[hole]}: the record of sqn {base + first + hole} is damaged"
         for hole in holes[1:-1]
     ]
     return itertools.chain.from_iterable(

@@ -266,6 +266,14 @@ def test_expiry(store: octavo.Store, clock: WallClock) -> None:
     assert bucket.head("a").expires_at is None
 
 
+def test_an_arrow_stream_is_refused_with_what_there_is_instead(store: octavo.Store) -> None:
+    with (
+        store.snapshot() as snap,
+        pytest.raises(octavo.Misuse, match=r"rows\(\) lists its entries"),
+    ):
+        snap.to_arrow()
+
+
 def test_snapshots_see_their_moment_across_pushes_and_trims(store: octavo.Store) -> None:
     rng = random.Random(SEED)
     model: dict[tuple[bytes, bytes], bytes] = {}

@@ -228,9 +228,12 @@ def test_a_key_that_memory_has_and_whose_record_is_damaged_is_not_left_out(
     with path.open("r+b") as file:
         file.seek(at)
         file.write(b"N")
-    with store.snapshot() as snap, pytest.raises(octavo.Corruption, match="is damaged and skipped"):
+    with (
+        store.snapshot() as snap,
+        pytest.raises(octavo.Corruption, match="is damaged: repair the store"),
+    ):
         snap.publish()
-    with pytest.raises(octavo.Corruption, match="is damaged and skipped"):
+    with pytest.raises(octavo.Corruption, match="is damaged: repair the store"):
         pinning.pin(RealDisk(), store.path, HOUR_MS, 1_800_000_000_000)
     assert names(store) == []
 
