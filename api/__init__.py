@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from octavo.actors.compacting.compaction import Compacted
     from octavo.actors.keeping.backup import BackedUp
     from octavo.actors.keeping.ingest import Ingested
+    from octavo.actors.opening.options import OpenOptions
     from octavo.actors.opening.tags import Tag
     from octavo.batch import Batch
     from octavo.bucket import Bucket
@@ -99,6 +100,7 @@ _HOMES = {
     "octavo.index_edit": ("IndexEdit",),
     "octavo.actors.compacting.compaction": ("Compacted",),
     "octavo.actors.keeping.ingest": ("Ingested",),
+    "octavo.actors.opening.options": ("OpenOptions",),
     "octavo.actors.opening.tags": ("Tag",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -130,6 +132,7 @@ __all__ = [
     "MerkleTree",
     "Misuse",
     "OctavoError",
+    "OpenOptions",
     "PublishedSnapshot",
     "Query",
     "ReadOnlyStore",

@@ -87,7 +87,7 @@ def test_what_gives_no_pairs_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", ["ab", b"ab", {"a", "b"}, {"key": "a", "value": "b"}])
 def test_two_in_one_are_no_pair(tmp_path: Path, wrong: object) -> None:
     with octavo.open(tmp_path / "s") as store:
-        with pytest.raises(octavo.Misuse, match="pairs holds .*: allowed are"):
+        with pytest.raises(octavo.Misuse, match=r"pairs holds .*: allowed are"):
             store.put_many([("k", "v"), wrong])  # type: ignore[list-item]
         assert dict(store) == {b"k": b"v"}
 

@@ -95,7 +95,9 @@ def head_only(path: str) -> bytes | int:
 
 def main(path: str) -> list[str]:
     """What is in the bucket "text" at the end."""
-    with octavo.open(os.path.join(path, "store")) as store:
+    options: octavo.OpenOptions = {"sync": 0.5, "worker": False}
+    with octavo.open(os.path.join(path, "store"), **options) as store:
+        assert_type(store, Store)
         live(store)
         found = [item.key for item in snapshots(store)]
     for read_only in (True, False):
