@@ -62,10 +62,13 @@ def diff(
         right.snapshot(_LEASE_SECONDS) as y,
     ):
         if by is None and (by := told_by(x, y)) == "value":
-            complain(
-                "these are not copies of one store, or both may have been written since: all "
-                "values are compared; see --by"
-            )
+            why = "these are not copies of one store: all values are compared; see --by"
+            if x._identity.id == y._identity.id:
+                why = (
+                    "both copies of one store were written since, or compaction took the record "
+                    "that tells: all values are compared; if one at most was, --by sqn is quicker"
+                )
+            complain(why)
         for one in at_one_moment(compare(x, y, by=by, bucket=bucket), x, y):
             if done == limit:
                 break

@@ -203,6 +203,19 @@ def test_diff_of_stores_that_were_made_apart_compares_values(tmp_path: Path) -> 
     assert octavo("diff", tmp_path / "a", tmp_path / "c").stderr == ""
 
 
+def test_diff_of_a_store_and_its_backup_says_why_it_compares_values(tmp_path: Path) -> None:
+    with library.open(tmp_path / "a") as store:
+        store.put("gone", "v")
+        store.delete("gone")
+        store.backup(tmp_path / "b")
+        store.put("k", "v")
+        store.compact()
+        assert [change.sqn for change in store.changes(compacted=True)] == [3]
+    found = octavo("diff", tmp_path / "a", tmp_path / "b", code=1)
+    assert found.stdout.startswith("-\t\tk\t3 1 ")
+    assert "or compaction took the record that tells: all values are compared" in found.stderr
+
+
 def test_diff_reads_a_store_that_is_open(two: tuple[Path, Path]) -> None:
     with library.open(two[0]) as store:
         store.delete("only in a")
