@@ -66,7 +66,7 @@ def bring(
                 raise Misuse(
                     f"path={target!r} cannot have a link to {path} ({error.strerror}): "
                     f"{elsewhere if error.errno == errno.EXDEV else ''}let the files be copied "
-                    "(copy=True)"
+                    "(copy=True; octavo ... --copy)"
                 ) from error
             copied(disk, path, temporary)
             done.copied += 1

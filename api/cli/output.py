@@ -16,7 +16,7 @@ import click
 
 from octavo.figures import count, moment
 from octavo.files.door.disk import RealDisk
-from octavo.files.errors import Misuse, usable
+from octavo.files.errors import READ_ONLY, Misuse, usable
 
 
 class OutputClosed(Exception):  # noqa: N818 - it is not an error
@@ -109,16 +109,16 @@ def json_line(document: object) -> bytes:
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file of the user's that appears under its name, durable, only if the block succeeds.
 
-    What is there and is no regular file (a FIFO, ``/dev/null``) is written to directly. Raises
-    Misuse where it can not be made.
+    What is there and is no regular file (a FIFO, ``/dev/null``, a shell's ``>(...)``) is written to
+    directly. Raises Misuse where it can not be made.
     """
-    target = os.path.realpath(path)
-    if os.path.isdir(target):
+    if os.path.isdir(path):
         raise Misuse(f"FILE={path!r} is a directory: name a file in it")
-    if os.path.exists(target) and not os.path.isfile(target):
-        with open(target, "wb") as stream:
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as stream:
             yield stream
         return
+    target = os.path.realpath(path)
     partial = f"{target}.{os.getpid()}.partial"
     try:
         with _made(path, partial) as stream:
@@ -128,7 +128,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         os.replace(partial, target)
         RealDisk().sync_dir(os.path.dirname(target))
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # what it raises is not what is wrong
             os.unlink(partial)
         raise
 
@@ -138,6 +138,11 @@ def _made(path: str, partial: str) -> BinaryIO:
         try:
             return open(partial, "xb")
         except OSError as wrong:
+            if wrong.errno in READ_ONLY:
+                raise Misuse(
+                    f"FILE={path!r} cannot be made: {wrong.strerror}; name one in a directory "
+                    "where this process's user may make files"
+                ) from wrong
             wrong.filename = path  # the name that the user knows
             raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gc
 import gzip
 import json
@@ -23,6 +24,7 @@ from whole_store import SEED
 
 import octavo as library
 from octavo.cli import dump as cli_dump
+from octavo.cli import output as cli_output
 from octavo.cli import source as cli_source
 from octavo.files.door.disk import RealDisk
 from octavo.files.kernels.arrow import pyarrow
@@ -453,3 +455,26 @@ def test_the_name_of_a_dump_is_durable_as_the_command_ends(
     monkeypatch.setattr(RealDisk, "sync_dir", sync_dir)
     octavo("dump", store, "-o", file)
     assert (str(tmp_path), True) in synced
+
+
+def test_a_dump_goes_into_a_pipe_by_its_path(store: Path) -> None:
+    hear, tell = os.pipe()
+    with open(hear, "rb") as heard:
+        octavo("dump", store, "--format", "jsonl", "-o", f"/dev/fd/{tell}")  # as a shell's >(...)
+        os.close(tell)
+        assert heard.read() == output("dump", store)
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EROFS])
+def test_where_no_file_can_be_made_the_name_of_the_dump_is_told(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """As in a directory of another user, and on a read-only mount, where nothing is removed."""
+
+    def refused(path: str, *_: object) -> None:
+        raise OSError(error, os.strerror(error), path)
+
+    monkeypatch.setattr(cli_output, "open", refused, raising=False)
+    monkeypatch.setattr(os, "unlink", refused)
+    told = octavo("dump", store, "-o", tmp_path / "d.jsonl", code=2).stderr
+    assert f"FILE='{tmp_path / 'd.jsonl'}' cannot be made: {os.strerror(error)}; name one" in told
