@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from octavo.files.errors import Misuse
-from octavo.notation import fields_of, take_field
+from octavo.notation import fields_of, from_text, take_field
 
 if TYPE_CHECKING:
     from octavo.files.ledger.head import Head
@@ -117,3 +117,21 @@ def entries_of_text(text: object) -> Entries | None:
         return entries_of_json(json.loads(text))
     except (ValueError, RecursionError) as wrong:
         raise Misuse(f"'index' is not JSON: {wrong}") from None
+
+
+def dumped_cells(
+    header: list[str],
+) -> Callable[[list[str]], tuple[bytes, bytes, bytes, bytes, int | None, Entries | None]]:
+    """What makes (key, value, bucket, metadata, expiry, index entries) of a row of CSV that
+    ``octavo dump`` wrote; its columns are some of ALL_FIELDS. That raises Misuse."""
+    at = [header.index(name) if name in header else len(header) for name in FIELDS[:6]]
+
+    def parts(row: list[str]) -> tuple[bytes, bytes, bytes, bytes, int | None, Entries | None]:
+        cells = [*row, ""]
+        *texts, until, index = (cells[place] for place in at)
+        bucket, key, value, metadata = (from_text(text.encode()) for text in texts)
+        if until and not (until.isascii() and until.isdigit() and len(until) < 20):
+            raise Misuse(f"'expires_at' is {until!r:.60}: allowed are ms since 1970 UTC")
+        return key, value, bucket, metadata, int(until) if until else None, entries_of_text(index)
+
+    return parts

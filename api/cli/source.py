@@ -22,9 +22,15 @@ from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, Protocol, cast
 
 from octavo.arguments import MAX_VALUE_BYTES
-from octavo.cli.rows import FIELDS, LONGEST_LINE, Entries, entries_of_json, entries_of_text
+from octavo.cli.rows import (
+    ALL_FIELDS,
+    LONGEST_LINE,
+    Entries,
+    dumped_cells,
+    entries_of_json,
+)
 from octavo.files.errors import Misuse
-from octavo.notation import from_text, take_field
+from octavo.notation import take_field
 
 TEXT_FORMATS = ("directory", "csv", "jsonl")
 FORMATS = (*TEXT_FORMATS, "parquet")
@@ -338,8 +344,16 @@ class Csv(_Lines):
         if self.key_field is None and len(header) == 1 and set(header[0]) & set(",;\t|"):
             told = f"the header is one column, {header[0]!r:.80}; name it with --key-field"
             raise Misuse(f"{told}, or say with --delimiter what is between columns")
-        if self.key_field is self.value_field is None and tuple(header) == FIELDS:
-            return _of_dumped_row
+        if self.key_field is self.value_field is None and {"key", "value"} <= set(header):
+            if len(header) < 3:
+                raise Misuse(
+                    "columns key and value alone: cells of a dump are written as text on one line, "
+                    "others as they are; --key-field key --value-field value takes them as they "
+                    "are, and a dump to be loaded has another column, such as bucket"
+                )
+            if set(header) <= set(ALL_FIELDS):
+                parts = dumped_cells(header)
+                return lambda where, row: Entry(where, *parts(row))
         key_at = 0 if self.key_field is None else header.index(self.key_field)
         if self.value_field is not None:
             value_at = header.index(self.value_field)
@@ -370,15 +384,6 @@ def text_source(
         return Jsonl(name, lines, total, key_field=key_field, value_field=value_field)
     between = delimiter or ("\t" if unpacked_name(name).endswith(".tsv") else ",")
     return Csv(name, lines, total, key_field=key_field, value_field=value_field, delimiter=between)
-
-
-def _of_dumped_row(where: str, row: list[str]) -> Entry:
-    """An entry of a row as ``octavo dump`` writes it: the columns of FIELDS."""
-    bucket, key, value, metadata = (from_text(cell.encode()) for cell in row[:4])
-    if row[4] and not (row[4].isascii() and row[4].isdigit() and len(row[4]) < 20):
-        raise Misuse(f"'expires_at' is {row[4]!r:.60}: allowed are ms since 1970 UTC")
-    expires_at = int(row[4]) if row[4] else None
-    return Entry(where, key, value, bucket, metadata, expires_at, entries_of_text(row[5]))
 
 
 def _lines_of(stream: BinaryIO) -> Iterator[bytes]:

@@ -199,7 +199,8 @@ def load(
       is the key. Symbolic links are not followed. Files that cannot be read
       are reported, the rest is loaded, and the command ends with 1.
     CSV (UTF-8, with a header): the first column, or --key-field, is the key,
-      the row as a JSON object, or --value-field, is the value.
+      the row as a JSON object, or --value-field, is the value. With columns
+      key and value alone, name both.
     JSONL, Parquet: any, with --key-field and perhaps --value-field.
     All three as `dump` writes them: buckets, metadata, expiry, index entries.
 

@@ -478,3 +478,23 @@ def test_where_no_file_can_be_made_the_name_of_the_dump_is_told(
     monkeypatch.setattr(os, "unlink", refused)
     told = octavo("dump", store, "-o", tmp_path / "d.jsonl", code=2).stderr
     assert f"FILE='{tmp_path / 'd.jsonl'}' cannot be made: {os.strerror(error)}; name one" in told
+
+
+def test_a_csv_dump_of_some_columns_is_loaded_as_it_was(store: Path, tmp_path: Path) -> None:
+    with library.open(store) as opened:
+        opened.put(b"\xff\n\\", b"\x00\\n\n")
+        wanted = dict(opened.items())
+    octavo("dump", store, "-o", tmp_path / "d.csv", "--columns", "value,key,bucket")
+    octavo("load", tmp_path / "copy", tmp_path / "d.csv")
+    with library.open(tmp_path / "copy") as copy:
+        assert dict(copy.items()) == wanted
+        assert dict(copy.bucket("docs").items()) == {b"a": b"A"}
+
+
+def test_of_a_csv_of_keys_and_values_alone_it_is_not_guessed_who_wrote_it(tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text("key,value\na,C:\\new\n")
+    told = octavo("load", tmp_path / "s", file, code=2).stderr
+    assert "--key-field key --value-field value takes them as they are" in told
+    octavo("load", tmp_path / "s", file, "--key-field", "key", "--value-field", "value")
+    assert output("get", tmp_path / "s", "a") == b"C:\\new"

@@ -61,8 +61,8 @@ def test_a_key_without_an_end_is_refused_as_soon_as_it_is_too_long(
         ("jsonl", b""),
         ("jsonl", b'{"key": "a", "value": "A"}\n'),
         ("csv", b""),
-        ("csv", b"key,value\na,A\n"),
-        ("csv", b'key,value\na,A\nb,"\n'),  # whose rows are of many lines
+        ("csv", b"name,text\na,A\n"),
+        ("csv", b'name,text\na,A\nb,"\n'),  # whose rows are of many lines
     ],
 )
 def test_a_line_without_an_end_is_refused_by_number_as_soon_as_it_is_too_long(
