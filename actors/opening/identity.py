@@ -18,6 +18,8 @@ from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.store_identity import FORMAT_VERSION, HEAD_ONLY, IDENTITY, fields_of
 
 _ID = re.compile("[0-9a-f]{32}")
+JOURNAL_MANIFEST = "journal/manifest"
+LOST = f"; if it is a store that lost its file {IDENTITY}, repair it"
 
 
 class BackupOf(NamedTuple):
@@ -68,6 +70,7 @@ def identify(path: str, options: Options, disk: Disk) -> Identity | None:
                 raise Misuse(
                     f"path={path!r} is a directory with other things in it "
                     f"({strangers[0]!r}, ...); name an empty or a new one"
+                    + (LOST if has_journal(disk, path) else "")
                 )
         disk.mkdir(path)
         disk.check_supported(path)
@@ -111,6 +114,11 @@ def _new(path: str, options: Options) -> Identity:
     found = Identity(f"{secrets.randbits(128):032x}", mode, options.lookup is not False)
     _checked_tags(found, options)
     return found
+
+
+def has_journal(disk: Disk, path: str) -> bool:
+    """Whether a directory that does not say so may be a store. Raises OSError."""
+    return disk.exists(f"{path}/{JOURNAL_MANIFEST}")
 
 
 def listed(disk: Disk, path: str) -> list[str]:

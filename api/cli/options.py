@@ -76,7 +76,12 @@ def refuse_none(path: str) -> None:
     """Raise Misuse where there is no store, OSError where the disk does not tell."""
     with usable("path", path):
         if not RealDisk().exists(os.path.join(path, IDENTITY)):
-            raise Misuse(f"there is no store at {path}; `put` and `load` make one")
+            from octavo.actors.opening.identity import LOST, has_journal
+
+            lost = has_journal(RealDisk(), path)
+            raise Misuse(
+                f"there is no store at {path}" + (LOST if lost else "; `put` and `load` make one")
+            )
 
 
 def open_for_reading(path: str) -> Store:

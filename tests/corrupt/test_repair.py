@@ -232,6 +232,10 @@ def test_an_identity_that_is_gone_is_made_anew(
     store = tmp_path / "s"
     shutil.copytree(image[0], store)
     (store / "OCTAVO").unlink()
+    told = "if it is a store that lost its file OCTAVO, repair it"
+    with pytest.raises(octavo.Misuse, match=told):
+        octavo.open(store)
+    assert told in command("scan", store, code=2).stderr
     done = octavo.repair(store)
     assert done.ok
     assert "OCTAVO: was missing" in done.files.notes[0]
