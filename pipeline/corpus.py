@@ -43,11 +43,13 @@ _HEAD_BYTES = 1 << 16
 _CRLF_HEADER = re.compile(rb'(?:[^"\r\n]|"[^"]*")*+\r\n')
 """A line with its end, where ends of lines within quotes are none."""
 _END = "the end of the file"
+_OTHER_ESCAPE = r"\\[^u]"
 _LONE = (
-    r"(?<!\\)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?:\\\\)*\\u[dD]"
-    r"(?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2})"
+    r"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 )
-"""In JSON, half of a pair of surrogates without the other half; to Java and to Python."""
+"""In JSON without other escapes, half of a pair of surrogates without the other half; to Java and
+to Python."""
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 _BEYOND_ASCII = re.compile("%[89A-Fa-f]")
 
@@ -330,9 +332,10 @@ def _refuse_what_follows(spark: Any, where: str, path: str) -> None:
     line = sql.col("value")
     found = sql.from_json(sql.concat(sql.lit("["), line, sql.lit("]")), "array<string>")
     more = sql.coalesce(sql.size(found), sql.lit(-1)) != 1
-    wrong = line.rlike(r"\S") & (more | line.rlike(_LONE))
+    halves = sql.regexp_replace(line, sql.lit(_OTHER_ESCAPE), sql.lit(" "))
+    wrong = line.rlike(r"\S") & (more | halves.rlike(_LONE))
     for row in spark.read.text(where).where(wrong).head(1):
-        lone = re.search(_LONE, row.value)
+        lone = re.search(_LONE, re.sub(_OTHER_ESCAPE, " ", row.value))
         raise Misuse(
             f"Spark cannot read {path} as jsonl: it would "
             + (f"make ? of {lone[0]}" if lone else "pass over what follows the first object")

@@ -80,8 +80,12 @@ def test_quotes_that_begin_no_cell_or_are_closed_are_read(spark: Any, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "half", [r"\ud83d", r"\uDE00", r"\ude00\ud83d", r"\\\ud83d", r"\ud83d\\ude00", r"\ud83d\ud83d"]
-)
+    "half",
+    [
+        r"\ud83d", r"\uDE00", r"\ude00\ud83d", r"\\\ud83d", r"\ud83d\\ude00", r"\ud83d\ud83d",
+        r"\\ud83d\ude00", r"\ud83d\\\ude00", r"\ud83d\ude00\ude00", r"\\\\\ude00",
+    ],
+)  # fmt: skip
 def test_half_a_character_in_json_is_told(spark: Any, tmp_path: Path, half: str) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text('{"id": "a"}\n{"id": "b", "x": "' + half + '"}\n')
@@ -91,6 +95,7 @@ def test_half_a_character_in_json_is_told(spark: Any, tmp_path: Path, half: str)
 
 def test_whole_characters_in_json_are_read(spark: Any, tmp_path: Path) -> None:
     path, texts = tmp_path / "t.jsonl", {"a": "😀", "b": r"\ud83d", "c": "\\\\ude00", "d": "😀😀"}
+    texts |= {"e": r"\😀\\😀\\\ud83d", "f": "\n😀\\"}
     path.write_text("".join(json.dumps({"id": key, "x": x}) + "\n" for key, x in texts.items()))
     assert values_of(spark, str(path), "jsonl", "id", "x") == {
         key.encode(): x.encode() for key, x in texts.items()
