@@ -284,8 +284,8 @@ def _moment(given: Mapping[str, str]) -> int | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise Misuse(
-            f"timestampAsOf={text!r:.80}: allowed are ISO 8601, UTC where it names no zone, and "
-            "ms since 1970"
+            f"timestampAsOf={text!r:.80}: allowed are ISO 8601, UTC where it names no zone "
+            "(whatever the session's is, which Spark tells no data source), and ms since 1970"
         ) from None
     found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return ms_of(found)

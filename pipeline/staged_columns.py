@@ -43,6 +43,15 @@ _SECONDS = 10**9, 10**10
 """What is from here to there is, as ms, in early 1970, and, as seconds, a moment of today's."""
 
 
+def named(names: Sequence[str]) -> list[str]:
+    """Columns as they are called here where only case tells them apart: to Spark that is the same,
+    unless spark.sql.caseSensitive says otherwise. What is called so exactly stands for itself."""
+    known = {name for name in (*ALLOWED, *IGNORED) if name not in names}
+    every = [name.lower() for name in names]
+    once = {name for name in known if every.count(name) == 1}
+    return [low if low in once else name for name, low in zip(names, every, strict=True)]
+
+
 def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> None:
     """Refuse columns (name, Spark's name of its type) that cannot be written. Raises Misuse."""
     there = dict(fields)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,8 @@ def staged(
     writer = StagedWriter(
         RealDisk(), options.path, job, attempt, now_ms=wall_clock_ms(), clock_ms=wall_clock_ms
     )
+    exact = (context and context.getLocalProperty("spark.sql.caseSensitive")) or ""
+    batches = _named(batches, exact=exact.lower() == "true")
     try:
         if options.order_column or options.duplicates == "first":
             batches = _ordered(batches, options)
@@ -108,6 +110,20 @@ def staged(
             _refuse_none(options.path)
         raise
     return Staged(job, attempt, made.count, query)
+
+
+def _named(batches: Iterator[pa.RecordBatch], *, exact: bool) -> Iterator[pa.RecordBatch]:
+    """Batches whose columns have the names that are known here; ``exact``: they had them before,
+    which only a task is told. Raises Misuse."""
+    for batch in batches:
+        names = staged_columns.named(batch.schema.names)
+        if exact and names != batch.schema.names:
+            wrong = next(name for name in batch.schema.names if name not in names)
+            raise Misuse(
+                f"column {wrong!r}: spark.sql.caseSensitive is true, and there is no such column "
+                f"but {wrong.lower()!r}"
+            )
+        yield batch.rename_columns(names)
 
 
 def _refuse_none(path: str) -> None:
@@ -224,7 +240,12 @@ def bulk_writer(given: Mapping[str, str], schema: Any, *, overwrite: bool) -> Bu
 def checked(given: Mapping[str, str], schema: Any) -> WriteOptions:
     """Options and columns, checked. Raises Misuse."""
     options = write_options(given)
-    fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    names = staged_columns.named([field.name for field in schema.fields])
+    kinds = [field.dataType.simpleString() for field in schema.fields]
+    fields = list(zip(names, kinds, strict=True))
+    same = [name for name in names if name.lower() == options.order_column.lower()]
+    if options.order_column not in names and len(same) == 1:
+        options = replace(options, order_column=same[0])
     staged_columns.check_schema(fields, options.order_column)
     if "bucket" in dict(fields) and "bucket" in map(str.lower, given):
         raise Misuse(

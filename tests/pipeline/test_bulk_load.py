@@ -119,6 +119,27 @@ def test_what_cannot_be_written_is_named(
     assert left_over(tmp_path / "s") == []
 
 
+def test_names_of_columns_have_the_case_that_the_session_says(session: Any, tmp_path: Path) -> None:
+    schema = "KEY string, Value string, BUCKET string, Size int, At int"
+    rows = [("a", "1", "b", 1, 2), ("a", "2", "b", 1, 1)]
+    frame = session.createDataFrame(rows, schema).coalesce(1)
+    save(frame, tmp_path / "s", orderColumn="AT")
+    assert items(tmp_path / "s", "b") == {b"a": b"1"}
+    session.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(Exception, match=r"column 'KEY': spark\.sql\.caseSensitive is true"):
+            save(frame.drop("At"), tmp_path / "exact")
+        both = session.createDataFrame([("a", "1", "x")], "key string, value string, KEY string")
+        with pytest.raises(Exception, match="column 'KEY': not one that is stored"):
+            save(both, tmp_path / "exact")
+        exact = session.createDataFrame([("a", "1")], "key string, value string")
+        save(exact, tmp_path / "exact")
+    finally:
+        session.conf.unset("spark.sql.caseSensitive")
+    assert items(tmp_path / "exact") == {b"a": b"1"}
+    assert left_over(tmp_path / "exact") == []
+
+
 def test_overwriting_is_refused_with_what_to_do(session: Any, tmp_path: Path) -> None:
     frame = session.createDataFrame([("a", "1")], "key string, value string")
     with pytest.raises(Exception, match=r"octavo\.destroy"):
