@@ -70,9 +70,9 @@ def check_schema(fields: Sequence[tuple[str, str]], order_column: str = "") -> N
             )
         if kind not in allowed:
             hint = f": lit(None).cast({allowed[0]!r})" if kind == "void" else "; cast it"
-            if kind == "timestamp_ntz":
+            if kind == "timestamp_ntz" and allowed is _TIMES:
                 hint += " to timestamp_ltz"
-            if kind.startswith(_PARTS):
+            if kind.startswith(_PARTS) and "string" in allowed:
                 hint = "; to_json makes a string of it"
             raise Misuse(
                 f"column {name!r} is of type {kind}; allowed: {' or '.join(allowed)}{hint}"

@@ -105,6 +105,16 @@ def test_all_that_is_read_of_a_store_can_be_written(session: Any, tmp_path: Path
             ("a", "b", datetime(2100, 1, 1)),
             "is of type timestamp_ntz; allowed: timestamp or bigint; cast it to timestamp_ltz",
         ),
+        (
+            "key string, value timestamp_ntz",
+            ("a", datetime(2100, 1, 1)),
+            r"is of type timestamp_ntz; allowed: binary or string; cast it(?! to)",
+        ),
+        (
+            "key string, value string, expires_at array<int>",
+            ("a", "b", [1]),
+            "allowed: timestamp or bigint; cast it",
+        ),
         ("key string, value string, colour string", ("a", "b", "c"), "column 'colour': not one"),
         ("key string, value string", (None, "b"), "column 'key': row 0 is null"),
         ("key string, value string", ("", "b"), "column 'key': row 0 is empty"),
