@@ -320,9 +320,12 @@ class Inker(TurnActor):
         the manifest does not know is always younger than all that it knows."""
         if self.sealing or not self.unsealed or self.closing:
             return
-        file = self.unsealed[0]
-        file.actor_ref.send(JournalFile.seal, self.runner, self.actor_ref)
-        self.sealing = True  # until the file says that it is over
+        self.sealing = True  # until the file says that it is over, which may be at once
+        try:
+            self.unsealed[0].actor_ref.send(JournalFile.seal, self.runner, self.actor_ref)
+        except BaseException:  # no memory: it may not be told
+            self.sealing = False
+            raise
 
     def backlog(self) -> int:
         """Files that wait to be sealed, while that goes on. Where it cannot go on, for the

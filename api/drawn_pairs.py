@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn, get_args
 
 from octavo.arguments import BytesLike
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
+
+_NO_PAIRS = (str, *get_args(BytesLike), Mapping, Set)
+"""What may be of two parts, too."""
 
 
 def plain_pairs(
@@ -40,9 +43,14 @@ def plain_pairs(
 def to_pair(pair: Any) -> tuple[Any, Any]:
     """Key and value of a pair that was drawn. Raises Misuse, also for two letters in one str."""
     try:
-        if isinstance(pair, str | BytesLike | Mapping | Set):
-            raise TypeError
         key, value = pair
     except (TypeError, ValueError):
-        raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
+        _refuse(pair)
+    if type(pair) is not tuple and type(pair) is not list and isinstance(pair, _NO_PAIRS):
+        _refuse(pair)
     return key, value
+
+
+def _refuse(pair: Any) -> NoReturn:
+    """Raise Misuse: this is no pair."""
+    raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
