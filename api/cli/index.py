@@ -118,5 +118,8 @@ def index(
             else:
                 raw = given if isinstance(given, bytes) else str(given).encode()
                 out.line(f"{to_text(raw)}\t{to_text(key)}")
-        if key is None and not bucket:
-            complain(f"nothing found{IN_DEFAULT}")
+        where = "" if bucket else IN_DEFAULT
+        if key is None and not (number or low is high is exact is None):
+            complain(f"nothing found among terms of str (numbers: --int){where}")
+        elif key is None and where:
+            complain(f"nothing found{where}")

@@ -295,6 +295,16 @@ def test_an_index_entry_is_of_the_very_bytes_of_its_argument(tmp_path: Path, loc
         assert found.stdout == shown + b"\tk\n"
 
 
+def test_who_asks_for_a_number_as_text_is_told_how(tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    octavo("put", store, "k", "v", "--index", "f:int=7", "--bucket", "b")
+    for words in (("--term", "7"), ("--start", "6"), ("--end", "8")):
+        told = octavo("index", store, "f", "--bucket", "b", *words).stderr
+        assert told == "octavo: nothing found among terms of str (numbers: --int)\n"
+        assert output("index", store, "f", "--bucket", "b", "--int", *words) == b"7\tk\n"
+    assert octavo("index", store, "f", "--bucket", "b", "--int", "--term", "8").stderr == ""
+
+
 def test_no_term_and_no_file_name_steers_a_terminal(tmp_path: Path) -> None:
     store, folder = tmp_path / "s", tmp_path / "in"
     octavo("put", store, "k", "v", "--index", "f=\x1b[2J\n\\")
