@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from itertools import chain
-from typing import Any, NoReturn, get_args
+from typing import Any
 
-from octavo.arguments import BytesLike
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 
-_NO_PAIRS = (str, *get_args(BytesLike), Mapping, Set)
-"""What may be of two parts, too."""
+_NO_PAIRS = (str, bytes, bytearray, memoryview, Mapping, Set)
 
 
 def plain_pairs(
@@ -43,14 +41,9 @@ def plain_pairs(
 def to_pair(pair: Any) -> tuple[Any, Any]:
     """Key and value of a pair that was drawn. Raises Misuse, also for two letters in one str."""
     try:
+        if type(pair) is not tuple and isinstance(pair, _NO_PAIRS):
+            raise TypeError
         key, value = pair
     except (TypeError, ValueError):
-        _refuse(pair)
-    if type(pair) is not tuple and type(pair) is not list and isinstance(pair, _NO_PAIRS):
-        _refuse(pair)
+        raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
     return key, value
-
-
-def _refuse(pair: Any) -> NoReturn:
-    """Raise Misuse: this is no pair."""
-    raise Misuse(f"pairs holds {shown(pair)}: allowed are (key, value)") from None
