@@ -109,6 +109,17 @@ def test_help_tells_what_each_field_means(name: str) -> None:
         assert f"``{field}``: " in told
 
 
+def test_each_command_that_takes_a_moment_says_of_what_zone_it_is() -> None:
+    taking = [
+        command
+        for command in cli.commands.values()
+        if any(param.metavar == "TIME" for param in command.params)
+    ]
+    assert len(taking) > 1
+    for command in taking:
+        assert "UTC where it names no zone" in " ".join((command.help or "").split())
+
+
 def test_the_table_of_commands_is_that_of_the_program() -> None:
     named = [row[0].strip("`").split()[0] for row in cells("command")]
     assert named == ["put", "get", "del", "head", "scan", *named[5:]]

@@ -77,7 +77,8 @@ def restore(
     """Make a store at PATH of the backup at SOURCE.
 
     SOURCE may also be a store that is not open. As it was at a sequence number or a moment, where
-    the journal still has that.
+    the journal still has that. TIME is ISO 8601, UTC where it names no zone, or milliseconds since
+    1970.
     """
     import octavo
 
