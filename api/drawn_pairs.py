@@ -41,7 +41,7 @@ def plain_pairs(
 def to_pair(pair: Any) -> tuple[Any, Any]:
     """Key and value of a pair that was drawn. Raises Misuse, also for two letters in one str."""
     try:
-        if type(pair) is not tuple and isinstance(pair, _NO_PAIRS):
+        if type(pair) not in (tuple, list) and isinstance(pair, _NO_PAIRS):
             raise TypeError
         key, value = pair
     except (TypeError, ValueError):
