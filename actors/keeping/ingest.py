@@ -31,6 +31,7 @@ from octavo.files.errors import (
     Busy,
     Corruption,
     Misuse,
+    OctavoError,
     StorageFailed,
     StorageFull,
     storage_error,
@@ -433,7 +434,10 @@ class _Taking:
             manifest = self.penciller.actor_ref.call(Penciller.install_made, ledger, last)
         except BaseException as error:
             # The journal has it, memory and ledger do not: no write may come on top of that.
-            inker.poison(self._in_doubt(error))
+            failed = self._in_doubt(error)
+            inker.poison(failed)
+            if isinstance(error, OctavoError | OSError):
+                raise failed from error  # StorageFull, say, would say that nothing is kept
             raise
         bookie.view.recent.frozen = True  # it is empty, and a snapshot may still look at it
         view = replace(

@@ -87,23 +87,27 @@ class Fault:
         return FAULTS.get(self.kind, errno.ENOSPC), None
 
 
-def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
+def taken_on(
+    disk: SimDisk, fault: Fault, again: bool
+) -> tuple[dict[bytes, bytes], Exception | None]:
     """Commit with the fault, and where the store goes on put and save memory, behind a second
-    commit or without one; what must be in the store then, with the job or without it."""
+    commit or without one; what must be in the store then, with the job or without it, and what the
+    commit raised."""
     with one_thread("commit") as pool:
         store = opened(disk, clock_ms=clock_ms, sync="always")
         disk.at_call = fault
-        raised = False
+        raised: Exception | None = None
         try:
             commit(store)
-        except (octavo.OctavoError, MemoryError):
-            raised = True
+        except (octavo.OctavoError, MemoryError) as error:
+            raised = error
         disk.at_call = None
         expected = dict(BEFORE)
         assert contents(store) in (expected, expected | JOB)
         if store._inker.failed is None:
             whole = contents(store) == expected | JOB
-            assert raised or whole
+            assert raised is not None or whole
+            assert not (whole and isinstance(raised, octavo.StorageFull))
             if again:
                 assert commit(store).repeated == whole
             store.put_many(LATER.items())
@@ -115,7 +119,7 @@ def taken_on(disk: SimDisk, fault: Fault, again: bool) -> dict[bytes, bytes]:
             with pytest.raises(octavo.StorageFailed):  # and not "repeated": memory may lack it
                 commit(store)
         forget(store)
-    return expected
+    return expected, raised
 
 
 class NothingRemoved(Fault):
@@ -185,7 +189,7 @@ def test_a_job_comes_whole_and_once_whatever_call_of_its_commit_fails(
     staged = staged_disk()
     for number in range(1, 300):
         disk, fault = staged.after_crash("all"), Fault(kind, number)
-        expected = taken_on(disk, fault, again)
+        expected, raised = taken_on(disk, fault, again)
         if not fault.met:
             assert number > 30
             return
@@ -194,6 +198,8 @@ def test_a_job_comes_whole_and_once_whatever_call_of_its_commit_fails(
             store = opened(disk.after_kill(), clock_ms=clock_ms, sync="always")
             found = contents(store)
             assert found in (expected, expected | JOB), where
+            # Which says that nothing is kept.
+            assert found == expected or not isinstance(raised, octavo.StorageFull), where
             assert commit(store).repeated == (found == expected | JOB), where
             assert contents(store) == expected | JOB, where
             report = store.verify()
