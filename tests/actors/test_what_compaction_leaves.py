@@ -5,11 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from look import clock_ms
+from one_thread import forget, one_thread
+from one_thread import opened as opened_on_one_thread
+from simdisk import SimDisk
 from whole_store import Clock, flush, opened, rolled, settle
 
+import octavo
+from octavo.actors.compacting import compaction
 from octavo.actors.compacting.compaction import next_run
 from octavo.actors.compacting.delete_pending import due
+from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker_clerk import InkerClerk, Score
+from octavo.files.door.disk import RealDisk
 
 
 def test_files_of_which_the_ledger_lacks_something_or_that_are_damaged_are_not_whole(
@@ -97,3 +105,50 @@ def test_a_file_whose_deletion_was_broken_off_stands_in_the_way_of_no_other() ->
     assert list(due(waiting, lambda generation: generation > 2)) == ["b"]
     assert list(due(waiting, lambda generation: False)) == ["c"]
     assert waiting == []
+
+
+def test_a_trim_makes_of_what_it_gave_back_the_room_that_there_was_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with one_thread("no room"):  # nor is anything trimmed unasked
+        store = opened_on_one_thread(SimDisk(), clock_ms=clock_ms, mode="head_only")
+        bucket, settle, full = store.head_bucket(b""), compaction.settle, list[bool]()
+
+        def no_room_at_first(clerk: InkerClerk) -> None:
+            full.append(True)
+            if len(full) == 1:
+                raise octavo.StorageFull("no room")
+            settle(clerk)
+
+        bucket.put(b"1", b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(compaction, "settle", no_room_at_first)
+            with pytest.raises(octavo.StorageFull):
+                compaction.trim(store._running.inker_clerk.actor)
+        assert len(full) == 1
+        settle(store._running.inker_clerk.actor)
+        store._running.inker_clerk.actor.waiting_messages.clear()
+        bucket.put(b"2", b"2")
+        full.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(compaction, "settle", no_room_at_first)
+            assert compaction.trim(store._running.inker_clerk.actor) > 0
+        assert store.stats()["persisted_sqn"] == store.last_sqn
+        assert store.stats()["journal"]["sealed_files"] == 0
+        assert [row.key for row in bucket.rows()] == [b"1", b"2"]
+        forget(store)
+
+
+@pytest.mark.parametrize("retention", [0, 60])
+def test_what_others_put_beside_its_waste_stays(tmp_path: Path, retention: int) -> None:
+    strangers = ["0-notes.txt", "f-0000000000000001-0000000000000002.cdb", f"{0:016x}-notes.txt"]
+    (tmp_path / "s/waste").mkdir(parents=True)
+    for name in strangers:
+        (tmp_path / "s/waste" / name).write_text("mine")
+    disk, clock = RealDisk(), Clock()
+    waste = Waste(disk, f"{tmp_path}/s/waste", retention, lambda: int(clock.now * 1000))
+    (tmp_path / "s/1.cdb").write_text("")
+    waste.remove(f"{tmp_path}/s/1.cdb")
+    clock.now += 61
+    waste.sweep()
+    assert sorted(disk.listdir(f"{tmp_path}/s/waste")) == sorted(strangers)
