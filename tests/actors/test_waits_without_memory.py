@@ -9,6 +9,7 @@ import pytest
 
 from octavo.actors.inker import Inker
 from octavo.actors.keeping.inbox_watch import InboxWatch, Watched
+from octavo.actors.opening.startup import Running
 from octavo.actors.turns.pool import Pool
 from octavo.actors.writing.group_commit import GroupCommit
 from octavo.actors.writing.interval_sync import IntervalSync
@@ -116,3 +117,26 @@ def test_a_failed_sync_whose_error_memory_was_short_for_is_known(
 
 def test_a_job_without_memory_waits_for_some() -> None:
     assert isinstance(raised(failure(MemoryError())), StorageFull)
+
+
+def test_inboxes_are_looked_into_though_the_thread_for_that_could_not_be_begun_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch, looked = InboxWatch(), threading.Event()
+
+    def none(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def look(_: Watched) -> None:
+        looked.set()
+
+    monkeypatch.setattr(Watched, "look", look)
+    running = cast(Running, object())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        with pytest.raises(StorageFull):
+            watch.add(running)
+    watched = watch.add(running)
+    assert looked.wait(50)
+    assert watched is not None
+    watch._stores.clear()

@@ -540,3 +540,29 @@ def test_a_request_that_cannot_be_written_is_told_by_an_error_of_ours_and_leaves
                 octavo.commit(path, "j", ["0-0"])
         assert list((path / "inbox").iterdir()) == []
         assert not octavo.commit(path, "j", ["0-0"]).repeated
+
+
+def test_a_request_of_one_who_was_killed_is_not_taken_at_the_last_moment(tmp_path: Path) -> None:
+    with unwatched(tmp_path / "s") as store:
+        asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
+        request = inbox.Request(RealDisk(), store.path, asked, wall_clock_ms())
+        request.ask()
+        (name,) = requests(tmp_path / "s")
+        assert request._lock is not None
+        request._lock.release()  # as the system does where its process ends
+        assert not inbox.take(RealDisk(), store.path, name)
+        assert os.listdir(tmp_path / "s" / "inbox") == [name]
+        assert not request.withdraw()
+
+
+def test_a_request_is_put_there_once_however_often_it_is_asked(tmp_path: Path) -> None:
+    # The owner, and who looks whether it had begun, go by the file that is locked.
+    with unwatched(tmp_path / "s") as store:
+        asked = {"job": "j", "attempts": ["0-0"], "stream": "", "batch": 0}
+        request = inbox.Request(RealDisk(), store.path, asked, wall_clock_ms())
+        request.ask()
+        (name,) = requests(tmp_path / "s")
+        before = os.stat(tmp_path / "s" / "inbox" / name)
+        request.ask()
+        assert os.stat(tmp_path / "s" / "inbox" / name) == before
+        request.withdraw()
