@@ -85,7 +85,7 @@ class Inker(TurnActor):
         self.measures = Measures(jobs=runner.history)
         self.compressor = Compressor()
         self.crowd = Crowd(lambda: self.last_sqn, set())
-        self.sealing = False
+        self._sealing = False
         self._raising = False  # the ceiling is going to be raised
         self._not_sealed: OctavoError | OSError | None = None
         self._last = 0
@@ -318,19 +318,18 @@ class Inker(TurnActor):
     def seal_next(self) -> None:
         """Have the oldest rolled file sealed. One at a time and in order, so that a file that
         the manifest does not know is always younger than all that it knows."""
-        if self.sealing or not self.unsealed or self.closing:
+        if not self.unsealed or self.closing:
             return
-        self.sealing = True  # until the file says that it is over, which may be at once
-        try:
-            self.unsealed[0].actor_ref.send(JournalFile.seal, self.runner, self.actor_ref)
-        except BaseException:  # no memory: it may not be told
-            self.sealing = False
-            raise
+        file = self.unsealed[0]
+        if self._sealing and (file.waiting_messages or file.holder):
+            return file.schedule()  # for where there was no memory for that when it was told
+        self._sealing = True  # until the file says that it is over, which may be at once
+        file.actor_ref.send(JournalFile.seal, self.runner, self.actor_ref)
 
     def backlog(self) -> int:
         """Files that wait to be sealed, while that goes on. Where it cannot go on, for the
         time being or at all, slowing the puts would bring nothing."""
-        return len(self.unsealed) if self.sealing else 0
+        return len(self.unsealed) if self._sealing else 0
 
     @unbroken
     def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
@@ -338,7 +337,7 @@ class Inker(TurnActor):
         interrupt came just behind the first time, it may have been compacted since."""
         if file not in self.unsealed:
             return
-        self.sealing = False
+        self._sealing = False
         self.measures.sealing_bytes += entry.bytes - file.commit.appended
         if self.closing:
             return  # the next start finds the file under its sealed name
@@ -357,6 +356,7 @@ class Inker(TurnActor):
     @unbroken
     def sealing_failed(self, file: JournalFile, error: OctavoError | OSError) -> None:
         """Nothing is lost: the file stays readable as it is, and is tried again at a roll."""
+        self._sealing = False
         self._not_sealed = error
         log.warning("%s was not sealed and stays as it is for now: %s", file.path, error)
         if isinstance(error, StorageFailed):

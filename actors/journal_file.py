@@ -239,21 +239,21 @@ class JournalFile(TurnActor):
 
     @interruptible
     def seal(self, runner: JobRunner, inker: Ref[Inker]) -> None:
-        """Have the worker turn the file into stock CDB, then tell the Inker."""
+        """Have the worker turn the file into stock CDB, then tell the Inker; appends and reads of
+        the store go on meanwhile."""
         with unbroken, loading:
             from octavo.actors.inker import Inker
         try:
-            try:
-                inker.send(Inker.sealed, self, self.seal_now(runner))
-            except BaseException:  # at once, in a step that needs no memory, which telling does
-                inker.actor.sealing = False
-                raise
+            inker.send(Inker.sealed, self, self.seal_now(runner))
         except (OctavoError, OSError) as error:
             if isinstance(error, StorageFailed):
                 inker.actor.poison(error)  # at once: an fsync that goes well now means nothing
             inker.send(Inker.sealing_failed, self, error)
         except MemoryError:
             inker.send(Inker.sealing_failed, self, no_memory())
+        except Exception as error:
+            inker.send(Inker.sealing_failed, self, OctavoError(f"{self.path}: {error!r}"))
+            raise
 
     def seal_now(self, runner: JobRunner) -> JournalEntry:
         """Durable and sealed, once; what the manifest says of it. Raises what stopped it, and that

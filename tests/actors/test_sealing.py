@@ -108,7 +108,7 @@ def test_a_sealing_that_is_told_twice_brings_no_compacted_file_back(tmp_path: Pa
         manifest = store._inker.manifest
         store._inker.actor_ref.call(Inker.sealed, file, entry)
         assert store._inker.manifest is manifest
-        assert not store._inker.sealing
+        assert not store._inker._sealing
 
 
 def test_a_sealing_that_fails_as_nobody_foresaw_is_tried_again(

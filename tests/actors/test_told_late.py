@@ -201,6 +201,24 @@ def test_files_are_sealed_though_there_was_no_memory_to_tell_of_one(
         forget(store)
 
 
+def test_files_are_sealed_though_one_that_was_told_never_began() -> None:
+    with one_thread("not begun") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        pool.go_on()
+        rolled(store)
+        store._inker.answer(None)
+        (file,) = store._inker.unsealed
+        assert len(file.waiting_messages) == 1
+        file.waiting_messages.clear()  # there was no memory for so much as its call
+        pool.go_on()
+        put_all(store, b"2")
+        rolled(store)
+        pool.go_on()
+        assert store.stats()["journal"]["sealed_files"] == 2
+        forget(store)
+
+
 def test_a_load_goes_on_where_the_bookie_was_not_told_what_was_saved() -> None:
     disk = SimDisk()
     with one_thread("not told, a load") as pool:
