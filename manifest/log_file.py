@@ -64,8 +64,8 @@ _SETTLED = 1
 
 MAX_EPOCH = 1 << 62
 """No store was opened so often: a name that says so is not of ours, and takes no epoch away."""
-MAX_PAYLOAD_BYTES = 1 << 30
-"""The manifest of a ledger of 8,192 files, 512 GiB at least, whose keys all have 64 KiB."""
+MAX_PAYLOAD_BYTES = 128 << 20
+"""The manifest of a ledger of 1,024 files, of 64 GiB at most, whose keys all have 64 KiB."""
 FULL_BYTES = 16 << 20
 """A file that has as many goes no further; one record may pass it."""
 MAX_FILE_BYTES = FULL_BYTES + RECORD_BYTES + MAX_PAYLOAD_BYTES
