@@ -9,6 +9,7 @@ some of them: that is a kill like any other, and what was answered before must b
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -38,6 +39,7 @@ KEYS = 60
 LOOK_EVERY = 20
 QUIET = 3
 """Calls without a failure after which there are no more allocations to fail."""
+FREE_TUPLES = 100
 SAVING = 20_000
 """Allocations of a saving, or more."""
 DEADLINE_SECONDS = 900.0
@@ -95,6 +97,8 @@ class Starved:
         """(what the call gives, whether it raised)."""
         from _testcapi import remove_mem_hooks, set_nomemory
 
+        if self.window > 1:
+            fill_free_tuples()
         set_nomemory(self.at, self.at + self.window)
         try:
             answer = call()
@@ -119,6 +123,7 @@ class Starved:
             if quiet == QUIET:
                 break
         self.compare()
+        self.all_is_sealed()
         self.store.close()
         self.reopen()
         self.compare(verify=True)
@@ -135,6 +140,14 @@ class Starved:
             self.alive()
         if self.cases % LOOK_EVERY == 0:
             self.compare()
+
+    def all_is_sealed(self) -> None:
+        """What seals the full files of the journal goes on: without it no backup is done."""
+        for _ in range(2):
+            self.alive()
+            self.store._running.bookie.call(lambda bookie: bookie.inker.roll())
+            self.pool.go_on()
+        assert not self.store._inker.unsealed
 
     def alive(self) -> None:
         self.number += 1
@@ -550,6 +563,13 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "open": Starved.open,
     **HEADS,
 }
+
+
+def fill_free_tuples() -> None:
+    """The end of a ``with`` on a lock makes a tuple of three. CPython keeps what it needs for that;
+    where a collection has just given it back, and there is no memory, the lock stays taken."""
+    gc.collect()
+    _ = [(number, number, number) for number in range(FREE_TUPLES)]
 
 
 def starved(home: Path, seed: str, works: list[tuple[str, int, int, int, int]]) -> dict[str, int]:
