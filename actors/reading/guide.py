@@ -97,7 +97,11 @@ class Guide:
             places = self._known()
             if len(places) > (self._places_of_rows if heads else self._places):
                 self._making = True
-                POOL.submit(partial(self._make, places, heads, room))
+                try:
+                    POOL.submit(partial(self._make, places, heads, room))
+                except BaseException:  # no memory, or a Ctrl-C: a later read asks again
+                    self._making = False
+                    raise
 
     def _known(self) -> list[list[Sst]]:
         """The open files of the newest places, as far as all of them are known to be whole."""

@@ -145,8 +145,13 @@ class Stretches:
         self._order_from *= 2
         whole = files_of(self.ledger, self._order_bytes)
         if whole is not None:
+            later = self._order_from
             self._order_from = inf  # one at a time: it takes memory, too
-            POOL.submit(partial(self._put_in_order, whole))
+            try:
+                POOL.submit(partial(self._put_in_order, whole))
+            except BaseException:  # no memory, or a Ctrl-C
+                self._order_from = later
+                raise
 
     def _put_in_order(self, files: list[tuple[Sst, int]]) -> None:
         if self.order is None:

@@ -143,3 +143,24 @@ def test_older_places_that_are_not_in_the_table_are_asked_all_the_same(
         _, _, tails = made(store, pool).way
         assert [len(tail) for tail in tails] == [len(tails[1]) - 1, len(tails[1])]
         assert [store.get(key) for key in KEYS] == [known.get(key) for key in KEYS]
+
+
+def test_a_table_is_asked_for_again_where_the_pool_had_no_memory_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: HeldPool
+) -> None:
+    def full(_: object) -> None:
+        raise MemoryError
+
+    store, _ = churned(tmp_path / "s", 4)
+    with store:
+        verified(store)
+        pool.go_on()
+        found = store._bookie.view.guide
+        way = found.way
+        with monkeypatch.context() as without:
+            without.setattr(pool, "submit", full)
+            with pytest.raises(MemoryError):
+                found.wanted()
+        found.wanted()
+        pool.go_on()
+        assert found.way is not way

@@ -48,6 +48,11 @@ def scan(store: octavo.Store, times: int) -> None:
         assert list(islice(store.keys(KEYS[at * 30 % 2900]), 2)) != []
 
 
+def searched_often(found: Stretches) -> None:
+    for _ in range(100):
+        found.searched(2)
+
+
 def filled(path: Path, files: int, **options: object) -> octavo.Store:
     """A store of so many files of level zero, each with a part of the keys of every stretch."""
     store = opened(path, **{**ROOMY, **options})
@@ -91,6 +96,25 @@ def test_rows_are_put_in_order_once_at_a_time(tmp_path: Path, pool: HeldPool) ->
         for at in range(0, 2900, 60):  # while the pool has not come to it
             list(store.keys(KEYS[at], limit=1))
         assert len(pool.work) == 1
+
+
+def test_rows_are_put_in_order_later_where_the_pool_had_no_memory_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: HeldPool
+) -> None:
+    def full(_: object) -> None:
+        raise MemoryError
+
+    with filled(tmp_path / "s", 2) as store:
+        verified(store)
+        found = stretches(store)
+        with monkeypatch.context() as without:
+            without.setattr(pool, "submit", full)
+            with pytest.raises(MemoryError):
+                searched_often(found)
+        searched_often(found)
+        assert len(pool.work) == 1
+        pool.go_on()
+        assert found.order is not None
 
 
 def test_rows_of_files_that_are_not_verified_are_put_in_order_later(
