@@ -45,6 +45,8 @@ def writes(path):
 def writes_on(path):
     ending = threading.Event()
     Finalize(None, ending.set, exitpriority=-1)
+    if sys.version_info >= (3, 13):  # which waits for threads before it does anything else
+        ending.set()
     store = octavo.open(path, worker=False)
     def write():
         ending.wait()
