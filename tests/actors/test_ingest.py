@@ -476,6 +476,32 @@ def test_files_that_cannot_be_linked_in_are_told_by_name_and_the_store_goes_on(
     assert list(store.items()) == [(b"a", b"1"), (b"b", b"2")]
 
 
+def test_a_commit_that_finds_no_room_for_its_change_leaves_nothing_linked(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a full disk would stay full when what was staged is given up."""
+    staged(store.path, "j", "0-0", [(b"a", b"1"), (b"b", b"2")], file_records=1)
+
+    def full(change: bytes) -> None:
+        raise octavo.StorageFull("no room for a change of the manifest")
+
+    monkeypatch.setattr(store._inker.change_log, "append", full)
+    with pytest.raises(octavo.StorageFull):
+        ingest(store._running, "j", ["0-0"])
+    monkeypatch.undo()
+    made = [*os.listdir(f"{store.path}/journal"), *os.listdir(f"{store.path}/ledger")]
+    assert not [name for name in made if name.endswith((".cdb", ".sst"))]
+    assert not ingest(store._running, "j", ["0-0"]).repeated
+    assert list(store.items()) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_an_attempt_that_is_named_twice_is_not_taken_in_twice(store: octavo.Store) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    with pytest.raises(octavo.Misuse, match="one is named twice"):
+        ingest(store._running, "j", ["0-0", "0-0"])
+    assert ingest(store._running, "j", ["0-0"]) == octavo.Ingested(1, 1, False)
+
+
 def test_a_stream_of_which_batches_are_missing_is_told(
     store: octavo.Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -101,6 +101,19 @@ def test_descriptors_are_not_inherited_by_other_programs(tmp_path: Path) -> None
     again.close()
 
 
+def test_what_the_system_gives_in_pieces_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does with more than 2 GiB."""
+    plain = os.pread
+    pieces = lambda fd, length, offset: plain(fd, min(length, 3), offset)  # noqa: E731
+    monkeypatch.setattr(open_file, "_pread", pieces)
+    path = put(tmp_path / "a", b"0123456789")
+    assert DISK.read(path, 10) == b"0123456789"
+    assert DISK.pread(path, 7, 2) == b"2345678"
+    assert DISK.pread(path, 100, 4) == b"456789"
+
+
 def test_every_descriptor_is_given_back(tmp_path: Path) -> None:
     before = descriptors(tmp_path)
     path = str(tmp_path / "d" / "a")
@@ -241,6 +254,34 @@ def test_a_sync_of_which_nothing_is_heard_failed(
     with pytest.raises(OSError, match="a sync failed, and there was no memory to say why"):
         wait()
     file.close()
+
+
+@pytest.mark.parametrize("what", ["file", "file by its path", "directory", "directory held open"])
+def test_a_sync_that_fails_without_memory_to_say_so_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Not for want of memory, after which it might be tried again, and would seem to go well."""
+
+    def no_memory(fd: int) -> NoReturn:
+        raise MemoryError
+
+    file = DISK.create(str(tmp_path / "a"))
+    own = OwnDisk(DISK.lock(str(tmp_path / "LOCK")))
+    own.hold(str(tmp_path))
+    syncs: dict[str, Callable[[], object]] = {
+        "file": file.sync,
+        "file by its path": lambda: DISK.sync_file(str(tmp_path / "a")),
+        "directory": lambda: DISK.sync_dir(str(tmp_path)),
+        "directory held open": lambda: own.sync_dir(str(tmp_path)),
+    }
+    for name in ("fdatasync", "fsync"):
+        monkeypatch.setattr(os, name, no_memory, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", no_memory)
+    with pytest.raises(OSError, match="a sync failed, and there was no memory to say why"):
+        syncs[what]()
+    monkeypatch.undo()
+    file.close()
+    own.let_go(str(tmp_path))
 
 
 def test_nobody_waits_for_a_sync_whose_thread_ended_before_it_began(
@@ -397,9 +438,11 @@ OPENERS: dict[str, Callable[[Disk, str], object]] = {
 
 @pytest.mark.parametrize("call", OPENERS)
 def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path, call: str) -> None:
+    """However often, as where it stands in an inbox: no descriptor of it is kept."""
     os.mkfifo(tmp_path / "a")
     with pytest.raises(Corruption, match="FIFO"):
         OPENERS[call](DISK, str(tmp_path / "a"))
+    assert not descriptors(tmp_path)
 
 
 @pytest.mark.parametrize("call", OPENERS)
