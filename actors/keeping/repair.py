@@ -17,6 +17,7 @@ from octavo.actors.keeping.kind_of_store import is_head_only
 from octavo.actors.keeping.lost_records import DAMAGED, Lost
 from octavo.actors.keeping.whole_records import (
     HEADERLESS,
+    Found,
     Whole,
     broken_batches,
     lost_of,
@@ -29,12 +30,13 @@ from octavo.actors.progress import Progress, untold
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.door.unreadable import Unreadable, refuse_unreadable
 from octavo.files.errors import Corruption
-from octavo.files.journal import cdb
+from octavo.files.journal import cdb, record
 from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.kernels.arrays import np
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.sst import Sst
 from octavo.files.messages import messages_of
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import adoption, change_log, recovery
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
@@ -365,10 +367,31 @@ def _rewritten(
             )  # fmt: skip
             writer.add(number, encoded, head.time_ms)
         losing(lost_of(whole, last, entry, found, damaged))
-        origin = whole.origin or cdb.Origin(0, base, base + last, 0, 0)
-        latest_ms = 0 if whole.trailer is None else whole.trailer.last_ms
+        origin, latest_ms = _origin_of(whole, entry, found, last)
         made: dict[str, Any] = writer.finish(base + last, origin, latest_ms)
     finally:
         writer.abandon()
     disk.sync_dir(journal)
     return made
+
+
+def _origin_of(
+    whole: Whole, entry: JournalEntry | None, found: list[Found], last: int
+) -> tuple[cdb.Origin, int]:
+    """(where a file that is written anew comes from, the latest write time of what it was made of).
+    If it was compacted, or may have been, and nothing tells that any more, nobody knows as of which
+    sqn all that it lacks had been replaced; nor when that was written, but that this was before."""
+    base, trailer = whole.base, whole.trailer
+    origin = cdb.Origin(0, base, base + last, 0, 0)
+    if trailer is not None:
+        compacted = trailer.compacted
+    else:
+        count = len(found) if entry is None else entry.count
+        compacted = count <= last or any(head.kind == record.KEY_DELTA for _, head in found)
+    if whole.origin is not None:
+        origin = whole.origin
+    elif compacted:
+        origin = origin._replace(horizon=base + last)
+    if trailer is not None:
+        return origin, trailer.last_ms
+    return origin, wall_clock_ms() if origin.horizon >= base else 0

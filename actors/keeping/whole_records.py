@@ -37,13 +37,22 @@ def read_whole(disk: Disk, file: str, base: int, seed: int) -> Whole:
     except Corruption as wrong:
         whole.faults.append(str(wrong))
     try:
-        trailer = cdb.trailer_of(view, file)
-        whole.trailer = trailer
+        whole.trailer = cdb.trailer_of(view, file)
+    except Corruption as wrong:
+        whole.faults.append(str(wrong))
+    trailer = whole.trailer
+    try:  # which has a checksum of its own, whatever else is damaged
+        whole.origin = cdb.read_origin(view, trailer, file)
+    except Corruption as wrong:
+        if trailer is not None:
+            whole.faults.append(str(wrong))
+    if trailer is None:
+        return whole
+    try:
         offsets = cdb.read_offsets(view[trailer.offsets_at :], trailer, file)
         # Of a file that was compacted often the numbers reach far, and few of them have a record.
         numbers = list(numbers_of(offsets, 0, len(offsets) - 1))
         whole.numbers = frozenset(numbers)
-        whole.origin = cdb.read_origin(view, trailer, file)
         cdb.verify_tables(view, trailer, file)
         read_windows(view, trailer, file)
     except Corruption as wrong:
@@ -80,7 +89,7 @@ def lost_of(
     there = {head.relative_sqn for _, head in found}
     known = {head.relative_sqn: head for _, head in damaged}
     wanted = whole.numbers
-    gaps = bool(whole.origin or (entry and entry.count <= last))
+    gaps = whole.origin is not None if entry is None else entry.count <= last
     if wanted is None and (gaps or last > len(whole.view) // record.FIXED_BYTES):
         # A file that was compacted has gaps, and nothing tells them from losses but their number.
         wanted = frozenset(known)

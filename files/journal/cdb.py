@@ -160,12 +160,14 @@ def origin_bytes(origin: Origin) -> bytes:
     return fixed + _U64.pack(xxh3(fixed))
 
 
-def read_origin(buffer: bytes | memoryview, trailer: Trailer, file: str) -> Origin | None:
+def read_origin(buffer: bytes | memoryview, trailer: Trailer | None, file: str) -> Origin | None:
     """Where a sealed file, which is the whole buffer, comes from; None: it was never compacted.
-    Raises Corruption."""
-    if not trailer.compacted:
+    ``trailer``: None where it is damaged. Raises Corruption."""
+    if trailer is not None and not trailer.compacted:
         return None
     at = len(buffer) - TRAILER_BYTES - ORIGIN_BYTES
+    if at < RECORDS_AT:
+        raise Corruption(file, 0, "origin: the file is cut short")
     fixed = bytes(buffer[at : at + _ORIGIN.size])
     (expected,) = _U64.unpack_from(buffer, at + _ORIGIN.size)
     found = xxh3(fixed)

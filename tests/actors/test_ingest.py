@@ -18,6 +18,7 @@ from whole_store import flush, killed, opened
 
 import octavo
 from octavo.actors.compacting import compaction
+from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.keeping.ingest import ingest
 from octavo.actors.reading.read_cache import ReadCache
@@ -493,6 +494,35 @@ def test_a_commit_that_finds_no_room_for_its_change_leaves_nothing_linked(
     assert not [name for name in made if name.endswith((".cdb", ".sst"))]
     assert not ingest(store._running, "j", ["0-0"]).repeated
     assert list(store.items()) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_no_job_comes_before_a_file_that_found_no_room_to_be_entered(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of another process looks for what is not entered behind all that is."""
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    settle, append = compaction.settle, store._inker.change_log.append
+    left = [octavo.StorageFull("no room for a change")]
+
+    def then_one_puts(clerk: InkerClerk) -> None:
+        settle(clerk)
+        if left:
+            store.put(b"before", b"1")
+
+    def full_once(change: bytes) -> None:
+        while left:
+            raise left.pop()
+        append(change)
+
+    monkeypatch.setattr(compaction, "settle", then_one_puts)
+    monkeypatch.setattr(store._inker.change_log, "append", full_once)
+    with pytest.raises(octavo.StorageFull, match="cannot be entered"):
+        ingest(store._running, "j", ["0-0"])
+    with octavo.open(store.path, read_only=True) as reader:
+        assert dict(reader.items()) == {b"before": b"1"}
+    assert ingest(store._running, "j", ["0-0"]).first_sqn == 2
+    with octavo.open(store.path, read_only=True) as reader:
+        assert dict(reader.items()) == {b"before": b"1", b"a": b"1"}
 
 
 def test_an_attempt_that_is_named_twice_is_not_taken_in_twice(store: octavo.Store) -> None:

@@ -15,6 +15,7 @@ from look import clock_ms
 from one_thread import forget, one_thread, opened
 from simdisk import SimDisk
 from simfaults import SimCrash
+from whole_store import opened as small
 from whole_store import rolled
 
 import octavo
@@ -28,6 +29,7 @@ from octavo.files.door.disk import AppendFile, Buffer, RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import cdb
 from octavo.files.journal.sparse_offsets import SparseOffsets
+from octavo.files.wall_clock import wall_clock_ms
 from octavo.repairing import repair_on
 from octavo.store import Store
 
@@ -183,7 +185,10 @@ def test_a_batch_that_lost_a_record_keeps_the_others(
     flip(file, file.read_bytes().index(b"b0-2"))
     done = octavo.repair(store)
     assert [lost.sqn for lost in done.files.lost] == [KEYS // 3 + 3]
-    flip(file, file.stat().st_size - cdb.TRAILER_BYTES - 1)  # now its records tell, one by one
+    flip(file, trailer_of(file).offsets_at)  # now its records tell, one by one
+    with octavo.open(store) as damaged:
+        found = dict(damaged.items())
+        assert found == {key: value for key, value in image[1].items() if key != b"b0-2"}
     assert octavo.repair(store).ok
     holds_all_but(store, image[1], {b"b0-2"})
 
@@ -529,6 +534,58 @@ def test_a_compacted_file_without_its_trailer_is_read_whole_however_far_its_numb
         assert dict(store.items()) == wanted
         assert {key: store.get(key) for key in wanted} == wanted
     assert octavo.repair(tmp_path / "s").files.lost == []
+
+
+ENDS: dict[str, Callable[[Path], list[int]]] = {
+    "a record": lambda file: [cdb.RECORDS_AT + 50],
+    "offsets": lambda file: [trailer_of(file).offsets_at],
+    "origin": lambda file: [file.stat().st_size - cdb.TRAILER_BYTES - cdb.ORIGIN_BYTES],
+    "trailer": lambda file: [file.stat().st_size - 1],
+    "origin and trailer": lambda file: [*ENDS["origin"](file), *ENDS["trailer"](file)],
+}
+
+
+@pytest.mark.parametrize("part", ENDS)
+def test_a_compacted_file_goes_on_to_tell_of_which_states_it_is(part: str, tmp_path: Path) -> None:
+    """Or restoring an earlier one would leave out what was replaced later."""
+    now = [1000]
+    with small(tmp_path / "s", roll_count=256, clock_ms=lambda: now[0]) as store:
+        for value in (b"old", b"new"):
+            store.put_many((b"a%d" % n, value) for n in range(300))
+            store.put_many((b"%s%d" % (value, n), b"") for n in range(300))
+        now[0] = 2000
+        store.delete(b"old0")
+        now[0] = 3000
+        store.compact()
+        store.put(b"later", b"")
+    file = sealed(tmp_path / "s")
+    for at in ENDS[part](file):
+        flip(file, at)
+    assert octavo.repair(tmp_path / "s").verified.ok
+    given: list[dict[str, int]] = [{"sqn": 599}, {"sqn": 1200}, {"time": 1999}]
+    if "origin" in part:  # of which state nothing tells but that it is this one
+        given.append({"sqn": 1201})
+    else:
+        assert octavo.restore(tmp_path / "s", tmp_path / "r1", sqn=1201).sqn == 1201
+    for each in given:
+        with pytest.raises(octavo.HistoryCompacted):
+            octavo.restore(tmp_path / "s", tmp_path / "r", **each)  # type: ignore[arg-type]
+    now_ms = wall_clock_ms() if "trailer" in part else 3000  # which tells when all that was
+    assert octavo.restore(tmp_path / "s", tmp_path / "r", time=now_ms).sqn == 1202
+
+
+@pytest.mark.parametrize("entered", [True, False], ids=["", "no manifest"])
+def test_a_file_that_was_never_compacted_goes_on_to_be_of_every_state(
+    entered: bool, image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
+) -> None:
+    shutil.copytree(image[0], tmp_path / "s")
+    flip(sealed(tmp_path / "s"), sealed(tmp_path / "s").stat().st_size - 1)
+    if not entered:
+        shutil.rmtree(tmp_path / "s/journal/manifest")
+    assert octavo.repair(tmp_path / "s").verified.ok
+    octavo.restore(tmp_path / "s", tmp_path / "r", sqn=100)
+    with octavo.open(tmp_path / "r") as store:
+        assert len(list(store.keys())) == 100
 
 
 def loaded(path: Path) -> dict[bytes, bytes]:

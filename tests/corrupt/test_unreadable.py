@@ -3,7 +3,9 @@ for that would end the process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from octavo.actors.bookie import Bookie
 from octavo.actors.opening import shutdown, startup
 from octavo.actors.opening.options import Options
 from octavo.actors.opening.startup import Running
-from octavo.files.door.unreadable import Unreadable
+from octavo.files.door.unreadable import SalvageDisk, Unreadable
 from octavo.repairing import Repair, repair_on
 from octavo.verify import verify
 
@@ -94,6 +96,27 @@ def test_repair_saves_what_can_be_read_of_a_sealed_journal_file(path: str) -> No
     with octavo.open(path) as store:
         wanted = {b"%03d" % n: b"%03d" % n * 100 for n in range(KEYS) if n not in lost}
         assert dict(store.items()) == wanted
+
+
+def test_what_a_process_cannot_read_for_another_reason_is_no_damage(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is gone, say: nothing is taken for lost, or written anew without it."""
+
+    def gone(disk: SalvageDisk, path: str) -> Callable[[int, int], bytes]:
+        def fail(length: int, offset: int) -> bytes:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+
+        return fail
+
+    before = {file: file.read_bytes() for file in Path(path).rglob("*.*")}
+    with monkeypatch.context() as patched:
+        patched.setattr(SalvageDisk, "opened_to_read", gone)
+        with pytest.raises(OSError, match="Stale"):
+            repair_on(SalvageDisk(), path)
+    assert {file: file.read_bytes() for file in Path(path).rglob("*.*")} == before
+    with octavo.open(path) as store:
+        assert len(list(store.keys())) == KEYS
 
 
 @pytest.mark.parametrize(

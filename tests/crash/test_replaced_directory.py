@@ -23,7 +23,8 @@ from octavo import destroying
 from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.penciller import Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
-from octavo.files.door.disk import Disk
+from octavo.files.door.disk import Disk, RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 
 KEYS = [b"%03d" % n for n in range(300)]
 TOLD = "moved, removed or replaced"
@@ -87,6 +88,25 @@ def test_what_an_owner_does_whose_store_was_replaced_leaves_the_other_alone(
         assert dict(new.items()) == {key: b"2 of " + key for key in KEYS}
         assert new.verify().ok
         assert new.stats()["notes"] == []
+
+
+def test_a_commit_by_an_owner_whose_store_was_replaced_links_nothing_into_the_other(
+    tmp_path: Path,
+) -> None:
+    """Not even where that comes first, for there is nothing to be saved or sealed before."""
+    octavo.open(tmp_path / "another", worker=False).close()
+    store = octavo.open(tmp_path / "s", worker=False)
+    os.rename(tmp_path / "s", tmp_path / "moved")
+    os.rename(tmp_path / "another", tmp_path / "s")
+    writer = StagedWriter(RealDisk(), str(tmp_path / "s"), "job", "a", now_ms=1)
+    writer.put_many(b"", [b"key"], [b"value"])
+    writer.finish()
+    before = everything(tmp_path / "s")
+    with pytest.raises(octavo.StorageFailed, match=TOLD):
+        store.ingest("job", ["a"])
+    assert everything(tmp_path / "s") == before
+    with suppress(octavo.StorageFailed):
+        store.close()
 
 
 def test_what_an_owner_wrote_whose_store_was_moved_is_there(
