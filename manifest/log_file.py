@@ -186,17 +186,6 @@ class LogFile:
         first = self.records[0].offset if self.records else MAX_FILE_BYTES
         return any(wound.start < first and wound.kind != SNAPSHOT for wound in self.wounds)
 
-    @property
-    def never_durable(self) -> bool:
-        """Whether a power cut fell into the very beginning of the file: what may have come
-        through of it was promised to nobody."""
-        return (
-            self.header_torn
-            and self.beginning_lost
-            and self.wounds[0].torn
-            and not self.records  # or more was written behind the beginning once that was durable
-        )
-
     def last_snapshot(self) -> int | None:
         """Index of the newest whole snapshot among the records."""
         for at in range(len(self.records) - 1, -1, -1):

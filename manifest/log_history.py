@@ -179,7 +179,7 @@ class _Epoch:
         unvouched = False
         for file in files[1:]:
             follows = file.follows
-            if follows is None or file.never_durable:
+            if follows is None:
                 # A beginning that failed; where it was damaged later, the next file tells.
                 loss = loss or ("" if file.header_torn else f"{self._path(file.who)} is lost")
                 unvouched = True

@@ -94,6 +94,30 @@ def test_a_sealing_that_ctrl_c_cuts_short_at_its_end_is_done_again(
         assert dict(store.items()) == expected
 
 
+def test_of_files_that_were_not_sealed_as_the_store_closed_only_the_last_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> JournalEntry:
+        raise octavo.StorageFull("no room for the tables")
+
+    expected = {}
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        monkeypatch.setattr(journal_file.JournalFile, "seal_now", no_room)
+        for turn in range(3):
+            expected |= {b"%d-%03d" % (turn, i): b"value %d" % i for i in range(200)}
+            store.put_many(expected)
+            if turn < 2:
+                rolled(store)
+    monkeypatch.undo()
+    assert len(list((tmp_path / "s/journal").glob("*.log"))) == 3
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        assert store._inker.last_sqn + 1 == store.put(b"later", b"")
+        settle(store)
+        assert store.stats()["journal"]["sealed_files"] == 2
+        assert dict(store.items()) == {**expected, b"later": b""}
+    assert len(list((tmp_path / "s/journal").glob("*.log"))) == 1
+
+
 def test_a_sealing_that_is_told_twice_brings_no_compacted_file_back(tmp_path: Path) -> None:
     with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
         for _ in range(2):

@@ -374,6 +374,29 @@ def test_who_waits_waits_no_longer_than_told(
         assert inbox_watch.serve(store._running, 0) == 0
 
 
+@pytest.mark.parametrize("what", ["acknowledge", "_backed_up"])
+def test_who_gives_up_while_the_owner_does_it_is_told_that_it_may_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """No commit, which has a last moment of its own."""
+    asked: dict[str, object] = {"consumer": "c", "sqn": 0}
+    if what == "_backed_up":
+        asked = {"backup": str(tmp_path / "b"), "ledger": True}
+    plain, told = getattr(inbox_watch, what), list[bool]()
+
+    def given_up(*given: object) -> object:
+        told.append(request.withdraw())
+        return plain(*given)
+
+    monkeypatch.setattr(inbox_watch, what, given_up)
+    with unwatched(tmp_path / "s") as store:
+        request = inbox.Request(RealDisk(), store.path, asked, wall_clock_ms())
+        request.ask()
+        assert inbox_watch.serve(store._running, 0) == 1
+        assert told == [True]
+        assert os.listdir(tmp_path / "s" / "inbox") == []
+
+
 def test_a_request_that_is_withdrawn_as_the_owner_is_about_to_do_it_is_not_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,24 @@ def test_a_backup_is_not_brought_up_to_date_with_a_ledger_that_is_known_to_be_da
         assert held(backup) == wanted
 
 
+def test_one_whose_ledger_is_known_to_be_damaged_opens_and_goes_on_once_the_file_is_back(
+    tmp_path: Path,
+) -> None:
+    """It is not marked to be made anew, for nothing else has what is in it."""
+    wanted = made(tmp_path / "s")
+    (file, *_) = sorted((tmp_path / "s" / "ledger").glob("*.sst"))
+    whole = file.read_bytes()
+    damaged = bytearray(whole)
+    damaged[len(damaged) // 3] ^= 1
+    file.write_bytes(damaged)
+    for _ in range(2):
+        with opened(tmp_path / "s") as store, pytest.raises(octavo.Corruption):
+            held(store)
+    file.write_bytes(whole)
+    with opened(tmp_path / "s") as store:
+        assert held(store) == wanted
+
+
 def test_where_a_ledger_file_is_missing_nothing_is_trimmed(tmp_path: Path) -> None:
     with opened(tmp_path / "s", mode="head_only", push_rows=1 << 16) as store:
         late = store.consumer("late", since=0)  # holds the journal for now

@@ -271,6 +271,31 @@ def test_no_kill_and_no_power_cut_brings_what_found_no_room_to_light(
     log.close()
 
 
+def test_a_new_file_that_finds_no_room_is_taken_back_durably(
+    sim: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name may have come to the disk all the same."""
+    log = ChangeLog.begin(sim, HERE, 1, b"0", limits=Limits(file_bytes=1))
+    done: list[str] = []
+
+    def noted(name: str) -> None:
+        plain = getattr(SimDisk, name)
+
+        def call(disk: SimDisk, path: str) -> object:
+            done.append(name)
+            return plain(disk, path)
+
+        monkeypatch.setattr(SimDisk, name, call)
+
+    for name in ("create", "unlink", "sync_dir"):
+        noted(name)
+    sim.fail("sync_dir", 1, errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        log.append(b"b")
+    assert done == ["create", "sync_dir", "unlink", "sync_dir"]
+    log.close()
+
+
 def test_what_was_reported_as_failed_does_not_come_back(sim: SimDisk) -> None:
     value = LoggedValue(sim, HERE)
     value.add(1)

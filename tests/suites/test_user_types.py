@@ -103,6 +103,21 @@ def test_bespoke_recalc_after_the_functions_changed(tmp_path: Path, lost: str) -
         check(store, model, by_tags_and_decade)
 
 
+def test_what_is_put_after_a_rebuild_has_what_its_put_says(tmp_path: Path) -> None:
+    """Only what the rebuild found is worked out from the values."""
+    given = {"tags": {"person": FIRST}, "strategies": {"person": "recalc"}}
+    with opened(tmp_path / "s", **given) as store:
+        store.bucket("p", tag="person").put("a", document(1, random.Random(SEED)))
+    shutil.rmtree(tmp_path / "s" / "ledger")
+    with opened(tmp_path / "s", tags={"person": SECOND}) as store:
+        people = store.bucket("p", tag="person")
+        people.put("b", document(2, random.Random(SEED)), metadata=b"told", index={"decade": 7})
+        flush(store)
+        assert people.head("a").metadata == b"n1!"
+        assert people.head("b").metadata == b"told"
+        assert list(people.index("decade").range(0, 8)) == [(7, b"b")]
+
+
 def test_two_types_and_the_standard_one_side_by_side(tmp_path: Path) -> None:
     rng = random.Random(SEED + 2)
     tags = {"a": Tag(index=lambda k, v: {"f": v}), "b": Tag(index=lambda k, v: {"f": len(v)})}
