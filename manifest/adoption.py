@@ -384,7 +384,8 @@ def _read(disk: Disk, directory: str, name: str, *, thorough: bool) -> _Sealed |
 
 
 def _scanned(disk: Disk, path: str, name: str, who: tuple[int, int]) -> _Sealed | None:
-    """A file of which only the records tell; its name is believed."""
+    """A file of which only the records tell, and how far compaction dropped some, if that is whole;
+    its name is believed."""
     base, seed = who
     buffer = disk.map(path)
     try:
@@ -395,4 +396,8 @@ def _scanned(disk: Disk, path: str, name: str, who: tuple[int, int]) -> _Sealed 
         log.warning("%s", note)
     count = len(offsets) - 1
     entry = JournalEntry(name, base, base + count - 1, count, len(buffer), seed)
-    return _Sealed(_by_itself(base, entry.last_sqn), entry)
+    origin = _by_itself(base, entry.last_sqn)
+    with suppress(Corruption):
+        if (told := cdb.read_origin(memoryview(buffer), None, path)) is not None:
+            origin = origin._replace(horizon=told.horizon)  # its rank is for files that are whole
+    return _Sealed(origin, entry)

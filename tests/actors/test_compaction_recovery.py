@@ -51,6 +51,22 @@ def test_the_whole_manifest_of_the_journal_may_go(tmp_path: Path, times: int) ->
     assert any("earlier state" in note for note in notes)
 
 
+def test_how_far_compaction_dropped_is_known_though_the_manifest_is_gone_and_the_file_damaged(
+    tmp_path: Path,
+) -> None:
+    """Or a change feed would leave that out without a word."""
+    path, model = compacted(tmp_path, SEED, 1)
+    shutil.rmtree(path / "journal" / "manifest")
+    for file in (path / "journal").glob("*.cdb"):
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1  # of its trailer
+        file.write_bytes(content)
+    with opened(path, **SMALL_FILES) as store:
+        assert dict(store.items()) == model
+        with pytest.raises(octavo.HistoryCompacted):
+            list(store.changes(since=0))
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_the_manifest_may_be_of_the_first_start(tmp_path: Path, times: int) -> None:
     rng = random.Random(SEED)
