@@ -22,6 +22,18 @@ from octavo.files.handover.staged_writer import StagedWriter
 NAMES = [b"%03d" % at for at in range(600)]
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["below", "above"])
+def test_of_ranges_that_become_one_none_is_left_out_before_its_moment(first: int) -> None:
+    """Or a clock that is set back would not show again what lived there then."""
+    ranges = [(b"a", b"c", 500), (b"c", b"e", 0)]
+    for turn in (ranges, [(low, high, 500 - moment) for low, high, moment in ranges]):
+        empty = EmptyRanges()
+        for sqn, (low, high, moment) in enumerate((turn[first], turn[1 - first]), 1):
+            empty.note(low, high, sqn, moment)
+        assert empty.left(b"a", b"z", 9, 499, reverse=False) == (b"a", b"z")
+        assert empty.left(b"a", b"z", 9, 500, reverse=False) == (b"e", b"z")
+
+
 @pytest.mark.parametrize("number", range(20))
 def test_only_what_is_empty_for_a_reader_is_left_out(
     monkeypatch: pytest.MonkeyPatch, number: int

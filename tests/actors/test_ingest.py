@@ -232,6 +232,15 @@ def test_a_damaged_staged_file_is_refused(store: octavo.Store, suffix: str) -> N
     assert store.last_sqn == 0
 
 
+def test_an_attempt_under_the_name_of_another_is_refused(store: octavo.Store) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    folder = Path(staging.folder(store.path, "j"))
+    (folder / "0-0.json").rename(folder / "1-0.json")
+    with pytest.raises(octavo.Corruption, match="is of attempt '0-0'"):
+        ingest(store._running, "j", ["1-0"])
+    assert store.last_sqn == 0
+
+
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "a" * 129])
 def test_a_job_that_is_no_file_name_is_refused(store: octavo.Store, name: str) -> None:
     with pytest.raises(octavo.Misuse, match="job_id="):

@@ -118,6 +118,19 @@ def test_values_of_which_few_are_of_each_file_are_read_one_by_one(
         assert not looked
 
 
+def test_puts_go_on_in_the_file_that_a_long_scan_reads(tmp_path: Path) -> None:
+    keys = [b"%05d" % at for at in range(ROWS)]
+    with opened(tmp_path / "s", push_rows=1 << 16, push_bytes=1 << 30, roll_count=1 << 16) as store:
+        store.put_many((key, b"v") for key in keys)
+        flush(store)
+        found = store.items()
+        assert [next(found)[0] for _ in range(LATE)] == keys[:LATE]
+        for at in range(10):
+            store.put(b"more%d" % at, b"v")
+        assert [key for key, _ in found] == keys[LATE:]
+        assert len(list(store.keys())) == ROWS + 10
+
+
 def test_what_is_written_during_a_long_scan_is_not_in_it(model: Model, tmp_path: Path) -> None:
     with opened(tmp_path / "s", push_rows=1 << 16) as store:
         expected = [(b"%05d" % at, b"before") for at in range(ROWS)]
