@@ -334,6 +334,41 @@ def test_left_overs_are_swept_by_age(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "s" / "staging") == ["young"]
 
 
+def test_what_an_attempt_staged_goes_without_that_of_one_whose_name_begins_so(
+    store: octavo.Store,
+) -> None:
+    for attempt in ("0-1", "0-10"):
+        staged(store.path, "j", attempt, [(attempt.encode(), b"1")])
+    staging.drop(RealDisk(), store.path, "j", ["0-1"])
+    with pytest.raises(octavo.Misuse, match="no finished attempt '0-1'"):
+        ingest(store._running, "j", ["0-1"])
+    ingest(store._running, "j", ["0-10"])
+    assert list(store) == [b"0-10"]
+
+
+@pytest.mark.parametrize("link", ["staging", "staging/j"])
+def test_nothing_is_taken_or_removed_where_a_link_leads_out_of_the_store(
+    store: octavo.Store, tmp_path: Path, link: str
+) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    (Path(store.path) / link).rename(tmp_path / "elsewhere")
+    (Path(store.path) / link).symlink_to(tmp_path / "elsewhere")
+    before = sorted((tmp_path / "elsewhere").rglob("*"))
+    disk, path = RealDisk(), store.path
+    calls: list[Callable[[], object]] = [
+        lambda: staging.read_attempt(disk, path, "j", "0-0"),
+        lambda: staging.drop(disk, path, "j", ["0-0"]),
+        lambda: staging.empty(disk, path, "j"),
+        lambda: ingest(store._running, "j", ["0-0"]),
+    ]
+    for call in calls:
+        with pytest.raises(octavo.Corruption, match="symbolic link"):
+            call()
+    if link == "staging/j":
+        assert staging.sweep(disk, path, 1 << 60) == []
+    assert sorted((tmp_path / "elsewhere").rglob("*")) == before
+
+
 def test_what_an_attempt_without_rows_left_is_swept_too(tmp_path: Path) -> None:
     opened(tmp_path / "s").close()
     StagedWriter(RealDisk(), str(tmp_path / "s"), "j", "0-0", now_ms=1000).finish()

@@ -389,6 +389,18 @@ def test_a_backup_that_was_brought_up_to_date_is_durable() -> None:
         assert holds(image, wanted, where, "/b") == [], where
 
 
+def test_a_name_that_a_killed_process_gave_a_backup_is_durable_once_it_is_up_to_date() -> None:
+    disk = SimDisk()
+    backed_up(disk)
+    disk.rename("/b", "/named")  # as the last thing that one did
+    store = opened(disk)
+    wanted = filled(store, 300, b"newer")
+    backup(store._running, "/named", ledger=True, copy=False)
+    shutdown.stop(store._running)
+    for where, image in images(disk):
+        assert holds(image, wanted, where, "/named") == [], where
+
+
 def test_a_backup_that_went_back_stays_as_it_was() -> None:
     """An update that was cut off is undone by the next opening, once and for all."""
     done = SimDisk()
