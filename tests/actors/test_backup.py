@@ -16,8 +16,10 @@ from simfaults import SimCrash
 
 import octavo
 from octavo.actors.keeping import backup as backups
+from octavo.actors.keeping.linking import Linked, bring
 from octavo.actors.opening import shutdown, startup
 from octavo.actors.opening.options import Options
+from octavo.files.door.disk import RealDisk
 from octavo.files.errors import StoreLocked
 from octavo.store import Store
 
@@ -351,3 +353,24 @@ def test_what_a_repair_wrote_anew_comes_into_a_backup_that_has_the_damaged_file(
     with octavo.open(tmp_path / "b", read_only=True) as backup:
         assert backup.verify().ok
         assert len(backup) == 3000
+
+
+@pytest.mark.parametrize("at", [0, 19_999, None], ids=["begins so", "ends so", "longer"])
+def test_a_file_that_is_not_the_same_is_brought_again_though_that_was_cut_short_before(
+    tmp_path: Path, at: int | None
+) -> None:
+    """Such as one that was written anew by a repair: under the same name, and maybe as long."""
+    whole = bytes(20_000)
+    other = bytearray(whole) + b"x" * (at is None)
+    other[at or 0] ^= at is not None
+    for folder, content in (("store", whole), ("backup", other)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "name").write_bytes(content)
+    (tmp_path / "backup" / "name.tmp").write_bytes(b"left")
+    done = Linked()
+    for _ in range(2):
+        source, target = str(tmp_path / "store"), str(tmp_path / "backup")
+        bring(RealDisk(), source, target, ["name"], done, copy=False)
+    assert os.path.samefile(tmp_path / "store" / "name", tmp_path / "backup" / "name")
+    assert os.listdir(tmp_path / "backup") == ["name"]
+    assert done.linked == 1
