@@ -296,6 +296,21 @@ def test_a_new_file_that_finds_no_room_is_taken_back_durably(
     log.close()
 
 
+@pytest.mark.parametrize("begins", [False, True], ids=["record", "file"])
+def test_what_found_no_room_and_cannot_be_taken_back_may_come_to_light(
+    sim: SimDisk, begins: bool
+) -> None:
+    """StorageFull would say that it never does: then the files that it names would be removed."""
+    log = ChangeLog.begin(sim, HERE, 1, b"0", limits=Limits(file_bytes=1 if begins else 1 << 20))
+    log.append(b"a")
+    sim.fail("sync_dir" if begins else "sync", 1, errno.ENOSPC)
+    sim.fail("unlink" if begins else "truncate", 1, errno.EIO)
+    with pytest.raises(StorageFailed, match="what was written cannot be taken back"):
+        log.append(b"b")
+    log.close()
+    assert recover(sim.after_kill(), HERE).changes == [b"a", b"b"]
+
+
 def test_what_was_reported_as_failed_does_not_come_back(sim: SimDisk) -> None:
     value = LoggedValue(sim, HERE)
     value.add(1)
