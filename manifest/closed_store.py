@@ -41,6 +41,8 @@ class ClosedStore:
     """None: it is damaged, older than the journal's last compaction, or another store's."""
     epoch: int
     """Not taken yet; files of it belong to whoever holds the lock."""
+    expired_ms: int = 0
+    """What expired up to this moment stays so, as the store's ledger tells, be it damaged."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -67,6 +69,7 @@ class ClosedStore:
         Raises Misuse, StorageFull, StorageFailed; then the ledger is as it was, or as it is to be.
         """
         directory = f"{self.path}/ledger"
+        expired_ms = max(expired_ms, self.expired_ms)
         begun = LedgerManifest.empty() if self.ledger is None else self.ledger.emptied()
         manifest = begun.edit(entries, (), persisted_sqn, expired_ms)
         manifest.check()
@@ -180,14 +183,16 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
             "what is left is known",
         )  # fmt: skip
     tails = recovery.find_tails(disk, journal, adopted.manifest, above=MAX_SQN)
+    known, expired_ms = _ledger(disk, ledger, found_ledger, journal, adopted.manifest, tails.tails)
     return ClosedStore(
         disk,
         path,
         identity,
         adopted.manifest,
         [tail for tail in tails.tails if len(tail.offsets) > 1],
-        _ledger(disk, ledger, found_ledger, journal, adopted.manifest, tails.tails),
+        known,
         max(found_journal.epoch, found_ledger.epoch) + 1,
+        expired_ms,
         [*adopted.notes, *tails.notes],
     )
 
@@ -199,18 +204,19 @@ def _ledger(
     journal_directory: str,
     journal: JournalManifest,
     tails: Sequence[recovery.Tail],
-) -> LedgerManifest | None:
+) -> tuple[LedgerManifest | None, int]:
+    """(the ledger, None where it is none to go by; up to which moment what expired stays so)."""
     names = set(disk.listdir(directory))
-    if found.damaged or REBUILD in names:
-        return None
     try:
         manifest = LedgerManifest.replayed(found.snapshot, found.changes)
     except Corruption:
-        return None
+        return None, 0
     there = all(entry.name in names for entry in manifest.entries)
-    if not there or adoption.outdated(manifest.persisted_sqn, journal):
-        return None
+    if found.damaged or REBUILD in names or not there:
+        return None, manifest.expired_ms
+    if adoption.outdated(manifest.persisted_sqn, journal):
+        return None, manifest.expired_ms
     where = Folders(disk, directory, journal_directory)
     told = same_store.beyond(manifest, journal)
     told = told or same_store.difference(where, manifest, journal, tails)
-    return None if told else manifest
+    return (None, 0) if told else (manifest, manifest.expired_ms)

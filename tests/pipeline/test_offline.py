@@ -185,6 +185,31 @@ def test_a_damaged_ledger_is_rebuilt_not_merged(tmp_path: Path) -> None:
     assert state(tmp_path / "s") == before
 
 
+@pytest.mark.parametrize("how", ["marked", "a file is missing", "as it was"])
+def test_what_expired_for_good_does_so_though_the_clock_is_set_back_behind_a_rebuild(
+    tmp_path: Path, how: str
+) -> None:
+    began = 1_700_000_000_000
+    now = [began]
+    with opened(tmp_path / "s", clock_ms=lambda: now[0]) as store:
+        for n in range(300):
+            store.put(b"%03d" % n, b"v", ttl=100)
+        flush(store)
+        now[0] += 3 * 86_400_000
+        assert store.compact().records_dropped == 300
+        store.put(b"k", b"v", expires_at=began + 50_000)
+        store.put(b"lives", b"v")
+        flush(store)
+    if how == "marked":
+        (tmp_path / "s" / "ledger" / REBUILD).write_text("damage")
+    elif how == "a file is missing":
+        next((tmp_path / "s" / "ledger").glob("*.sst")).unlink()
+    rebuild(tmp_path / "s", merge=False)
+    now[0] = began + 10_000
+    with opened(tmp_path / "s", clock_ms=lambda: now[0]) as store:
+        assert dict(store.items()) == {b"lives": b"v"}
+
+
 def test_an_empty_store_and_none(tmp_path: Path) -> None:
     octavo.open(tmp_path / "s").close()
     assert rebuild(tmp_path / "s").rows == merge(tmp_path / "s").rows == 0
