@@ -25,9 +25,10 @@ LOST = "LOST"
 _LOST = "lost "
 _MOST = 1000
 """Records that are kept."""
-_MAX_BYTES = 1 << 20
 _MAX_NAME = 256
 """Bytes of a bucket or key that are kept."""
+_MAX_BYTES = 32 << 20
+"""Above what so many take: the longest path has 24 KiB of JSON, where it is no text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from whole_store import rolled
 import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.compacting import compaction
+from octavo.actors.keeping import lost_records
+from octavo.actors.keeping.lost_records import Lost
 from octavo.actors.keeping.repair import DAMAGED
 from octavo.actors.keeping.whole_records import HEADERLESS
 from octavo.actors.opening import shutdown, startup
@@ -497,6 +499,16 @@ def test_a_repair_that_is_cut_short_ends_as_one_that_was_not(hides: str) -> None
     assert not disk.exists("/s/damaged/LOST")
     assert crashes > 30
     assert rebuilt > 5
+
+
+def test_all_losses_that_a_repair_keeps_are_known_to_the_next_one_however_long_their_names(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "s").mkdir()
+    name, path = b"\xff" * 256, "/" + "\udcff" * 4000
+    lost = [Lost(sqn, path, "its value is damaged", name, name) for sqn in range(1000)]
+    lost_records.keep(RealDisk(), str(tmp_path / "s"), lost)
+    assert lost_records.kept(RealDisk(), str(tmp_path / "s")) == lost
 
 
 def test_a_sparse_file_is_read_by_its_records_not_by_its_numbers(
