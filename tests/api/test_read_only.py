@@ -22,6 +22,7 @@ from whole_store import SEED, WallClock, active_file, flush, opened, rolled
 
 import octavo
 from octavo import read_only
+from octavo.actors.compacting import journal_install
 from octavo.actors.opening import startup
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
@@ -201,6 +202,26 @@ def test_the_command_line_reads_a_store_that_is_open(store: octavo.Store) -> Non
         command = [sys.executable, "-m", "octavo", *arguments]
         done = subprocess.run(command, capture_output=True, check=True)
         assert want in done.stdout
+
+
+def test_what_a_compaction_has_made_and_not_yet_entered_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands beside the files whose place it is to take."""
+    replace, seen = journal_install.replace_files, list[dict[bytes, bytes]]()
+
+    def looked(*given: Any) -> Any:
+        with octavo.open(tmp_path / "s", read_only=True) as reader:
+            seen.append(dict(reader.items()))
+        return replace(*given)
+
+    monkeypatch.setattr(journal_install, "replace_files", looked)
+    with opened(tmp_path / "s", roll_count=256) as store:
+        for number in range(700):
+            store.put(b"%d" % (number % 100), b"%d" % number)
+        flush(store)
+        store.compact()
+        assert seen[0] == dict(store.items())
 
 
 def test_a_store_that_is_compacted_while_it_is_pinned_is_pinned_anew(
