@@ -385,9 +385,9 @@ def _origin_of(
     origin = cdb.Origin(0, base, base + last, 0, 0)
     if trailer is not None:
         compacted = trailer.compacted
-    else:
-        count = len(found) if entry is None else entry.count
-        compacted = count <= last or any(head.kind == record.KEY_DELTA for _, head in found)
+    else:  # gaps that no manifest tells of may be losses
+        compacted = entry is not None and entry.count <= last
+        compacted = compacted or any(head.kind == record.KEY_DELTA for _, head in found)
     if whole.origin is not None:
         origin = whole.origin
     elif compacted:
