@@ -13,6 +13,8 @@ from whole_store import SEED, flush, killed, opened, settle
 import octavo
 from octavo.actors.compacting import journal_install
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.files.journal import cdb
+from octavo.manifest.adoption import RANK_BITS
 
 
 def manifests(path: Path) -> list[Path]:
@@ -65,6 +67,34 @@ def test_how_far_compaction_dropped_is_known_though_the_manifest_is_gone_and_the
         assert dict(store.items()) == model
         with pytest.raises(octavo.HistoryCompacted):
             list(store.changes(since=0))
+
+
+def test_what_is_compacted_behind_a_lost_manifest_comes_before_what_was(tmp_path: Path) -> None:
+    """Should that be lost, too, before the files are gone that it replaced."""
+    path, _ = compacted(tmp_path, SEED, 3)
+    shutil.rmtree(path / "journal" / "manifest")
+    ranks = []
+    for file in (path / "journal").glob("*.cdb"):
+        view = memoryview(file.read_bytes())
+        origin = cdb.read_origin(view, cdb.trailer_of(view, file.name), file.name)
+        ranks.append(0 if origin is None else origin.rank)
+    with opened(path, **SMALL_FILES) as store:
+        assert store._inker.manifest.version << RANK_BITS > max(ranks) > 0
+
+
+def test_a_file_that_is_found_under_its_name_from_before_it_was_sealed_gets_its_own_again(
+    tmp_path: Path,
+) -> None:
+    """Where a disk did not keep the other one, though it was asked to."""
+    path, model = compacted(tmp_path, SEED, 1)
+    with opened(path, **SMALL_FILES) as store:
+        store.put(b"more", b"1")
+    (file, *_) = sorted((path / "journal").glob("*.cdb"))
+    file.rename(file.with_suffix(".log"))
+    with opened(path, **SMALL_FILES) as store:
+        check(store, model | {b"more": b"1"})
+    assert file.exists()
+    assert not file.with_suffix(".log").exists()
 
 
 @pytest.mark.parametrize("times", [1, 3])
