@@ -353,25 +353,32 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         *,
         lease_seconds: float = PUBLISHED_SECONDS,
         count: bool = True,
+        replace: bool = False,
     ) -> PublishedSnapshot:
         """Make this state readable by other processes, Spark's among them: see PublishedSnapshot.
 
         It is a directory of hard links below the store's, and of a side file with what was in
         memory, so it outlives this snapshot, its process, merges and compactions. Its lease runs
         by the wall clock; when it has ended for five minutes the next opening of the store, or the
-        next publishing, removes it. ``name``: of one snapshot at a time. ``count``: have all keys
-        counted, 0.1 us each, in the worker process. Syncs, and rolls the journal. O(files), and
-        what was in memory.
+        next publishing, removes it. ``count``: have all keys counted, 0.1 us each, in the worker
+        process. Syncs, and rolls the journal. O(files), and what was in memory.
+
+        ``name``: of one snapshot at a time. With ``replace`` this one takes it from another, in one
+        step: at every moment readers find one by that name. The other has no name then, and goes
+        on by its id until it is released, or its lease ends.
 
         Raises Misuse, SnapshotExpired, StorageFull, StorageFailed, Corruption.
         """
         wanted = "" if name is None else to_name(name)
+        if to_flag("replace", replace) and not wanted:
+            raise Misuse("replace=True takes a name from another snapshot: give it")
         lease_ms = int(to_lease(lease_seconds) * 1000)
         self._shared.check()
         bookie = self._shared._bookie
         made = publishing.publish(
-            bookie, self._identity, self._shared, wanted, lease_ms, counted=to_flag("count", count)
-        )
+            bookie, self._identity, self._shared, wanted, lease_ms,
+            counted=to_flag("count", count), replacing=replace,
+        )  # fmt: skip
         return PublishedSnapshot(bookie.inker.disk, made, bookie.clock_ms)
 
     def df(

@@ -5,6 +5,7 @@
         *.sst           ledger files: links, and side files with the rows that were in memory
         *.cdb           journal files: links
         making          held by who fills the directory, while it does
+        replaced        another one has its name: it goes on without, until its lease ends
         *.log           unsealed ones of a store that another process had open: links, too, with
         *.offsets       where their whole records begin: native u32, then xxh3-64 of those
 
@@ -48,6 +49,9 @@ GRACE_MS = 300_000
 """A snapshot is removed so long after its lease ended: clocks of hosts differ."""
 MAKING = "making"
 """Of one in the making: a lock tells others that it is, however long that takes."""
+REPLACED = "replaced"
+"""Of one that has a name no more. A file, for who renews the lease meanwhile writes the manifest
+as it was."""
 ORPHAN_MS = 3_600_000
 """A directory without a manifest is removed when it is so old, by its id, and nobody makes it."""
 MAX_NAME_BYTES = 255
@@ -212,7 +216,10 @@ def read(disk: Disk, path: str) -> Published:
         stored = disk.read(f"{path}/{MANIFEST}", _MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise _gone(disk, path) from None
-    return decode(stored, id, path)
+    found = decode(stored, id, path)
+    if found.name and disk.exists(f"{path}/{REPLACED}"):
+        return replace(found, name="")
+    return found
 
 
 def _gone(disk: Disk, path: str) -> SnapshotExpired:
@@ -314,12 +321,16 @@ def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
         there = read(disk, f"{store}/{SNAPSHOTS}/{wanted}")
         there.check(now_ms)
         return there
-    expired = None
-    for each in listed(disk, store):
-        if each.name == wanted:
-            if now_ms < each.expires_at:
-                return each
-            expired = each
+    expired, live, known, looks = None, None, None, None
+    # A look can miss it while one takes the name of another.
+    while live is None and (known is None or known != looks):
+        known, looks = looks, []
+        for each in listed(disk, store):
+            looks.append((each.id, each.name))
+            if each.name == wanted:
+                live, expired = (each, expired) if now_ms < each.expires_at else (live, each)
+    if live is not None:
+        return live
     if expired is not None:
         expired.check(now_ms)
     raise Misuse(f"{store} has no published snapshot {wanted!r}: store.published() lists them")
@@ -353,15 +364,30 @@ def _is_old(id: str, now_ms: int) -> bool:
     return (made_at(id) or 0) + ORPHAN_MS <= now_ms
 
 
-def refuse_name(disk: Disk, store: str, name: str, now_ms: int) -> None:
-    """Raise Misuse where the name cannot be given: two live snapshots never share one."""
+def with_name(disk: Disk, store: str, name: str, now_ms: int) -> list[Published]:
+    """The live snapshots that have a name, of which readers take the last: more than one only where
+    a replacement was cut short. Raises Misuse where none can have it."""
     if not name:
-        return
+        return []
     if len(name.encode(errors="replace")) > MAX_NAME_BYTES or made_at(name) is not None:
         raise Misuse(
             f"name={shown(name)}: allowed are up to {MAX_NAME_BYTES} bytes that do not look like "
             "an id"
         )
-    for each in listed(disk, store):
-        if each.name == name and now_ms < each.expires_at:
-            raise Misuse(f"name={name!r}: the published snapshot {each.id} has it; release that")
+    return [each for each in listed(disk, store) if each.name == name and now_ms < each.expires_at]
+
+
+def take_name(disk: Disk, holders: list[Published]) -> None:
+    """Have these go on without their name, durably: all of them, or else none. Raises OSError."""
+    marked = []
+    try:
+        for each in holders:
+            marked.append(mark := f"{each.path}/{REPLACED}")
+            with contextlib.suppress(FileNotFoundError):  # it was released meanwhile
+                disk.create(mark).close()
+                disk.sync_dir(each.path)
+    except BaseException:
+        for mark in reversed(marked):
+            with contextlib.suppress(OSError):
+                disk.unlink(mark)
+        raise

@@ -13,9 +13,11 @@ from octavo.actors.opening.identity import Identity
 from octavo.actors.penciller_clerk import stretches
 from octavo.actors.reader import Reader
 from octavo.actors.view import JournalView, View
-from octavo.files.errors import Corruption, StorageFailed, StorageFull, storage_error
+from octavo.files.door.disk import Disk
+from octavo.files.errors import Corruption, Misuse, StorageFailed, StorageFull, storage_error
 from octavo.files.ledger import ledger_key
 from octavo.files.lifecycle import State
+from octavo.files.unbroken import unbroken
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
@@ -27,7 +29,14 @@ from octavo.manifest.snapshot_draft import SIDE, Draft
 
 @or_closed
 def publish(
-    bookie: Bookie, identity: Identity, reader: Reader, name: str, lease_ms: int, *, counted: bool
+    bookie: Bookie,
+    identity: Identity,
+    reader: Reader,
+    name: str,
+    lease_ms: int,
+    *,
+    counted: bool,
+    replacing: bool,
 ) -> Published:
     """See Snapshot.publish. In the caller's thread, which holds no turn; ``reader`` keeps the
     files meanwhile. Raises Misuse (the name), SnapshotExpired, StorageFull, StorageFailed,
@@ -38,13 +47,19 @@ def publish(
         now_ms = bookie.clock_ms()
         try:
             published.sweep(disk, store, now_ms)
-            published.refuse_name(disk, store, name, now_ms)
+            before = published.with_name(disk, store, name, now_ms)
+            if before and not replacing:
+                raise Misuse(
+                    f"name={name!r}: the published snapshot {before[0].id} has it; release that, "
+                    "or publish with replace=True"
+                )
             inker.make_durable(reader.sqn)
             files = sealed_up_to(bookie, reader.view.journal, reader.sqn)
             draft = Draft(disk, store, now_ms)
             try:
                 made = _filled(draft, bookie, identity, reader, files, counted=counted)
-                return draft.finish(name=name, expires_at=bookie.clock_ms() + lease_ms, **made)
+                expires_at = bookie.clock_ms() + lease_ms
+                done = draft.finish(name=name, expires_at=expires_at, **made)
             except Corruption as damage:
                 draft.discard()
                 reader.damaged(found := draft.original(damage))
@@ -52,12 +67,24 @@ def publish(
             except BaseException:
                 draft.discard()
                 raise
+            with unbroken:
+                _instead_of(disk, before, draft)
+            return done
         except OSError as error:
             reader.check()
             why = disk.reason(error)
             told = storage_error(why, store)
             # Nothing of the store is in doubt: only the snapshot was not made.
             raise (told if isinstance(told, StorageFull) else StorageFailed(str(why))) from error
+
+
+def _instead_of(disk: Disk, before: list[Published], draft: Draft) -> None:
+    """Readers by name find what was made, and no more what had the name before."""
+    try:
+        published.take_name(disk, before)
+    except BaseException:
+        draft.discard()
+        raise
 
 
 def sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[JournalFile]:

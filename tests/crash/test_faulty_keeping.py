@@ -131,6 +131,31 @@ def test_what_is_published_is_whole_or_not_there(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FAULTS)
+def test_a_name_that_one_takes_from_another_is_the_old_ones_or_the_new_ones(kind: str) -> None:
+    for fault in faults(kind):
+        with one_thread("replace") as pool:
+            disk = SimDisk()
+            store, _ = filled(disk, pool, sync="always")
+            store.snapshot().publish("s", count=False)
+            old = dict(store.items())
+            store.put(b"0", b"new")
+            new = dict(store.items())
+            snap = store.snapshot()
+            tried = Tried(disk, fault, lambda s=snap: s.publish("s", replace=True, count=False))
+            where = f"{kind} in {fault.operation}: {tried.error!r}"
+            assert not isinstance(tried.error, OSError), where
+            now = published_now(disk)
+            assert now in ((new,) if tried.done else (old, new)), where
+            if kind != "Ctrl-C":
+                assert (now == new) == tried.done, where
+            for image in images(disk):
+                assert published_now(image) in ((new,) if tried.done else (old, new)), where
+                if tried.done and kind != "EIO":  # of which one that has the name may be unreadable
+                    assert [each.name for each in published.listed(image, "/store")].count("s") == 1
+            forget(store)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
 def test_a_lease_that_is_renewed_is_the_new_one_or_the_old_one(kind: str) -> None:
     for fault in faults(kind):
         with one_thread("renew") as pool:
