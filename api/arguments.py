@@ -28,6 +28,8 @@ MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
 """3.75 GiB: a value fits one journal file."""
 OF_HEADS = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 """What buckets of standard objects say there."""
+IN_MEMORY = ":memory:"
+"""What other libraries take for no file at all."""
 _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _SECONDS = range(10**9, 10**10)
@@ -86,6 +88,11 @@ def to_path(name: str, path: object) -> str:
         raise Misuse(f"{name}={shown(path)}: allowed are str and path-like objects") from None
     if not where or "\0" in where:
         raise Misuse(f"{name}={where!r} names no directory")
+    if where == IN_MEMORY:
+        raise Misuse(
+            f"{name}={where!r}: a store is a directory, and none is in memory; for one that goes "
+            "with its program take a tempfile.TemporaryDirectory, on /dev/shm, say"
+        )
     try:
         os.fsencode(where)
     except UnicodeEncodeError as wrong:

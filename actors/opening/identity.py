@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,11 @@ def identify(path: str, options: Options, disk: Disk) -> Identity | None:
     """
     if not disk.exists(f"{path}/{IDENTITY}"):
         _new(path, options)
+        if disk.exists(f"{(above := os.path.dirname(path))}/{IDENTITY}"):
+            raise Misuse(
+                f"path={path!r} is within the store {above!r}: that has buckets, and a store "
+                "of its own stands outside it"
+            )
         if disk.exists(path):
             strangers = [name for name in listed(disk, path) if not _ours(name)]
             # Another process may have made it a store just now.

@@ -32,6 +32,29 @@ def test_what_names_no_directory_is_refused_by_whoever_takes_one(store, path: An
         octavo.restore(path, "there")
 
 
+def test_there_is_no_store_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(octavo.Misuse, match=r"tempfile\.TemporaryDirectory"):
+        octavo.open(":memory:")
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("name", ["new", "snapshots"])
+def test_no_store_is_made_within_another(store, name: str) -> None:
+    path = f"{store.path}/{name}"
+    with pytest.raises(octavo.Misuse, match="is within the store"):
+        octavo.open(path)
+    assert not os.path.exists(path)
+
+
+def test_a_store_within_another_that_is_there_is_opened(store, tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "other", worker=False) as other:
+        other.put("k", b"v")
+    os.rename(tmp_path / "other", tmp_path / "s" / "other")
+    with octavo.open(tmp_path / "s" / "other", worker=False) as other:
+        assert other["k"] == b"v"
+
+
 def test_a_store_is_not_opened_by_its_class(tmp_path: Path) -> None:
     with pytest.raises(octavo.Misuse, match=r"octavo\.open\(path\)"):
         octavo.Store(str(tmp_path / "s"))  # type: ignore[arg-type]
