@@ -17,6 +17,7 @@ from octavo.actors.scanning.empty_ranges import EmptyRanges
 from octavo.actors.scanning.kept_scans import KeptScans
 from octavo.actors.view import JournalView, View
 from octavo.files.door.disk import Disk
+from octavo.files.door.file_lock import FileLock
 from octavo.files.errors import Closed, Corruption, storage_errors
 from octavo.files.lifecycle import after
 from octavo.files.messages import messages_of
@@ -67,10 +68,11 @@ class PublishedReader(Reader):
         open_files: OpenFiles | int,
         let_go: Callable[[], object] = NOTHING,
         store: str | None = None,
+        alive: FileLock | None = None,
     ) -> None:
         """``open_files``: where they are counted, or how many there may be. ``let_go``: what is
         done where it is dropped without being closed; as a live reader's. ``store``: whose files
-        are told of instead of its own, which go with it."""
+        are told of instead of its own, which go with it. ``alive``: what others see that it is."""
         self._disk = disk
         self._clock_ms = clock_ms
         self._found = found
@@ -80,6 +82,7 @@ class PublishedReader(Reader):
         self._closed = False
         self._let_go = let_go
         self._store = store
+        self._alive = alive
         self._inherited = False
         self.cache = ReadCache(0)
         self._open_files = OpenFiles(open_files) if isinstance(open_files, int) else open_files
@@ -188,3 +191,4 @@ class PublishedReader(Reader):
             if not self._inherited:
                 published.remove(self._disk, self._found.path)
             self._let_go = NOTHING
+            self._alive = None

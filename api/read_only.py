@@ -20,6 +20,7 @@ from octavo.arguments import to_flag, to_lease
 from octavo.changes import Change
 from octavo.files.argument_checks import to_sqn, to_whole
 from octavo.files.door.disk import Disk
+from octavo.files.door.file_lock import FileLock
 from octavo.files.door.held_disk import NO_LINKS, HeldDisk
 from octavo.files.door.passing_disk import passing
 from octavo.files.errors import Misuse, SnapshotExpired, usable
@@ -107,8 +108,9 @@ class ReadOnlyStore(_Unpublished):
     Whatever its owner does meanwhile changes nothing here; ``newest`` gives a newer state. Its
     lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired. Close it:
     the links of one that is dropped go with the next opening, ``newest`` too, or as the process
-    ends. Where its files could not be linked they are held open, and there is no lease. So is what
-    ``PublishedSnapshot.open`` gives, of an earlier state.
+    ends; those of one that is killed as its owner next looks for work. Where its files could not be
+    linked they are held open, and there is no lease. So is what ``PublishedSnapshot.open`` gives,
+    of an earlier state.
     """
 
     def __init__(
@@ -124,12 +126,12 @@ class ReadOnlyStore(_Unpublished):
         identity = identity_of(disk, path) if disk.exists(f"{path}/OCTAVO") else None
         if identity is None:
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
-        disk, self._found = _pinned(disk, path, before, of)
+        disk, self._found, alive = _pinned(disk, path, before, of)
         self._disk, found = disk, self._found
         try:
             files = OpenFiles(max_open_files)
             let_go = partial(_dropped.append, (disk, found.path, weakref.ref(files)))
-            self._pinned = PublishedReader(disk, found, wall_clock_ms, files, let_go, path)
+            self._pinned = PublishedReader(disk, found, wall_clock_ms, files, let_go, path, alive)
             reader: Any = self._pinned
             SnapshotBucket.__init__(self, reader, identity, b"")
             _open.add(self._pinned)
@@ -252,9 +254,10 @@ class ReadOnlyStore(_Unpublished):
 
 def _pinned(
     disk: Disk, path: str, before: Published | None, of: str | None
-) -> tuple[Disk, Published]:
-    """(by which disk to read it, what was pinned): links, with a lease that others can see; or,
-    where none can be made, open files, which are there as long as this process has them."""
+) -> tuple[Disk, Published, FileLock | None]:
+    """(by which disk to read it, what was pinned, what says that its reader lives): links, with a
+    lease that others can see; or, where none can be made, open files, which are there as long as
+    this process has them."""
     now_ms = wall_clock_ms()
 
     def pinned(disk: Disk, lease_ms: int) -> Published:
@@ -265,13 +268,18 @@ def _pinned(
     if not isinstance(disk, HeldDisk):
         disk = passing(disk)
         try:
-            return disk, pinned(disk, int(LEASE_SECONDS * 1000))
+            found = pinned(disk, int(LEASE_SECONDS * 1000))
+            try:
+                return disk, found, published.hold(disk, found.path)
+            except BaseException:
+                published.remove(disk, found.path)
+                raise
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
             log.info("%s: its files are held open, for they cannot be linked: %s", path, error)
         disk = HeldDisk()
-    return disk, pinned(disk, _FOR_EVER_MS)
+    return disk, pinned(disk, _FOR_EVER_MS), None
 
 
 class _Again(_Unpublished):

@@ -5,6 +5,7 @@
         *.sst           ledger files: links, and side files with the rows that were in memory
         *.cdb           journal files: links
         making          held by who fills the directory, while it does
+        reading         of a reader's own: held by that, for as long as it lives
         replaced        another one has its name: it goes on without, until its lease ends
         *.log           unsealed ones of a store that another process had open: links, too, with
         *.offsets       where their whole records begin: native u32, then xxh3-64 of those
@@ -33,6 +34,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.argument_checks import shown
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, refuse_links
+from octavo.files.door.file_lock import FileLock
 from octavo.files.errors import OUT_OF_MEANS, Corruption, Misuse, OctavoError, SnapshotExpired
 from octavo.files.messages import messages_of
 from octavo.manifest.file_name import is_plain
@@ -49,6 +51,8 @@ GRACE_MS = 300_000
 """A snapshot is removed so long after its lease ended: clocks of hosts differ."""
 MAKING = "making"
 """Of one in the making: a lock tells others that it is, however long that takes."""
+READING = "reading"
+"""Of one that is for a reader alone: its lock ends with that, however it ends."""
 REPLACED = "replaced"
 """Of one that has a name no more. A file, for who renews the lease meanwhile writes the manifest
 as it was."""
@@ -337,7 +341,8 @@ def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
 
 
 def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
-    """Remove what expired and, once it is old, what was never finished; its ids. O(snapshots)."""
+    """Remove what expired, what the readers left that were killed and, once it is old, what was
+    never finished; its ids. O(snapshots)."""
     gone = []
     for path in directories(disk, store):
         id = path.rpartition("/")[2]
@@ -346,6 +351,7 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
             # Asked before it is read: who lets go of it has written its manifest.
             orphan = _is_old(id, now_ms) and not disk.is_held(f"{path}/{MAKING}")
             over = read(disk, path).expires_at + GRACE_MS <= now_ms
+            over = over or _is_left(disk, path)
         except (SnapshotExpired, Corruption):
             over = orphan
         except (OctavoError, OSError) as wrong:  # a newer release sweeps it, say
@@ -358,6 +364,21 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
             except OSError as error:
                 log.warning("%s cannot be removed: %s", path, error)
     return gone
+
+
+def hold(disk: Disk, path: str) -> FileLock:
+    """Say that the snapshot at ``path`` is for this process alone, and goes with that: from now
+    on it is swept once nobody has what this gives. Raises OSError."""
+    aside = _aside(f"{path}/{READING}")
+    disk.create(aside).close()
+    held = disk.hold_file(aside)
+    disk.rename(aside, f"{path}/{READING}")  # not before it is held
+    return held
+
+
+def _is_left(disk: Disk, path: str) -> bool:
+    """Whether it was for a reader that is gone."""
+    return disk.exists(f"{path}/{READING}") and not disk.is_held(f"{path}/{READING}")
 
 
 def _is_old(id: str, now_ms: int) -> bool:

@@ -3,7 +3,7 @@ power cut, which ends the reader, too. So none of it is synced.
 
 A power cut may leave any part of such a directory, or give one back that was removed. Then it is
 what a killed reader leaves: nobody asks for it any more, checksums and missing files tell whoever
-does, and it is swept once its lease has ended.
+does, and it is swept.
 """
 
 from __future__ import annotations

@@ -324,6 +324,49 @@ def test_the_links_of_one_that_is_dropped_go_with_the_next_or_the_process(tmp_pa
         assert not os.listdir(there)
 
 
+READING = """
+import sys
+import octavo
+reader = octavo.open(sys.argv[1], read_only=True)
+again = reader.newest()
+with reader.published("kept")[0].open() as kept:
+    print(reader["k"], again["k"], kept["k"], flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_links_of_readers_that_are_killed_go_with_the_next_sweep(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store, octavo.open(store.path, read_only=True) as mine:
+        store.put("k", "v")
+        made = store.snapshot().publish("kept")
+        there = tmp_path / "s" / "snapshots"
+        readers = [
+            subprocess.Popen(
+                [sys.executable, "-c", READING, store.path],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )
+            for _ in range(2)
+        ]  # fmt: skip
+        try:
+            for reader in readers:
+                assert reader.stdout is not None
+                assert reader.stdout.readline() == b"b'v' b'v' b'v'\n"
+            store.snapshot().publish().release()  # which sweeps
+            assert len(os.listdir(there)) == 2 + 2 * 3
+            readers[0].kill()
+            readers[0].wait()
+            store.snapshot().publish().release()
+            assert len(os.listdir(there)) == 2 + 3
+            assert mine.newest().published("kept")[0].id == made.id
+        finally:
+            for reader in readers:
+                reader.kill()
+                reader.communicate()
+        store.snapshot().publish().release()
+        assert sorted(os.listdir(there)) == sorted([made.id, mine._found.id])
+        assert mine.get("k") is None
+
+
 def test_an_opening_that_fails_leaves_no_links(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
