@@ -29,6 +29,7 @@ from octavo.cli.stats import stats, verify
 from octavo.cli.upkeep import compact, destroy, trim
 from octavo.cli.write import delete, load, put
 from octavo.command import INTERRUPTED
+from octavo.files.door.file_lock import READING
 from octavo.files.errors import Busy, Conflict, HistoryCompacted, Misuse, OctavoError, StoreLocked
 
 ABSENT = 1
@@ -47,6 +48,7 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
+_READING = "`get`, `scan` and the other commands that read"
 _OF_HEADS = (
     "this is a head-only store: `get`, `head`, `scan` and `changes` read it; to write it takes "
     "Python's store.head_bucket(name)"
@@ -81,9 +83,20 @@ class Commands(click.Group):
             complain("interrupted; what was acknowledged is kept")
             ctx.exit(INTERRUPTED)
         except (OctavoError, OSError) as error:
-            complain(_OF_HEADS if str(error) == OF_HEADS else told(error))
+            complain(_OF_HEADS if str(error) == OF_HEADS else self._in_its_words(ctx, told(error)))
             _flush_or_forget()
             ctx.exit(exit_code(error))
+
+    def _in_its_words(self, ctx: click.Context, message: str) -> str:
+        """What is said of an argument in Python, of the option or argument it was here."""
+        command = self.commands.get(ctx.invoked_subcommand or "")
+        name, _, rest = message.partition("=")
+        for given in [] if command is None else command.params:
+            if given.name == name and rest:
+                option = isinstance(given, click.Option)
+                name = max(given.opts, key=len) if option else given.human_readable_name
+                message = f"{name}={rest}"
+        return message.replace(READING, _READING)
 
 
 @click.group(

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 LOCK = "LOCK"
 """The file of a store that its one opener has locked."""
 
+READING = "octavo.open(path, read_only=True)"
+"""What is told of who only reads."""
+
 _ATTEMPTS = 16
 _LONGEST_PID = 20
 
@@ -331,7 +334,7 @@ def _holder(fd: int | None) -> str:
         )
     elif not _lives(written):
         close = "it is gone, or in another container; end what it left, or close the store there"
-    return f"{who}: {close}, or only read it, with octavo.open(path, read_only=True)"
+    return f"{who}: {close}, or only read it, with {READING}"
 
 
 def _forget_in_child() -> None:

@@ -75,6 +75,8 @@ def test_a_store_that_is_open_elsewhere_ends_with_3(store: Path, words: tuple[st
         found = octavo(name, store, *rest, code=3)
     assert found.stdout == ""
     assert found.stderr.startswith("octavo: ")
+    assert "read_only=True" not in found.stderr  # of which the command line knows nothing
+    assert "`scan`" in found.stderr
 
 
 def test_a_store_of_an_unknown_format_ends_with_4(store: Path) -> None:
@@ -217,7 +219,12 @@ NINES = "9" * 5000
         (("put", "STORE", "k", "v", "--index", f"f:int={NINES}"), "--index f:int='999"),
         (("put", "STORE", "k", "v", "--index", NINES), "--index='999"),
         (("index", "STORE", "f", "--int", "--end", "x"), "--end='x'"),
-        (("put", "STORE", "k", "v", "--ttl", "1e10"), "below 1e10 s"),
+        (("put", "STORE", "k", "v", "--ttl", "1e10"), "--ttl=10000000000.0: "),
+        (("put", "STORE", "k", "v", "--bucket", "b" * 65536), "bucket name of 65536 bytes"),
+        (("put", ":memory:", "k", "v"), "PATH=':memory:'"),
+        (("scan", "STORE", "--resume", "x"), "--resume='x'"),
+        (("scan", "STORE", "--match", "("), "--match=b'('"),
+        (("restore", "STORE", "/"), "PATH='/' "),
         (("load", "STORE", "-", "--format", "csv", "--delimiter", "\n"), "--delimiter"),
         (("load", "STORE", "-", "--format", "csv", "--delimiter", '"'), "--delimiter"),
         (("dump", "STORE", "-o", "missing/d.csv"), "FILE='missing/d.csv' cannot be used"),
