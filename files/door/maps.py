@@ -11,6 +11,8 @@ HOLDS_DESCRIPTOR = sys.version_info < (3, 13)
 """Whether each map keeps a descriptor of its file, of which a process often has but 1,024."""
 _MAPS = 65_530
 """What Linux lets a process map, if nobody changed it."""
+_MOSTLY = {resource.RLIMIT_NOFILE: 1024}
+"""What a limit mostly is."""
 
 
 def map_whole(fd: int) -> mmap.mmap | bytes:
@@ -35,6 +37,10 @@ def share_of_descriptors(share: int) -> int:
 
 
 def share_of(limit: int, share: int) -> int:
-    """One in ``share`` of what a process may have by a limit of ``resource``, one at least."""
-    soft = resource.getrlimit(limit)[0]
+    """One in ``share`` of what a process may have by a limit of ``resource``, one at least;
+    ``sys.maxsize`` where there is no such limit."""
+    try:
+        soft = resource.getrlimit(limit)[0]
+    except OSError:  # a sandbox that does not let one ask
+        soft = _MOSTLY.get(limit, resource.RLIM_INFINITY)
     return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft // share, 1)

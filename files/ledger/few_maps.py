@@ -8,6 +8,7 @@ so: spark.executor.pyspark.memory). What comes behind so many is mapped when it 
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias, overload
@@ -33,9 +34,8 @@ def most_maps() -> int:
 
 def most_mapped_bytes() -> int | None:
     """So many bytes of files may be kept mapped; None: any number."""
-    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
-        return None
-    return share_of(resource.RLIMIT_AS, _SHARE)
+    most = share_of(resource.RLIMIT_AS, _SHARE)
+    return None if most == sys.maxsize else most
 
 
 class FewMaps(Sequence[tuple[Sst, int]]):

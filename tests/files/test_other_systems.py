@@ -228,3 +228,34 @@ def test_a_sync_is_one_of_the_drive_where_fsync_is_not_and_a_failed_one_is_told(
     """On macOS. What has no such sync is synced as it can be; want of memory hides no failure."""
     done = subprocess.run([sys.executable, "-c", _FULL_SYNCS], capture_output=True, text=True)
     assert done.stdout == "None None True True False {51} [7]\n", done.stderr
+
+
+_REFUSES_TO_TELL = """
+import os, resource, sys
+
+def refused(*_):
+    raise OSError(int(sys.argv[2]), os.strerror(int(sys.argv[2])))
+
+resource.getrlimit = resource.getrusage = os.preadv = refused
+
+import octavo
+from octavo.files.jobs import worker
+worker._allow_many_files()
+with octavo.open(sys.argv[1], worker=False) as store:
+    store.put_many((str(n), bytes([n]) * 3000) for n in range(200))
+    with octavo.open(sys.argv[1], read_only=True) as reader:
+        assert dict(reader.items()) == dict(store.items()) and len(reader) == 200
+with octavo.open(sys.argv[1], worker=False) as store:
+    assert store["7"] == bytes([7]) * 3000 and store.verify().ok
+"""
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS], ids=errno.errorcode.get)
+def test_a_sandbox_that_does_not_tell_of_limits_and_reads_is_no_hindrance(
+    tmp_path: Path, code: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _REFUSES_TO_TELL, str(tmp_path / "s"), str(code)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
