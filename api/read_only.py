@@ -270,7 +270,7 @@ def _pinned(
         try:
             found = pinned(disk, int(LEASE_SECONDS * 1000))
             try:
-                return disk, found, published.hold(disk, found.path)
+                return disk, found, published.hold(disk, f"{found.path}/{published.READING}")
             except BaseException:
                 published.remove(disk, found.path)
                 raise

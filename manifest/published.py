@@ -57,7 +57,8 @@ REPLACED = "replaced"
 """Of one that has a name no more. A file, for who renews the lease meanwhile writes the manifest
 as it was."""
 ORPHAN_MS = 3_600_000
-"""A directory without a manifest is removed when it is so old, by its id, and nobody makes it."""
+"""A directory without a manifest and without a maker is removed when it is so old, by its id: until
+then one may come, or, of an earlier release, be at it."""
 MAX_NAME_BYTES = 255
 _ROUNDS = 8
 """Of a removal: who renews meanwhile may put the manifest back, once each."""
@@ -341,17 +342,19 @@ def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
 
 
 def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
-    """Remove what expired, what the readers left that were killed and, once it is old, what was
-    never finished; its ids. O(snapshots)."""
+    """Remove what expired, what readers left that were killed, and what was never finished, by who
+    was killed, or once it is old; its ids. O(snapshots)."""
     gone = []
     for path in directories(disk, store):
         id = path.rpartition("/")[2]
         orphan = False
         try:
             # Asked before it is read: who lets go of it has written its manifest.
-            orphan = _is_old(id, now_ms) and not disk.is_held(f"{path}/{MAKING}")
+            making = f"{path}/{MAKING}"
+            begun = disk.exists(making) or _is_old(id, now_ms)
+            orphan = begun and not disk.is_held(making)
             over = read(disk, path).expires_at + GRACE_MS <= now_ms
-            over = over or _is_left(disk, path)
+            over = over or _is_left(disk, f"{path}/{READING}")
         except (SnapshotExpired, Corruption):
             over = orphan
         except (OctavoError, OSError) as wrong:  # a newer release sweeps it, say
@@ -367,18 +370,18 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
 
 
 def hold(disk: Disk, path: str) -> FileLock:
-    """Say that the snapshot at ``path`` is for this process alone, and goes with that: from now
-    on it is swept once nobody has what this gives. Raises OSError."""
-    aside = _aside(f"{path}/{READING}")
+    """Make a new file that is locked by this process from the first moment it is there, until what
+    this gives is released or the process ends. Raises OSError."""
+    aside = _aside(path)
     disk.create(aside).close()
     held = disk.hold_file(aside)
-    disk.rename(aside, f"{path}/{READING}")  # not before it is held
+    disk.rename(aside, path)
     return held
 
 
 def _is_left(disk: Disk, path: str) -> bool:
-    """Whether it was for a reader that is gone."""
-    return disk.exists(f"{path}/{READING}") and not disk.is_held(f"{path}/{READING}")
+    """Whether the process is gone that made this file by ``hold``."""
+    return disk.exists(path) and not disk.is_held(path)
 
 
 def _is_old(id: str, now_ms: int) -> bool:

@@ -35,8 +35,7 @@ class Draft:
         self._there: dict[str, str] = {}  # name: what it is a link of
         disk.mkdir_within(store, f"{SNAPSHOTS}/{self.id}")
         try:
-            disk.create(f"{self.path}/{MAKING}").close()
-            self._lock = disk.hold_file(f"{self.path}/{MAKING}")
+            self._lock = published.hold(disk, f"{self.path}/{MAKING}")
         except BaseException:
             self._remove()
             raise

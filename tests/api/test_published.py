@@ -163,7 +163,8 @@ def test_an_orphan_is_swept_an_hour_after_its_making_began(
 ) -> None:
     orphan = Draft(RealDisk(), store.path, clock())
     orphan.link_journal(store._running.inker.actor.active.name)  # type: ignore[union-attr]
-    orphan._lock.release()  # as where it is killed
+    orphan._lock.release()
+    os.unlink(f"{orphan.path}/{published.MAKING}")  # as where it is killed before it holds it
     assert store.published() == []
     clock.now += published.ORPHAN_MS - 1
     published.sweep(RealDisk(), store.path, clock())
@@ -174,11 +175,21 @@ def test_an_orphan_is_swept_an_hour_after_its_making_began(
     store.put(b"still", b"there")
 
 
+def test_what_a_maker_left_that_was_killed_is_swept_at_once(store: octavo.Store) -> None:
+    orphan = Draft(RealDisk(), store.path, store._running.bookie.actor.clock_ms())
+    orphan.link_journal(store._running.inker.actor.active.name)  # type: ignore[union-attr]
+    store.snapshot().publish().release()  # which sweeps
+    assert names(store) == [orphan.id]
+    orphan._lock.release()  # as where it is killed
+    store.snapshot().publish().release()
+    assert names(store) == []
+
+
 def test_what_is_in_the_making_is_not_swept_by_a_clock_that_is_hours_ahead(
     store: octavo.Store,
 ) -> None:
     late = 1_800_000_000_000
-    for call in range(3, 40):  # its directory and its lock are made
+    for call in range(4, 40):  # its directory and its lock are made
         disk = _BesideDisk(call, lambda: published.sweep(RealDisk(), store.path, late))
         found = pinning.pin(disk, store.path, 3 * HOUR_MS, late - 2 * HOUR_MS)
         named = itertools.chain(found.journal.entries, *found.ledger.levels)
