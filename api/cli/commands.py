@@ -48,7 +48,11 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-_READING = "`get`, `scan` and the other commands that read"
+_WORDS = (
+    (READING, "`get`, `scan` and the other commands that read"),
+    ("with read_only=True", "with a command that only reads"),
+)
+"""What is said to a program, and to whoever runs a command."""
 _OF_HEADS = (
     "this is a head-only store: `get`, `head`, `scan` and `changes` read it; to write it takes "
     "Python's store.head_bucket(name)"
@@ -96,7 +100,9 @@ class Commands(click.Group):
                 option = isinstance(given, click.Option)
                 name = max(given.opts, key=len) if option else given.human_readable_name
                 message = f"{name}={rest}"
-        return message.replace(READING, _READING)
+        for python, words in _WORDS:
+            message = message.replace(python, words)
+        return message
 
 
 @click.group(

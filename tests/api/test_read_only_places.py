@@ -183,7 +183,7 @@ def test_commands_read_what_they_may_not_write(
     assert (found.exit_code, found.stdout_bytes) == (0, b"1" * 50)
     found = CliRunner().invoke(cli, ["put", store.path, "0001", "x"])
     assert found.exit_code == 2
-    assert "with read_only=True, to read and search it" in found.stderr
+    assert "with a command that only reads, to read and search it" in found.stderr
 
 
 @pytest.fixture
