@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -28,8 +29,20 @@ MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
 """3.75 GiB: a value fits one journal file."""
 OF_HEADS = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 """What buckets of standard objects say there."""
-IN_MEMORY = ":memory:"
-"""What other libraries take for no file at all."""
+_NO_DIRECTORIES = {
+    re.compile(":memory:$"): (
+        "a store is a directory, and none is in memory; for one that goes with its program take a "
+        "tempfile.TemporaryDirectory, on /dev/shm, say"
+    ),
+    re.compile("~(/|$)"): (
+        "~ is the home directory to a shell alone; os.path.expanduser(path) is it here, and ./~ a "
+        "directory of that name"
+    ),
+    re.compile("[A-Za-z][A-Za-z0-9+.-]*://"): (
+        "a store is in a directory of a local file system: name that by its path"
+    ),
+}
+"""What means something else elsewhere, and would make a directory of that name here."""
 _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _SECONDS = range(10**9, 10**10)
@@ -88,11 +101,9 @@ def to_path(name: str, path: object) -> str:
         raise Misuse(f"{name}={shown(path)}: allowed are str and path-like objects") from None
     if not where or "\0" in where:
         raise Misuse(f"{name}={where!r} names no directory")
-    if where == IN_MEMORY:
-        raise Misuse(
-            f"{name}={where!r}: a store is a directory, and none is in memory; for one that goes "
-            "with its program take a tempfile.TemporaryDirectory, on /dev/shm, say"
-        )
+    for what, why in _NO_DIRECTORIES.items():
+        if what.match(where):
+            raise Misuse(f"{name}={where!r}: {why}")
     try:
         os.fsencode(where)
     except UnicodeEncodeError as wrong:

@@ -32,11 +32,23 @@ def test_what_names_no_directory_is_refused_by_whoever_takes_one(store, path: An
         octavo.restore(path, "there")
 
 
-def test_there_is_no_store_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (":memory:", r"tempfile\.TemporaryDirectory"),
+        ("~", "os.path.expanduser"), ("~/library", "os.path.expanduser"),
+        ("s3://bucket/library", "local file system"), ("file:///library", "local file system"),
+    ],
+)  # fmt: skip
+def test_what_means_something_else_elsewhere_makes_no_directory_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, said: str
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(octavo.Misuse, match=r"tempfile\.TemporaryDirectory"):
-        octavo.open(":memory:")
+    with pytest.raises(octavo.Misuse, match=said):
+        octavo.open(path)
     assert os.listdir() == []
+    with octavo.open(f"./{path}", worker=False) as store:
+        assert store.path == os.path.normpath(tmp_path / path)
 
 
 @pytest.mark.parametrize("name", ["new", "snapshots"])
