@@ -26,7 +26,7 @@ from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
 from octavo.manifest import recovery
-from octavo.manifest.change_log import Recovered
+from octavo.manifest.change_log import ChangeLog, Recovered
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 
@@ -91,6 +91,17 @@ def ledger_to_come(disk: Disk, store: str, journal: Recovered, ledger: Recovered
     except (ValueError, KeyError, TypeError):
         pass
     return None
+
+
+def write_ledger_to_come(disk: Disk, store: str, journal: Recovered, ledger: Recovered) -> bool:
+    """Write it, if it is to be another one, before the mark that tells it goes, or tells of the
+    next. Raises OSError."""
+    to_come = ledger_to_come(disk, store, journal, ledger)
+    if to_come is None:
+        return False
+    above = max(journal.epoch, ledger.epoch) + 1
+    ChangeLog.begin(disk, f"{store}/ledger/manifest", above, to_come).close()
+    return True
 
 
 def ledger_of(disk: Disk, store: str, journal: Recovered, ledger: Recovered) -> LedgerManifest:

@@ -13,6 +13,7 @@ In this order, so that a crash at any moment leaves the backup before or the one
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -235,6 +236,9 @@ def _begin(
     the mark tells the ledger's. Their epoch is above ``owners``, in which the youngest of the files
     was made."""
     directories = [f"{path}/{folder}/manifest" for folder in ("journal", "ledger")]
+    with suppress(Corruption):  # nobody reads that state by what a mark tells of it
+        found, there = (change_log.recover(disk, directory) for directory in directories)
+        update_mark.write_ledger_to_come(disk, path, found, there)
     epoch = max(owners, *(_epoch(disk, directory) for directory in directories)) + 1
     update_mark.write(disk, f"{path}/journal", (), epoch, ledger.encode())
     for directory, snapshot in zip(directories, (journal.encode(), ledger.encode()), strict=True):

@@ -8,7 +8,6 @@ from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption, StorageFull, storage_error
 from octavo.manifest import adoption, change_log, recovery, same_store, unsynced, update_mark
-from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import REBUILD, LedgerManifest
 from octavo.manifest.same_store import Folders
@@ -37,10 +36,7 @@ def found_files(disk: Disk, path: str, head_only: bool, notes: list[str]) -> Fou
     found_journal = change_log.recover(disk, f"{journal}/manifest")
     found_ledger = change_log.recover(disk, f"{ledger}/manifest")
     notes += found_journal.notes + found_ledger.notes
-    to_come = update_mark.ledger_to_come(disk, path, found_journal, found_ledger)
-    if to_come is not None:  # before the mark goes
-        above = max(found_journal.epoch, found_ledger.epoch) + 1
-        ChangeLog.begin(disk, f"{ledger}/manifest", above, to_come).close()
+    if update_mark.write_ledger_to_come(disk, path, found_journal, found_ledger):
         found_ledger = change_log.recover(disk, f"{ledger}/manifest")
     ledger_manifest = _ledger_manifest(disk, ledger, found_ledger, notes)
     manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)

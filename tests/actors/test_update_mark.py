@@ -57,13 +57,18 @@ def cut_short(store: octavo.Store, path: Path) -> None:
 
 
 def between_the_manifests(
-    store: octavo.Store, path: Path, then: Callable[[], None], **options: Any
+    store: octavo.Store,
+    path: Path,
+    then: Callable[[], None],
+    before: str = "ledger",
+    **options: Any,
 ) -> None:
-    """An update, and in its midst, behind the journal's manifest and before the ledger's, this."""
+    """An update, and in its midst, behind the journal's manifest and before the ledger's, this; or
+    behind the mark that tells of both, and before the journal's."""
     begin = backups.ChangeLog.begin
 
     def begun(disk: Disk, directory: str, epoch: int, snapshot: bytes) -> Any:
-        if directory == f"{path}/ledger/manifest":
+        if directory == f"{path}/{before}/manifest":
             then()
         return begin(disk, directory, epoch, snapshot)
 
@@ -72,12 +77,12 @@ def between_the_manifests(
         store.backup(path, **options)
 
 
-def cut_between_the_manifests(store: octavo.Store, path: Path) -> None:
+def cut_between_the_manifests(store: octavo.Store, path: Path, before: str = "ledger") -> None:
     def cut() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        between_the_manifests(store, path, cut)
+        between_the_manifests(store, path, cut, before)
 
 
 def openings(path: Path) -> list[Content]:
@@ -241,6 +246,22 @@ def test_a_second_update_that_is_cut_short_leaves_the_ledger_that_was_to_come_of
     with head_only_store_and_backup(tmp_path) as store:
         cut_between_the_manifests(store, tmp_path / "b")
         cut_short(store, tmp_path / "b")
+        assert rows(tmp_path / "b") == NEW_ROWS
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_updates_that_are_cut_short_before_they_write_a_manifest_leave_what_the_first_one_wrote(
+    tmp_path: Path, times: int
+) -> None:
+    with head_only_store_and_backup(tmp_path) as store:
+        cut_between_the_manifests(store, tmp_path / "b")
+        for _ in range(times):
+            store.head_bucket(b"").put(b"later", b"")
+            cut_between_the_manifests(store, tmp_path / "b", before="journal")
+        with octavo.open(tmp_path / "b", read_only=True) as found:
+            assert {row.key: row.value for row in found.head_bucket(b"").rows()} == NEW_ROWS
+        octavo.restore(tmp_path / "b", tmp_path / "r")
+        assert rows(tmp_path / "r") == NEW_ROWS
         assert rows(tmp_path / "b") == NEW_ROWS
 
 
