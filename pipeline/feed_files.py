@@ -58,7 +58,7 @@ class JournalLook:
         self._unlisted: list[tuple[int, int, str]] = []  # those that the manifest does not name
         self._bound = 0  # nothing at or above this sqn may be told; 0: no bound
         self._bounds: list[int] = []  # where files of commits begin that no manifest names yet
-        self._places: dict[str, tuple[int, Places]] = {}  # of files that grow, or grew
+        self._places: dict[str, tuple[int, Places]] = {}  # of files that grow
         self._lengths: dict[str, int] = {}  # of those that grow, when they were last read
         self._named: set[str] = set()  # files whose names are durable
         self._tables: dict[str, Places] = {}  # the last ones that were asked for
@@ -132,11 +132,7 @@ class JournalLook:
         self._bound = min(self._bounds, default=0)
         kept = {name for _, _, name in self._files}
         self._tables = {name: found for name, found in self._tables.items() if name in kept}
-        self._places = {
-            name: found
-            for name, found in self._places.items()
-            if name in kept or recovery.when_sealed(name) in kept
-        }
+        self._places = {name: found for name, found in self._places.items() if name in kept}
         self._lengths = {name: size for name, size in self._lengths.items() if name in kept}
         self._named = {path for path in self._named if path.rpartition("/")[2] in kept}
 

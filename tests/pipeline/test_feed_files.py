@@ -514,6 +514,8 @@ def test_what_is_known_of_files_goes_with_them(tmp_path: Path) -> None:
         for number in range(10):
             store.put("k", b"%d" % number)
             assert look.newest() == number + 1
+            known = (look._lengths, look._named, look._places)
+            assert [len(each) for each in known] == [1, 1, 1]
             rolled(store)
             settle(store)
         store.compact()
