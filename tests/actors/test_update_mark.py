@@ -18,6 +18,7 @@ import octavo
 from octavo.actors.keeping import backup as backups
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.manifest import update_mark
+from octavo.manifest.change_log import Recovered
 from octavo.manifest.update_mark import UPDATING
 from octavo.pipeline import offline, offline_journal
 from octavo.pipeline.feed_files import JournalLook
@@ -136,6 +137,26 @@ def test_files_that_the_mark_does_not_name_are_not_of_the_update(tmp_path: Path)
     theirs, mine = (f"0000000000000001-{seed:016x}.cdb" for seed in (1, 2))
     update_mark.write(RealDisk(), str(tmp_path), [theirs])
     assert update_mark.strangers(RealDisk(), str(tmp_path), {theirs, mine}, 1000) == {theirs}
+
+
+@pytest.mark.parametrize(
+    ("ledger", "mark", "journal", "is_to_come"),
+    [
+        (2, 3, 3, True),
+        (2, 3, 4, True),
+        (2, 4, 3, False),  # that state is not the journal's yet
+        (2, 2, 3, False),  # the ledger has it, or a newer one
+        (3, 3, 3, False),
+    ],
+)
+def test_a_ledger_is_to_come_where_the_mark_is_of_the_journals_state_and_not_of_the_ledgers(
+    tmp_path: Path, ledger: int, mark: int, journal: int, is_to_come: bool
+) -> None:
+    (tmp_path / "journal").mkdir()
+    update_mark.write(RealDisk(), str(tmp_path / "journal"), [], mark, b"what is to come")
+    states = (Recovered(state_epoch=journal), Recovered(state_epoch=ledger))
+    found = update_mark.ledger_to_come(RealDisk(), str(tmp_path), *states)
+    assert found == (b"what is to come" if is_to_come else None)
 
 
 @pytest.fixture

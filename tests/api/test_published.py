@@ -15,6 +15,7 @@ from whole_store import WallClock, flush, killed, opened, rolled, settle
 
 import octavo
 from octavo.files.door.disk import AppendFile, RealDisk
+from octavo.files.door.file_lock import FileLock
 from octavo.manifest import pinning, published
 from octavo.manifest.snapshot_draft import Draft
 
@@ -198,6 +199,21 @@ def test_what_is_in_the_making_is_not_swept_by_a_clock_that_is_hours_ahead(
         if disk.left > 0:
             break
     assert call > 8
+
+
+def test_who_begins_to_read_is_seen_from_the_moment_that_its_file_is_there(
+    store: octavo.Store, clock: WallClock
+) -> None:
+    class Swept(RealDisk):
+        def hold_file(self, path: str) -> FileLock:
+            assert published.sweep(RealDisk(), store.path, clock()) == []
+            return super().hold_file(path)
+
+    made = store.snapshot().publish()
+    held = published.hold(Swept(), f"{made.path}/{published.READING}")
+    assert published.sweep(RealDisk(), store.path, clock()) == []
+    held.release()
+    assert published.sweep(RealDisk(), store.path, clock()) == [made.id]
 
 
 def test_nothing_is_left_of_one_that_could_not_be_made(store: octavo.Store) -> None:

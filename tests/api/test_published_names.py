@@ -191,3 +191,18 @@ def test_where_a_replacement_was_cut_short_the_next_one_takes_the_name_from_both
     assert store.published("latest")[0].id == second.id
     third = publish(store, "third")
     assert [each.id for each in store.published() if each.name] == [third.id]
+
+
+def test_of_two_of_a_name_the_one_is_found_whose_lease_runs(
+    store: octavo.Store, clock: WallClock
+) -> None:
+    first = publish(store, "first", lease_seconds=7200)
+    clock.now += 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(published, "take_name", lambda *_: None)  # as a SIGKILL just before it
+        publish(store, "second", lease_seconds=60)
+    clock.now += 60_000
+    assert [each.id for each in store.published("latest")] == [first.id]
+    clock.now += 7_200_000
+    with pytest.raises(octavo.SnapshotExpired):
+        store.published("latest")

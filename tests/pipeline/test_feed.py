@@ -20,7 +20,7 @@ from whole_store import killed, settle
 import octavo
 from octavo.files.kernels import arrow
 from octavo.pipeline import change_arrays, commit
-from octavo.pipeline.feed import FeedReader, FeedStream, feed_options
+from octavo.pipeline.feed import FeedReader, FeedStream, feed_options, refuse_ahead, refuse_gap
 from octavo.pipeline.source import DefaultSource
 
 KEYS = StructType([StructField("key", BinaryType())])
@@ -365,6 +365,16 @@ def test_a_checkpoint_at_the_end_of_a_compacted_store_goes_on(tmp_path: Path) ->
     assert stream(path).latestOffset(reached, ReadAllAvailable()) == reached
 
 
+def test_what_had_gone_as_a_feed_began_is_no_gap_and_no_earlier_state() -> None:
+    options = feed_options({"path": "/s"})
+    refuse_gap(options, 0, 5, 5)
+    with pytest.raises(octavo.HistoryCompacted, match="above sqn 0"):
+        refuse_gap(options, 0, 5, 6)
+    refuse_ahead(options, 5, 3, 5)  # the newest ones were dropped, and are known to be
+    with pytest.raises(octavo.Misuse, match="an earlier state"):
+        refuse_ahead(options, 6, 3, 5)
+
+
 def test_a_feed_is_of_one_type_of_objects(session: Any, tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s", tags={"note": octavo.Tag()}) as store:
         store.put("k", "standard")
@@ -395,6 +405,14 @@ def test_a_feed_may_begin_above_the_newest_change(tmp_path: Path) -> None:
     begun = late.initialOffset()
     assert late.latestOffset(begun, ReadAllAvailable()) == begun
     assert late.partitions(begun, begun)
+
+
+def test_a_query_that_ends_at_the_newest_change_never_goes_back(tmp_path: Path) -> None:
+    lived(tmp_path / "s", 5, 20)
+    begun = {**stream(tmp_path / "s").initialOffset(), "sqn": 15}
+    last = stream(tmp_path / "s", failOnDataLoss="false")
+    last._target = 10  # of an earlier state, in whose place a newer one was put since
+    assert last.latestOffset(begun, ReadAllAvailable())["sqn"] == 15
 
 
 def test_a_stream_that_is_to_end_is_refused(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from octavo import read_only
 from octavo.files.door.disk import RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import record
-from octavo.manifest.journal_manifest import JournalManifest
-from octavo.pipeline.feed_files import JournalLook, records
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.pipeline.feed_files import JournalLook, _only_went_on, records
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 
@@ -429,6 +429,21 @@ def test_what_comes_behind_a_commit_that_is_decided_once_that_was_looked_at_wait
     assert [part.last for part in look.parts(0, 3, 1 << 30)] == [1]
 
 
+def test_a_commit_that_failed_leaves_a_later_one_to_be_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undecided, after = undecided_and_after(tmp_path, monkeypatch)
+    for log in (after / "journal").glob("*.log"):  # a number behind it was given to somebody else
+        shutil.copy(log, undecided / "journal")
+    (commit,) = (
+        file for file in (undecided / "journal").glob("*.cdb") if file.name.startswith(f"{2:016x}")
+    )
+    shutil.copy(commit, commit.with_name(f"{4:016x}{commit.name[16:]}"))
+    look = JournalLook(RealDisk(), str(undecided))
+    assert look.newest() == 3
+    assert (sorted(look._bounds), look._bound) == ([2, 4], 4)
+
+
 def test_what_compaction_dropped_is_missing_and_the_horizon_says_so(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         for n in range(600):
@@ -488,6 +503,21 @@ def test_a_part_whose_file_is_compacted_twice_meanwhile_is_told_where_that_is_al
         assert sorted(left) == sorted(b"k%d" % n for n in range(10, 20))
 
 
+def test_a_part_above_all_that_was_dropped_is_told_though_its_file_was_compacted(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"k%d" % (n % 20), b"%d" % n) for n in range(100))
+        flush(store)
+        look = JournalLook(RealDisk(), store.path)
+        (part,) = look.parts(80, look.newest(), 1 << 30)
+        store.compact()
+        assert not (tmp_path / "s" / "journal" / part.name).exists()
+        assert JournalLook(RealDisk(), store.path).newest() == 100
+        left = {each.key: each.value for each in records(RealDisk(), store.path, part, 0)}
+        assert left == dict(store.items())
+
+
 class _SealedAMomentAgo(RealDisk):
     """On which what the file's own name says of it was so before the compaction."""
 
@@ -506,6 +536,61 @@ def test_a_part_whose_file_goes_as_it_is_looked_for_is_told_by_its_successors(
         store.compact()
         left = records(_SealedAMomentAgo(), store.path, part, 1 << 63)
         assert {each.key: each.value for each in left} == dict(store.items())
+
+
+def sealed_once(home: Path) -> tuple[Path, Path, list[tuple[int, bytes, bytes | None]]]:
+    """(a closed store, its sealed file, what its journal has)."""
+    with opened(home / "s") as store:
+        store.put_many((b"%d" % n, b"v") for n in range(5))
+        rolled(store)
+        settle(store)
+        (file,) = (home / "s" / "journal").glob("*.cdb")
+        return home / "s", file, expected(store)
+
+
+def test_what_a_compaction_has_made_and_not_yet_entered_is_not_told_twice(tmp_path: Path) -> None:
+    store, file, there = sealed_once(tmp_path)
+    base, seed = file.stem.split("-")
+    shutil.copy(file, file.with_name(f"{base}-{int(seed, 16) ^ 1:016x}.cdb"))
+    assert told(str(store)) == there
+
+
+def test_a_file_that_a_listing_has_under_both_of_its_names_is_told_once(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % n, b"v") for n in range(5))
+        shutil.copytree(store.path, tmp_path / "c")
+        rolled(store)
+        settle(store)
+        (file,) = (tmp_path / "s" / "journal").glob("*.cdb")
+        shutil.copy(file, tmp_path / "c" / "journal")  # which the manifest there does not name
+        assert file.with_suffix(".log").name in os.listdir(tmp_path / "c" / "journal")
+        assert told(str(tmp_path / "c")) == expected(store)
+
+
+def name_of(base: int, kind: str = "log") -> str:
+    return f"{base:016x}-{7:016x}.{kind}"
+
+
+@pytest.mark.parametrize(
+    ("now", "later", "whole"),
+    [
+        ([name_of(9)], [name_of(9)], True),
+        ([name_of(9)], [name_of(9, "cdb"), name_of(12)], True),
+        ([name_of(9)], [name_of(12)], False),
+        ([name_of(9)], [name_of(9), name_of(12, "cdb")], False),
+        ([name_of(9)], [name_of(9), name_of(5)], False),
+        ([], [name_of(5)], False),
+        ([], [name_of(9)], True),
+    ],
+    ids=["same", "sealed", "compacted away", "came sealed", "missed", "missed first", "begun"],
+)
+def test_a_listing_is_whole_where_files_only_were_sealed_and_begun_since(
+    now: list[str], later: list[str], whole: bool
+) -> None:
+    below = JournalEntry(name_of(1, "cdb"), 1, 8, 8, 100, 7)
+    manifest = JournalManifest.empty().edit([below])
+    now, later = [below.name, *now], [below.name, *later]
+    assert _only_went_on(frozenset(now), frozenset(later), manifest) == whole
 
 
 def test_what_is_known_of_files_goes_with_them(tmp_path: Path) -> None:
