@@ -287,7 +287,8 @@ def _finished(
     for entry, tail in unsealed:
         if entry.last_sqn > persisted:
             add(entry, tail.offsets)
-    if before is None:
+    seen = set() if before is None else {entry.name for entry in before.ledger.entries}
+    if before is None or not {entry.name for entry in found.ledger.entries} <= seen:
         _refuse_another_ledger(disk, draft, found, [tail for _, tail in unsealed])
     added = kept + _side_files(disk, draft, parts, b"".join(blobs))
     return draft.finish(

@@ -193,6 +193,25 @@ def test_nor_does_who_only_reads_or_works_on_a_closed_store_believe_that(
         assert dict(store.items()) == wanted
 
 
+@pytest.mark.parametrize("keys", [5, 600])
+@pytest.mark.parametrize("more", [0, 50])
+def test_nor_does_who_reads_already_and_looks_for_a_newer_state(
+    tmp_path: Path, keys: int, more: int
+) -> None:
+    wanted = filled(tmp_path / "a", "a", keys)
+    filled(tmp_path / "b", "b", keys + more)
+    with octavo.open(tmp_path / "a", read_only=True) as reader:
+        with reader.newest() as newer:
+            assert dict(newer.items()) == wanted
+        put_ledger(tmp_path / "b", tmp_path / "a")
+        with pytest.raises(octavo.Corruption, match="for writing"):
+            reader.newest()
+        assert dict(reader.items()) == wanted
+        opened(tmp_path / "a").close()
+        with reader.newest() as newer:
+            assert dict(newer.items()) == wanted
+
+
 @pytest.mark.parametrize(("keys", "more"), [(80, 1000), (600, 3000)])
 def test_beside_a_killed_store_whose_numbers_reach_far_it_is_known_as_well(
     tmp_path: Path, keys: int, more: int
