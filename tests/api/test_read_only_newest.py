@@ -175,6 +175,25 @@ def test_rows_of_what_was_lost_are_not_kept(store: octavo.Store, tmp_path: Path)
     reader.close()
 
 
+def test_rows_of_a_file_in_whose_place_an_earlier_one_of_it_was_put_are_not_kept(
+    store: octavo.Store, tmp_path: Path
+) -> None:
+    file = active_file(store)
+    earlier = file.read_bytes()
+    for number in range(20):
+        store.put(b"%d" % number, b"later")
+    shutil.copytree(store.path, tmp_path / "c")
+    with octavo.open(tmp_path / "c", read_only=True) as reader:
+        assert reader["0"] == b"later"
+        there = tmp_path / "c" / "journal" / file.name
+        there.unlink()
+        there.write_bytes(earlier)
+        with reader.newest() as newer, octavo.open(tmp_path / "c", read_only=True) as again:
+            assert held(newer) == held(again)
+            assert newer.last_sqn == again.last_sqn
+            assert newer.get("0") is None
+
+
 def test_rows_of_which_the_ledger_has_a_part_since_are_not_kept(store: octavo.Store) -> None:
     """A merge of those may have dropped a delete that hides one."""
     for number in range(20):

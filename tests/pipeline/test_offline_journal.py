@@ -21,6 +21,8 @@ from whole_store import flush, opened, rolled
 import octavo
 import octavo.pipeline
 from octavo.files.door.disk import RealDisk
+from octavo.manifest.closed_store import ClosedStore, closed_store
+from octavo.manifest.journal_manifest import JournalEntry
 from octavo.pipeline import offline_journal
 from octavo.pipeline.offline import Run
 from octavo.pipeline.offline_journal import CompactReport, compacted
@@ -120,6 +122,49 @@ def test_key_deltas_are_kept_as_the_store_keeps_them(tmp_path: Path) -> None:
     found = kept(tmp_path / "s", model)
     assert found == kept(tmp_path / "own", model)
     assert "delta" in {kind for _, _, kind in found}
+
+
+def test_what_each_task_tells_is_in_the_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That files are not clean, or deletes would go before what they hide; the highest of what was
+    dropped by any; and, before that goes, up to when what expired stays so."""
+    model = made(tmp_path / "s")
+    told: list[dict[str, Any]] = []
+
+    class Told(Run):
+        def __call__(self, work: Any, tasks: Any) -> Any:
+            found = super().__call__(work, tasks)
+            told[:] = [each for each in found if each.get("files")]
+            for number, each in enumerate(told):
+                each |= {"clean": False, "expired_ms": 5000 - number}
+                each |= {"highest_dropped": 1} if number else {}
+            return found
+
+    expired: list[int] = []
+    plain = ClosedStore.replace_journal_files
+
+    def replaced(store: ClosedStore, *args: Any) -> None:
+        assert store.ledger is not None
+        expired.append(store.ledger.expired_ms)
+        plain(store, *args)
+
+    monkeypatch.setattr(ClosedStore, "replace_journal_files", replaced)
+    compacted(RealDisk, str(tmp_path / "s"), Told())
+    assert len(told) > 1
+    assert expired == [5000]
+    with closed_store(RealDisk(), str(tmp_path / "s")) as store:
+        made_anew = {row["name"] for each in told for row in each["files"]}
+        clean = {e.clean_sqn for e in store.journal.entries if e.name in made_anew}
+        assert clean == {0}
+        assert store.journal.horizon == told[0]["highest_dropped"] > 1
+    read(tmp_path / "s", model)
+
+
+def test_a_run_has_no_more_numbers_than_a_file_can_tell_apart() -> None:
+    entries = [JournalEntry(f"{n}", 1 + (n << 30), (n + 1) << 30, 9, 9, 7) for n in range(5)]
+    found = [[entry.name for entry in each] for each in offline_journal.runs_of(entries)]
+    assert found == [["0", "1"], ["2", "3"], ["4"]]
 
 
 def test_a_consumer_holds_its_part_back(tmp_path: Path) -> None:
