@@ -284,6 +284,16 @@ def test_a_listing_that_misses_a_file_as_it_is_sealed_is_not_believed(
         forget(store)
 
 
+def test_a_head_only_store_whose_ledger_is_gone_is_not_read_as_an_empty_one(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s", mode="head_only") as store:
+        store.head_bucket("").put("k", b"v")
+        store.trim()
+    shutil.rmtree(tmp_path / "s" / "ledger" / "manifest")
+    (tmp_path / "s" / "ledger" / "manifest").mkdir()
+    with pytest.raises(octavo.Corruption, match="restore a backup"):
+        octavo.open(tmp_path / "s", read_only=True)
+
+
 def test_it_lists_what_its_owner_has_published_by_now(store: octavo.Store) -> None:
     with octavo.open(store.path, read_only=True) as reader:
         assert reader.published() == []
