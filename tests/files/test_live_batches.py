@@ -11,7 +11,9 @@ from ledger_rows import DIRECTORY, Row, key, lying, names, opened, write
 from simdisk import SimDisk
 
 from octavo.files.errors import Corruption
-from octavo.files.kernels.byte_strings import as_list
+from octavo.files.kernels.arrays import np
+from octavo.files.kernels.byte_strings import Ints, as_list
+from octavo.files.kernels.columns import Strings
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.ledger_key import end_of_prefix
 from octavo.files.ledger.live_batches import (
@@ -21,6 +23,8 @@ from octavo.files.ledger.live_batches import (
     FileRows,
     LedgerRun,
     Prefixes,
+    as_slice,
+    end_to_end,
     keys_of,
     live_batches,
 )
@@ -214,3 +218,18 @@ def test_a_file_that_lies_about_its_order_makes_no_scan_without_an_end(reverse: 
     source = Asked([(lambda: sst, 0)], Bounds(b"", b"", None, reverse), None, 5 - reverse)
     with pytest.raises(Corruption, match="keys out of order"):
         list(live_batches([source], 0, reverse=reverse))
+
+
+def test_only_rows_that_follow_on_one_another_are_a_slice() -> None:
+    assert as_slice(np.array([3, 4, 5])) == slice(3, 6)
+    for rows in ([0, 2, 1, 3], [0, 1, 3], [5, 4, 3], [0, 0, 1]):
+        found: Ints = np.arange(9)[as_slice(np.array(rows))]
+        assert found.tolist() == rows
+
+
+def test_strings_that_stand_apart_are_put_end_to_end() -> None:
+    blob = np.frombuffer(b"one--two", dtype=np.uint8)
+    apart = Strings(blob, np.array([0, 5]), np.array([3, 3]))
+    for rows in (slice(0, 2), np.array([0, 1])):
+        found = end_to_end(apart, rows)
+        assert (found.blob.tobytes(), found.offsets.tolist()) == (b"onetwo", [0, 3, 6])
