@@ -380,7 +380,8 @@ def _origin_of(
 ) -> tuple[cdb.Origin, int]:
     """(where a file that is written anew comes from, the latest write time of what it was made of).
     If it was compacted, or may have been, and nothing tells that any more, nobody knows as of which
-    sqn all that it lacks had been replaced; nor when that was written, but that this was before."""
+    sqn all that it lacks had been replaced; nor when that was written, but that this was before. So
+    it is of one that lacks nothing itself, which may tell that of another file of its making."""
     base, trailer = whole.base, whole.trailer
     origin = cdb.Origin(0, base, base + last, 0, 0)
     if trailer is not None:
@@ -394,4 +395,4 @@ def _origin_of(
         origin = origin._replace(horizon=base + last)
     if trailer is not None:
         return origin, trailer.last_ms
-    return origin, wall_clock_ms() if origin.horizon >= base else 0
+    return origin, wall_clock_ms() if origin.horizon else 0

@@ -587,6 +587,33 @@ def test_a_compacted_file_goes_on_to_tell_of_which_states_it_is(part: str, tmp_p
     assert octavo.restore(tmp_path / "s", tmp_path / "r", time=now_ms).sqn == 1202
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_file_tells_of_later_moments_whichever_file_of_its_making_lacks_what_was_dropped(
+    times: int, tmp_path: Path
+) -> None:
+    """The last one that a compaction makes tells when all was written that it dropped, also of what the
+    others have; where the clock was set back since, nothing else does."""
+    now, rng = [9000], random.Random(SEED)
+    sizes = {"roll_size_bytes": 1 << 20, "roll_count": 512}
+    with small(tmp_path / "s", clock_ms=lambda: now[0], **sizes) as store:
+        store.put(b"k", b"old")
+        now[0] = 5000
+        store.put_many((b"a%d" % max(n // 2, n - 4), rng.randbytes(300 << 10)) for n in range(12))
+        store.put(b"k", b"new")
+        for _ in range(times):
+            rolled(store)
+            store.compact()
+            store.put(b"later", b"")
+    file = max((tmp_path / "s" / "journal").glob("*.cdb"), key=lambda each: each.name)
+    origin = cdb.read_origin(file.read_bytes(), trailer_of(file), "")
+    assert origin is not None
+    assert (origin.horizon < int(file.name[:16], 16), trailer_of(file).last_ms) == (True, 9000)
+    flip(file, file.stat().st_size - 1)
+    assert octavo.repair(tmp_path / "s").verified.ok
+    with pytest.raises(octavo.HistoryCompacted):  # "old" was written first, and later
+        octavo.restore(tmp_path / "s", tmp_path / "r", time=7000)
+
+
 @pytest.mark.parametrize("entered", [True, False], ids=["", "no manifest"])
 def test_a_file_that_was_never_compacted_goes_on_to_be_of_every_state(
     entered: bool, image: tuple[Path, dict[bytes, bytes]], tmp_path: Path
