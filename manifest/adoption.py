@@ -135,6 +135,8 @@ def _adopted(
         names = set(disk.listdir(directory))
     others = [name for name in sorted(names - known) if name.endswith(recovery.SEALED)]
     doubtful = damaged or _is_lost(manifest) or not known <= names
+    if not doubtful:
+        doubtful = any(of_newer(disk, directory, name, manifest, trimmed) for name in others)
     unlisted = [
         found
         for name in others
@@ -170,6 +172,20 @@ def is_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int)
     """Whether a journal file that the manifest does not list is of a newer epoch: which shows that
     a newer manifest was lost, whose file comes before all others."""
     return youngest(disk, directory, unlisted) > state_epoch
+
+
+def of_newer(
+    disk: Disk, directory: str, name: str, manifest: JournalManifest, trimmed: int = 0
+) -> bool:
+    """Whether a compaction made this sealed file, which the manifest does not list, of files that
+    it does not list either: it made it for a newer one."""
+    found = _read(disk, directory, name, thorough=False)
+    return (
+        found is not None
+        and found.origin.rank > 0
+        and found.entry.base_sqn > trimmed
+        and manifest.find(found.entry.base_sqn) is None
+    )
 
 
 def youngest(disk: Disk, directory: str, names: Iterable[str]) -> int:

@@ -202,11 +202,7 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
     """Raises Corruption where that is not whole."""
     found = change_log.recover(disk, f"{backup}/journal/manifest")
     if found.damaged:
-        raise Corruption(
-            f"{backup}/journal/manifest", 0,
-            "something was lost, and this may be an earlier state: open it once, which recovers "
-            "what can be, and restore then",
-        )  # fmt: skip
+        raise _earlier(backup)
     journal = JournalManifest.replayed(found.snapshot, found.changes)
     if not disk.exists(f"{backup}/journal"):
         if identity.backup is None:
@@ -222,12 +218,21 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
         adoption.refuse_lost_ledger(
             f"{backup}/ledger", ledger.persisted_sqn, journal, "restore another backup"
         )
-    files, notes = _files(disk, backup, journal, found.state_epoch)
+    trimmed = journal.horizon if identity.head_only else 0
+    files, notes = _files(disk, backup, journal, found.state_epoch, trimmed)
     return _Source(disk, backup, identity, journal, ledger, files, notes)
 
 
+def _earlier(backup: str) -> Corruption:
+    return Corruption(
+        f"{backup}/journal/manifest", 0,
+        "something was lost, and this may be an earlier state: open it once, which recovers "
+        "what can be, and restore then",
+    )  # fmt: skip
+
+
 def _files(
-    disk: Disk, backup: str, manifest: JournalManifest, epoch: int
+    disk: Disk, backup: str, manifest: JournalManifest, epoch: int, trimmed: int
 ) -> tuple[list[_File], list[str]]:
     """The journal's files in order, those that are not sealed scanned, and what was noted then."""
     directory = f"{backup}/journal"
@@ -251,6 +256,9 @@ def _files(
         files.append(_File(entry.name, base, entry.seed, last, disk, path, entry, origin, latest))
     but = names - adoption.may_belong(disk, directory, names, manifest, epoch)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
+    sealed = [tail.name for tail in found.tails if tail.sealed]
+    if any(adoption.of_newer(disk, directory, name, manifest, trimmed) for name in sealed):
+        raise _earlier(backup)
     files += [
         _File(t.name, t.base_sqn, t.seed, t.last_sqn, t.offsets, f"{directory}/{t.name}")
         for t in found.tails

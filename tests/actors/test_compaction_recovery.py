@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from compacted_store import SMALL_FILES, check, overwritten
-from whole_store import SEED, flush, killed, opened, settle
+from whole_store import SEED, flush, killed, opened, rolled, settle
 
 import octavo
 from octavo.actors.compacting import journal_install
@@ -95,6 +95,33 @@ def test_a_file_that_is_found_under_its_name_from_before_it_was_sealed_gets_its_
         check(store, model | {b"more": b"1"})
     assert file.exists()
     assert not file.with_suffix(".log").exists()
+
+
+@pytest.mark.parametrize("repaired", [False, True], ids=["", "repaired"])
+def test_a_compacted_file_tells_of_changes_of_the_manifest_that_were_lost(
+    repaired: bool, tmp_path: Path
+) -> None:
+    """Both: that what was compacted was sealed, and what became of it; what is left is whole."""
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"1")
+        shutil.copytree(tmp_path / "s/journal/manifest", tmp_path / "earlier")
+        for value in (b"1", b"2"):
+            store.put_many((b"b%d" % n, value) for n in range(100))
+        rolled(store)
+        store.compact()
+        model = dict(store.items())
+    shutil.rmtree(tmp_path / "s/journal/manifest")
+    shutil.copytree(tmp_path / "earlier", tmp_path / "s/journal/manifest")
+    with pytest.raises(octavo.Corruption, match="an earlier state"):
+        octavo.restore(tmp_path / "s", tmp_path / "r", sqn=150)
+    if repaired:
+        assert octavo.repair(tmp_path / "s").verified.ok
+    with opened(tmp_path / "s") as store:
+        assert dict(store.items()) == model
+        assert repaired or any("earlier state" in note for note in store.stats()["notes"])
+        with pytest.raises(octavo.HistoryCompacted):
+            list(store.changes(since=0))
+        assert store.put(b"new", b"") > 201
 
 
 @pytest.mark.parametrize("times", [1, 3])

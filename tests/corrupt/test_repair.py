@@ -591,8 +591,8 @@ def test_a_compacted_file_goes_on_to_tell_of_which_states_it_is(part: str, tmp_p
 def test_a_file_tells_of_later_moments_whichever_file_of_its_making_lacks_what_was_dropped(
     times: int, tmp_path: Path
 ) -> None:
-    """The last one that a compaction makes tells when all was written that it dropped, also of what the
-    others have; where the clock was set back since, nothing else does."""
+    """The last one that a compaction makes tells when all was written that it dropped; where the
+    clock was set back since, nothing else does."""
     now, rng = [9000], random.Random(SEED)
     sizes = {"roll_size_bytes": 1 << 20, "roll_count": 512}
     with small(tmp_path / "s", clock_ms=lambda: now[0], **sizes) as store:
