@@ -212,9 +212,8 @@ def _ledger(
     except Corruption:
         return None, 0
     there = all(entry.name in names for entry in manifest.entries)
-    if found.damaged or REBUILD in names or not there:
-        return None, manifest.expired_ms
-    if adoption.outdated(manifest.persisted_sqn, journal):
+    outdated = adoption.outdated(manifest.persisted_sqn, journal)
+    if found.damaged or REBUILD in names or not there or outdated:
         return None, manifest.expired_ms
     where = Folders(disk, directory, journal_directory)
     told = same_store.beyond(manifest, journal)

@@ -326,18 +326,19 @@ def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
         there = read(disk, f"{store}/{SNAPSHOTS}/{wanted}")
         there.check(now_ms)
         return there
-    expired, live, known, looks = None, None, None, None
-    # A look can miss it while one takes the name of another.
-    while live is None and (known is None or known != looks):
-        known, looks = looks, []
-        for each in listed(disk, store):
-            looks.append((each.id, each.name))
-            if each.name == wanted:
-                live, expired = (each, expired) if now_ms < each.expires_at else (live, each)
-    if live is not None:
-        return live
-    if expired is not None:
-        expired.check(now_ms)
+    before = None
+    while True:  # a look can miss it while one takes the name of another
+        looked = list(listed(disk, store))
+        named = [each for each in looked if each.name == wanted]
+        live = [each for each in named if now_ms < each.expires_at]
+        if live:
+            return live[-1]
+        names = [(each.id, each.name) for each in looked]
+        if names == before:
+            break
+        before = names
+    if named:
+        named[-1].check(now_ms)
     raise Misuse(f"{store} has no published snapshot {wanted!r}: store.published() lists them")
 
 
