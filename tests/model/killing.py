@@ -184,8 +184,7 @@ class Rounds:
         fresh = self.path.with_name(f"{self.path.name[0]}{self.round}")
         done = octavo.restore(self.path, fresh)
         self.told.sqns[-1] = done.sqn  # none of the numbers that were skipped behind it was given
-        for what in ("", ".backup", ".backup.partial"):
-            shutil.rmtree(f"{self.path}{what}", ignore_errors=True)
+        self.forget()
         self._backups.clear()
         self.path = fresh
         self.count("restored")
@@ -251,8 +250,8 @@ class Rounds:
             self._backups = {found}
 
     def forget(self) -> None:
-        """Remove the store, so that the file system does not fill up, and begin another life. For
-        good: a power cut must not bring it back to the next one."""
+        """Remove the store, so that the file system does not fill up. For good: a power cut must
+        not bring it back, for another one may come to its path."""
         for what in ("", ".backup", ".backup.partial"):
             shutil.rmtree(f"{self.path}{what}", ignore_errors=True)
         fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
