@@ -54,12 +54,17 @@ class Manifests:
 
     ledger: LedgerManifest
     journal: JournalManifest
-    mark: tuple[object, ...]
-    """What changes with every change of either."""
+    opening: tuple[int, int]
+    """Epochs of the two logs, which tell the store's newest opening from those before."""
     journal_epoch: int
     """That wrote the journal's."""
     journal_log: change_log.Recovered = field(repr=False)
     """What that one is made of."""
+
+    @property
+    def mark(self) -> tuple[object, ...]:
+        """What changes with every change of either."""
+        return *self.opening, self.ledger.version, self.journal.version
 
 
 def pin(
@@ -132,18 +137,21 @@ def read_manifests(disk: Disk, store: str, known: Manifests | None = None) -> Ma
     else:
         made = JournalManifest.replayed(journal.snapshot, journal.changes)
     kept = update_mark.ledger_of(disk, store, journal, ledger)
-    mark = (ledger.epoch, kept.version, journal.epoch, made.version)
-    return Manifests(kept, made, mark, journal.state_epoch, journal)
+    return Manifests(kept, made, (ledger.epoch, journal.epoch), journal.state_epoch, journal)
 
 
 def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]:
     """(manifests whose files are all linked, names of the journal's tails, oldest first)."""
     missed: set[object] = set()
+    opening = None
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(0.002 * attempt)
         try:
             before = read_manifests(disk, store)
+            if before.opening != opening:  # which may have made files anew, under their names
+                draft.drop_others(set())
+                opening = before.opening
             names = {entry.name for entry in before.ledger.entries}
             for name in names:
                 draft.link_ledger(name)
