@@ -25,6 +25,7 @@ CAMPAIGNS = {
     "interrupts": "interrupts",
     "no-memory": "no_memory_campaign",
     "openers": "openers_campaign",
+    "interleaved": "interleaved_campaign",
     "strace": "strace_faults",
     "threads": "threads",
     "soak": "soak",

@@ -254,6 +254,32 @@ def test_a_store_that_is_compacted_while_it_is_pinned_is_pinned_anew(
         assert len(looks) > 4
 
 
+def test_a_store_that_is_opened_anew_while_it_is_pinned_is_pinned_as_it_is_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unsealed file that somebody has linked an opening makes anew, under its name: the link has
+    none of the records that come then, and the ledger may have all of them."""
+    store = opened(tmp_path / "s")
+    store.put(b"old", b"1")
+    real = pinning.read_manifests
+    again: list[octavo.Store] = []
+
+    def read_manifests(
+        disk: Disk, path: str, known: pinning.Manifests | None = None
+    ) -> pinning.Manifests:
+        if known is not None and not again:  # all is linked
+            store.close()
+            again.append(opened(path))
+            again[0].put(b"new", b"2")
+            flush(again[0])
+        return real(disk, path, known)
+
+    monkeypatch.setattr(pinning, "read_manifests", read_manifests)
+    with octavo.open(tmp_path / "s", read_only=True) as reader:
+        assert dict(reader.items()) == {b"old": b"1", b"new": b"2"}
+    again[0].close()
+
+
 def test_a_listing_that_misses_a_file_as_it_is_sealed_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -116,8 +116,16 @@ class History:
 
     def now(self) -> State:
         """What a reader finds now."""
-        newest = {where: found[-1].value for where, found in self.versions.items()}
-        return {where: value for where, value in newest.items() if value is not None}
+        return self.at(self.highest)
+
+    def at(self, sqn: int) -> State:
+        """What a reader finds who sees all up to this sqn."""
+        state = {}
+        for where, versions in self.versions.items():
+            seen = [each.value for each in versions if each.sqn <= sqn]
+            if seen and seen[-1] is not None:
+                state[where] = seen[-1]
+        return state
 
     # ------------------------------------------------------------ judging
 
