@@ -89,11 +89,16 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
 
 def _records(journal: JournalManifest, reader: Reader) -> int:
     """How many there are, or nearly: no file is looked at."""
-    files = [file for file in reader.view.journal.files if file.base <= reader.sqn]
     return sum(
         entry.count if (entry := journal.find(file.base)) and entry.count else len(file.offsets)
-        for file in files
+        for file in _files(reader)
     )
+
+
+def _files(reader: Reader) -> list[JournalFile]:
+    """Those with a record that the reader sees: the active file without one goes as a commit brings
+    files, whoever reads."""
+    return [file for file in reader.view.journal.files if file.base <= reader.sqn]
 
 
 Step = tuple[str, Iterator[Report]]
@@ -102,7 +107,7 @@ Step = tuple[str, Iterator[Report]]
 def _journal_steps(what: Verified, reader: Reader, both: Both) -> Iterator[Step]:
     yield "journal manifest", _checked(what.journal.check)
     yield "ledger manifest", _checked(reader.view.ledger.check)
-    for file in reader.view.journal.files:
+    for file in _files(reader):
         yield f"journal {file.name}", _journal_file(what, file, reader.sqn, both)
 
 

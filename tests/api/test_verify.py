@@ -20,9 +20,11 @@ import octavo
 from octavo import agreement
 from octavo import verify as verifying
 from octavo.actors.journal_file import JournalFile
+from octavo.files.door.disk import RealDisk
 from octavo.files.door.open_file import AppendFile
 from octavo.files.door.own_disk import OwnDisk
 from octavo.files.errors import StorageFailed, StorageFull
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import record, record_digests
 from octavo.files.ledger import index_terms, ledger_key
 from octavo.files.ledger.bounds import OBJECTS
@@ -327,6 +329,23 @@ def test_a_record_has_the_same_digest_by_itself_as_in_columns(tmp_path: Path) ->
             for at, (key, head) in enumerate(snap.heads()):
                 alone = record_digests.of_one(row(key), head.sqn, file_of(head.sqn).read(head.sqn))
                 assert alone == tuple(int(column[at]) for column in told)
+
+
+def test_an_active_file_without_a_record_may_go_meanwhile(tmp_path: Path) -> None:
+    """It does where a commit brings files."""
+    with opened(tmp_path / "s") as store:
+        store.put(b"a", b"1")
+        rolled(store)
+        writer = StagedWriter(RealDisk(), store.path, "job", "x", now_ms=1)
+        writer.put_many(b"", [b"b"], [b"2"])
+        writer.finish()
+
+        def committed(_part: str, done: int, _steps: int) -> None:
+            if done == 0:
+                store.ingest("job", ["x"])
+
+        assert store.verify(committed).problems == []
+        assert dict(store.items()) == {b"a": b"1", b"b": b"2"}
 
 
 def test_what_is_put_aside_is_gone_when_verify_ends(
