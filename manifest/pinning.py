@@ -21,6 +21,7 @@ from octavo.files.jobs import ledger_files
 from octavo.files.journal import cdb, record
 from octavo.files.journal.sparse_offsets import cut
 from octavo.files.ledger import ledger_key
+from octavo.files.messages import messages_of
 from octavo.manifest import (
     adoption,
     change_log,
@@ -38,6 +39,8 @@ from octavo.manifest.published import Counted, Published
 from octavo.manifest.recovery import LOG, SEALED, when_sealed
 from octavo.manifest.same_store import Folders
 from octavo.manifest.snapshot_draft import SIDE, Draft
+
+log = messages_of("octavo.published")
 
 ATTEMPTS = 50
 OFFSETS = ".offsets"
@@ -331,6 +334,9 @@ def _known(disk: Disk, before: str, now: str, name: str) -> array[int] | None:
         low = max(known[-1] - _SAME_BYTES, 0)
         old, new = (disk.pread(f"{at}/{name}", known[-1] - low, low) for at in (before, now))
     except FileNotFoundError:  # it was sealed before, or has let go
+        return None
+    except Corruption as damage:  # the file itself is there, and is read from its beginning
+        log.warning("%s", damage)
         return None
     return known if old == new and len(new) == known[-1] - low else None
 

@@ -339,3 +339,18 @@ def test_wherever_a_file_ended_before_the_rest_of_it_follows(
         path.write_bytes(body)
         assert recovery.whole_records(disk, str(path), name, known).offsets == want
     assert seen == {1, 2, 5, 6, 7, 9}
+
+
+def test_of_a_file_whose_offsets_are_damaged_all_is_read(
+    store: octavo.Store, copied_from: list[int]
+) -> None:
+    with octavo.open(store.path, read_only=True) as first:
+        (offsets,) = Path(store.path).glob("snapshots/*/*.offsets")
+        offsets.write_bytes(offsets.read_bytes()[:-1] + b"?")
+        store.put("l", b"1" * 300)
+        with first.newest() as second:
+            assert held(second) == held(store)
+            with second.newest() as third:
+                assert held(third) == held(store)
+    assert copied_from[:2] == [0, 0]
+    assert copied_from[2] > 0
