@@ -299,7 +299,9 @@ class JournalLook:
     def _follows(self, name: str, seed: int, places: Places, at: int) -> int:
         """How many records of its batch come after this one."""
         if not name.endswith(recovery.SEALED):
-            return places.follows.get(at, 0)
+            if self._places.get(name, (0, None))[1] is places:
+                return places.follows.get(at, 0)
+            name = recovery.when_sealed(name)  # since the look: its places do not tell
         head = self._header(name, seed, places, at)
         return 0 if head.batch is None else head.batch[1] - head.batch[0] - 1
 

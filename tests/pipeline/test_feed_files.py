@@ -143,24 +143,28 @@ def test_it_agrees_with_the_owner_at_every_moment(tmp_path: Path) -> None:
         assert told(store.path, since) == expected(store, since)
 
 
+class Sealing(RealDisk):
+    """Where the owner seals a file as soon as its size was asked."""
+
+    def __init__(self, store: octavo.Store) -> None:
+        super().__init__()
+        self.store = store
+        self.sealed = 0
+
+    def size(self, path: str) -> int:
+        found = super().size(path)
+        if path.endswith(".log") and not self.sealed:
+            self.sealed += 1
+            rolled(self.store)
+            settle(self.store)
+            assert not Path(path).exists()
+        return found
+
+
 def test_a_file_that_is_sealed_between_two_looks_at_it_is_told(tmp_path: Path) -> None:
-    class Meanwhile(RealDisk):
-        """Where the owner seals a file as soon as its size was asked."""
-
-        sealed = 0
-
-        def size(self, path: str) -> int:
-            found = super().size(path)
-            if path.endswith(".log") and not self.sealed:
-                self.sealed += 1
-                rolled(store)
-                settle(store)
-                assert not Path(path).exists()
-            return found
-
     with opened(tmp_path / "s") as store:
         store.put_many((b"%d" % n, b"v") for n in range(20))
-        disk = Meanwhile()
+        disk = Sealing(store)
         assert JournalLook(disk, store.path).newest() == 20
         assert disk.sealed == 1
 
@@ -311,6 +315,24 @@ def test_limits_never_split_a_batch(tmp_path: Path) -> None:
         settle(store)
         look = JournalLook(RealDisk(), store.path)
         assert [look.end_of(since, 2, 0) for since in (0, 1, 5)] == [5, 5, 6]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["", "known"])
+def test_nor_one_of_a_file_that_is_sealed_since_the_look(known: bool, tmp_path: Path) -> None:
+    """``known``: it was read before that."""
+    with opened(tmp_path / "s") as store:
+        disk = Sealing(store)
+        look = JournalLook(disk, store.path)
+        for turn in range(2):
+            with store.batch() as batch:
+                for n in range(4):
+                    batch.put("", b"b%d" % n, b"x")
+            disk.sealed = int(known and not turn)
+            if known and not turn:
+                assert look.newest() == 4
+        assert look.end_of(0, 2, 0) == 4
+        assert look.end_of(4, 1, 0) == 8
+        assert disk.sealed == 1
 
 
 def whole_until(store: octavo.Store, since: int, records: int, size: int) -> int:
