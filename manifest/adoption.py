@@ -179,13 +179,11 @@ def of_newer(
 ) -> bool:
     """Whether a compaction made this sealed file, which the manifest does not list, of files that
     it does not list either: it made it for a newer one."""
+    who = recovery.identity(name)
+    if who is None or who[0] <= trimmed or manifest.find(who[0]) is not None:
+        return False
     found = _read(disk, directory, name, thorough=False)
-    return (
-        found is not None
-        and found.origin.rank > 0
-        and found.entry.base_sqn > trimmed
-        and manifest.find(found.entry.base_sqn) is None
-    )
+    return found is not None and found.origin.rank > 0
 
 
 def youngest(disk: Disk, directory: str, names: Iterable[str]) -> int:
@@ -198,11 +196,26 @@ def refuse_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: 
     """For who only reads there, and so can not make up the newer manifest: raises Corruption. What
     compactions dropped since the earlier one, only the newer one said."""
     if is_earlier(disk, directory, unlisted, state_epoch):
-        raise Corruption(
-            f"{directory}/manifest", 0,
-            "its newest log is missing, and what is there is an earlier state: open the store for "
-            "writing once, which recovers what can be",
-        )  # fmt: skip
+        raise _earlier(directory, "its newest log")
+
+
+def refuse_older(
+    disk: Disk, directory: str, names: Iterable[str], manifest: JournalManifest, listed: str
+) -> None:
+    """As ``refuse_earlier``, where the end of the newest log is missing, as these files tell that
+    are in ``directory``, by its name ``listed``. Not of a manifest that was read before the names
+    were, unless it is the same since: compaction may have made one of files that came meanwhile."""
+    sealed = (name for name in names if name.endswith(recovery.SEALED))
+    if any(of_newer(disk, directory, name, manifest) for name in sealed):
+        raise _earlier(listed, "the end of its log")
+
+
+def _earlier(directory: str, what: str) -> Corruption:
+    return Corruption(
+        f"{directory}/manifest", 0,
+        f"{what} is missing, and what is there is an earlier state: open the store for writing "
+        "once, which recovers what can be",
+    )  # fmt: skip
 
 
 def _epoch(disk: Disk, directory: str, name: str) -> int:

@@ -182,6 +182,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
         if before.mark == after.mark:
             with unsynced.marking(disk, draft.journal):
                 change_log.settle(disk, f"{draft.journal}/manifest")
+            adoption.refuse_older(disk, draft.path, tails, before.journal, draft.journal)
             _refuse_earlier_ledger(store, before)
             draft.drop_others(names | begun)
             return before, sorted(begun)

@@ -94,6 +94,7 @@ class JournalLook:
             unlisted = update_mark.unlisted(self._disk, self._folder, names, manifest)
             try:
                 adoption.refuse_earlier(self._disk, self._folder, unlisted, found.state_epoch)
+                adoption.refuse_older(self._disk, self._folder, unlisted, manifest, self._folder)
             except FileNotFoundError:
                 continue  # it was sealed, or compacted away
             if _only_went_on(names, frozenset(self._disk.listdir(self._folder)), manifest):

@@ -15,9 +15,13 @@ from whole_store import killed
 import octavo
 from octavo import Corruption
 from octavo.files.door.disk import RealDisk
+from octavo.manifest import pinning
 from octavo.pipeline.feed_files import JournalLook
 
 DISK = RealDisk()
+SMALL: dict[str, Any] = {
+    "push_rows": 64, "roll_count": 256, "compact_every_seconds": None, "worker": False,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -53,6 +57,56 @@ def test_who_reads_files_of_which_the_newest_manifest_is_gone_is_told(
 ) -> None:
     with pytest.raises(Corruption, match="newest log is missing"):
         read(store)
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    """A store whose log of the journal's manifest lost its last changes, and whose compacted file
+    is of what came with those."""
+    path = tmp_path / "s"
+    with octavo.open(path, **SMALL) as writes:
+        writes.put(b"a", b"1")
+        shutil.copytree(path / "journal/manifest", tmp_path / "earlier")
+        writes.put_many((b"%d" % (n % 100), b"%d" % n) for n in range(400))
+        writes.compact()
+    shutil.rmtree(path / "journal/manifest")
+    shutil.copytree(tmp_path / "earlier", path / "journal/manifest")
+    return path
+
+
+@pytest.mark.parametrize("read", [pinned, fed])
+def test_who_reads_files_of_which_the_end_of_the_manifest_is_gone_is_told(
+    read: Callable[[Path], object], cut: Path
+) -> None:
+    before = sorted(cut.rglob("*"))
+    with pytest.raises(Corruption, match="the end of its log is missing"):
+        read(cut)
+    assert set(cut.rglob("*")) <= {*before, cut / "snapshots"}
+    octavo.open(cut, **SMALL).close()
+    assert fed(cut)[1] > 300
+    with pytest.raises(octavo.HistoryCompacted):
+        pinned(cut)
+
+
+def test_what_an_owner_compacts_meanwhile_is_no_earlier_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it came since the manifest was read, ten times."""
+    plain, turns = pinning.read_manifests, iter(range(100))
+
+    def overtaken(disk: Any, store: str, *known: Any) -> Any:
+        found = plain(disk, store, *known)
+        if (turn := next(turns)) < 10 and not known:
+            writes.put_many((b"%d" % (n % 100), b"%d" % turn) for n in range(400))
+            writes.compact()
+        return found
+
+    with octavo.open(tmp_path / "s", **SMALL) as writes:
+        monkeypatch.setattr(pinning, "read_manifests", overtaken)
+        with octavo.open(writes.path, read_only=True) as reads:
+            assert reads.last_sqn == writes.last_sqn
+            assert dict(reads.items()) == dict(writes.items())
+    assert next(turns) > 10
 
 
 def test_an_opening_makes_that_manifest_up(store: Path) -> None:
@@ -122,11 +176,6 @@ def test_what_a_head_only_store_has_trimmed_since_is_not_missed(tmp_path: Path, 
             assert done.sqn >= last
             assert store.head_bucket(b"").put(b"999", b"v") > last
     assert octavo.repair(path).ok
-
-
-SMALL: dict[str, Any] = {
-    "push_rows": 64, "roll_count": 256, "compact_every_seconds": None, "worker": False,
-}  # fmt: skip
 
 
 def of_many_openings(path: Path) -> None:
