@@ -61,7 +61,8 @@ ORPHAN_MS = 3_600_000
 then one may come, or, of an earlier release, be at it."""
 MAX_NAME_BYTES = 255
 _ROUNDS = 8
-"""Of a removal: who renews meanwhile may put the manifest back, once each."""
+"""Of a removal: who renews meanwhile may put the manifest back, once each. And of looks for a name,
+beside others that publish and read: each takes one that goes over just then to miss it."""
 
 _MAGIC = b"OPS1"
 _VERSION = 1
@@ -327,7 +328,7 @@ def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
         there.check(now_ms)
         return there
     before = None
-    while True:  # a look can miss it while one takes the name of another
+    for _ in range(_ROUNDS):  # a look can miss it while one takes the name of another
         looked = list(listed(disk, store))
         named = [each for each in looked if each.name == wanted]
         live = [each for each in named if now_ms < each.expires_at]

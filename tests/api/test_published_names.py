@@ -160,6 +160,25 @@ def test_a_look_in_which_names_go_over_finds_one(
     assert call > 2
 
 
+def test_a_look_for_a_name_that_none_has_ends_though_others_come_all_the_time(
+    store: octavo.Store, clock: WallClock
+) -> None:
+    class Coming(RealDisk):
+        def listdir(self, path: str) -> list[str]:
+            nonlocal looks
+            looks += 1
+            assert looks < 100
+            with store.snapshot() as snap:
+                snap.publish()
+            return super().listdir(path)
+
+    looks = 0
+    publish(store, "first")
+    with pytest.raises(octavo.Misuse, match="no published snapshot"):
+        published.found(Coming(), store.path, "other", clock())
+    assert published.found(Coming(), store.path, "latest", clock()).name == "latest"
+
+
 def test_who_renews_one_that_is_being_replaced_does_not_give_it_its_name_back(
     store: octavo.Store, clock: WallClock
 ) -> None:
