@@ -286,11 +286,13 @@ class Inker(TurnActor):
                     log.info("%s is full; the journal goes on in %s", old.path, fresh.name)
                     self.actor_ref.send(Inker.seal_next)
             self._activate(fresh)
-        except BaseException:
+        except BaseException as error:
             self.failed = fresh.failed = refused
             if old is not None:  # neither written on nor sealed: it is the last one for some still
                 old.failed = refused
                 self.unsealed = [file for file in self.unsealed if file is not old]
+            if isinstance(error, (OSError, StorageFull)):  # nothing goes on once there is room
+                raise refused from error
             raise
 
     def new_file(self, base_sqn: int) -> JournalFile:

@@ -540,6 +540,34 @@ def test_a_commit_that_finds_no_room_for_its_change_leaves_nothing_linked(
     assert list(store.items()) == [(b"a", b"1"), (b"b", b"2")]
 
 
+def test_a_commit_that_breaks_a_roll_off_says_that_no_write_follows(
+    store: octavo.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it was for want of room, whose return changes nothing."""
+    plain = store._inker.disk.unlink
+
+    def full(path: str) -> None:
+        if path.endswith(".log"):  # the active one, which is empty
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        plain(path)
+
+    store.put(b"a", b"1")
+    staged(store.path, "j", "a", [(b"k", b"v")])
+    with monkeypatch.context() as patch:
+        patch.setattr(store._inker.disk, "unlink", full)
+        with pytest.raises(octavo.StorageFailed, match="was not begun"):
+            ingest(store._running, "j", ["a"])
+    for write in (lambda: store.put(b"a", b"2"), lambda: ingest(store._running, "j", ["a"])):
+        with pytest.raises(octavo.StorageFailed, match="was not begun"):
+            write()
+    assert dict(store.items()) == {b"a": b"1"}
+    store.close()
+    with opened(tmp_path / "s") as again:
+        assert dict(again.items()) == {b"a": b"1"}
+        ingest(again._running, "j", [staged(again.path, "j", "b", [(b"k", b"v")])])
+        assert again.put(b"a", b"2") > 2
+
+
 def test_no_job_comes_before_a_file_that_found_no_room_to_be_entered(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
