@@ -127,13 +127,22 @@ _MAKES_ROOM = {
 _ALLOWS = dict.fromkeys(
     READ_ONLY[1:], "this process's user must be allowed to read, write and search it"
 )
+_SANDBOXED = {errno.ENOSYS: "a sandbox around this process, or the system, refuses that call"}
 _HAPPENED = {
     errno.ENOENT: "it, or the directory of its store, was moved or removed meanwhile",
     errno.ESTALE: "nothing by its path is its own any more",
     errno.EISDIR: "move that directory away: a file of the store is to be there",
     errno.ENOTDIR: "a part of it is a file, where a directory is to be",
 }
-_ADVICE = _ALLOWS | _HAPPENED
+_ADVICE = _ALLOWS | _HAPPENED | _SANDBOXED
+
+
+def refused(error: OSError, call: str) -> OSError:
+    """What to tell of a call that takes no right, and is refused all the same: that it was this
+    one. A sandbox says EPERM, as if it were the file's owner who is wrong."""
+    if error.errno not in (errno.EPERM, errno.ENOSYS):
+        return error
+    return OSError(errno.ENOSYS, f"{call} is refused ({error.strerror})", error.filename)
 
 
 def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
@@ -158,6 +167,7 @@ _UNUSABLE = {
     errno.EISDIR: _HAPPENED[errno.EISDIR],
     errno.ENOENT: "the directory above it must be there, and symbolic links lead somewhere",
     errno.ELOOP: "its symbolic links lead in a circle",
+    **_SANDBOXED,
 }
 
 

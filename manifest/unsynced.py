@@ -31,8 +31,8 @@ from octavo.manifest import recovery
 log = messages_of("octavo.journal")
 
 UNSYNCED = "UNSYNCED"
-_NEVER_BEGUN = (errno.ENOENT, errno.EACCES, errno.EPERM, *OUT_OF_DESCRIPTORS)
-"""What is told of a file that could not even be opened."""
+_NEVER_BEGUN = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSYS, *OUT_OF_DESCRIPTORS)
+"""What is told of a file that could not even be opened, and where there is no such call."""
 _unmarked: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
 """Journals in which an fsync of this process failed, and no mark could be left."""
 

@@ -266,7 +266,7 @@ class Disk(ABC):
             self.sync_dir(path)
         except OSError as error:
             # Where this cannot be done _make_directory makes nothing: the name is not ours.
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOSYS):
                 raise
 
     def write_atomically(self, path: str, data: Buffer, temporary: str | None = None) -> None:

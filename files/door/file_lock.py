@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from octavo.files.door.belonging import hand_over
 from octavo.files.door.open_file import open_apart, open_regular
-from octavo.files.errors import READ_ONLY, StoreLocked
+from octavo.files.errors import READ_ONLY, StoreLocked, refused
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def hold_file(path: str) -> FileLock:
     """Lock a file that is there and that nobody else locks: see ``is_held``. Raises OSError."""
     fd = open_regular(path, os.O_RDONLY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(fd, fcntl.LOCK_EX)
     except BaseException:
         os.close(fd)
         raise
@@ -182,12 +182,20 @@ def is_held(path: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _flock(fd, fcntl.LOCK_SH)
     except BlockingIOError:
         return True
     finally:
         os.close(fd)
     return False
+
+
+def _flock(fd: int, how: int) -> None:
+    """Take the lock at once. Raises OSError, BlockingIOError where others have it."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except OSError as error:
+        raise refused(error, "flock") from None
 
 
 def _lock_alone(fd: int) -> None:
@@ -196,7 +204,7 @@ def _lock_alone(fd: int) -> None:
     deadline = time.monotonic() + _MOMENT
     while True:
         try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _flock(fd, fcntl.LOCK_EX)
         except BlockingIOError:
             if _lives(_written(fd)) or time.monotonic() > deadline:
                 raise
@@ -210,7 +218,7 @@ def _without_workers(path: str) -> int:
     try:
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _flock(fd, fcntl.LOCK_EX)
                 return fd
             except BlockingIOError:
                 if time.monotonic() > deadline:
@@ -229,7 +237,7 @@ def _shared_directory(path: str) -> int:
     directory = os.path.dirname(path) or "."
     fd = open_apart(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _flock(fd, fcntl.LOCK_SH)
     except BaseException as error:
         os.close(fd)
         if isinstance(error, BlockingIOError):

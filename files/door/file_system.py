@@ -66,7 +66,8 @@ def refuse_unsupported(path: str) -> None:
         if lacking is not None:
             raise Misuse(
                 f"path: {path!r} is on {file_system_of(path)}, which has no {lacking}; a store "
-                "needs a local file system with hard links, flock and mmap"
+                "needs a local file system with hard links, flock and mmap, and no sandbox around "
+                "this process that refuses them"
             )
     finally:
         os.close(fd)

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import NoReturn
 from weakref import ref
 
-from octavo.files.errors import Corruption
+from octavo.files.errors import Corruption, refused
 
 Buffer = bytes | bytearray | memoryview
 
@@ -163,12 +163,16 @@ else:
     def sync_data(fd: int) -> None:
         try:
             os.fdatasync(fd)
+        except OSError as error:
+            raise refused(error, "fdatasync") from None
         except MemoryError as untold:
             raise _failed_untold(fd) from untold
 
     def sync_directory(fd: int) -> None:
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise refused(error, "fsync") from None
         except MemoryError as untold:
             raise _failed_untold(fd) from untold
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import octavo
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption
 from octavo.files.jobs import worker
@@ -259,3 +261,30 @@ def test_a_sandbox_that_does_not_tell_of_limits_and_reads_is_no_hindrance(
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS], ids=errno.errorcode.get)
+@pytest.mark.parametrize("call", ["flock", "fdatasync", "fsync"])
+def test_a_sandbox_that_refuses_what_a_store_needs_is_told_by_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    """And a reader that cannot sync for it leaves nobody else a mark of an fsync that failed."""
+
+    def refuses(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    octavo.open(tmp_path / "old").close()
+    with octavo.open(tmp_path / "s") as store, monkeypatch.context() as patch:
+        store.put("a", b"1")
+        patch.setattr(fcntl if call == "flock" else os, call, refuses)
+        with pytest.raises(octavo.OctavoError, match=f"{call} is refused .*sandbox"):
+            octavo.open(tmp_path / "old")
+        with pytest.raises(octavo.Misuse, match=f"{call}.*sandbox"):
+            octavo.open(tmp_path / "new")
+        if call != "flock":  # which tells others of the reader, and no more
+            with pytest.raises(octavo.Misuse, match=f"{call} is refused .*sandbox"):
+                octavo.open(tmp_path / "s", read_only=True)
+        patch.undo()
+        with octavo.open(tmp_path / "s", read_only=True) as reader:
+            assert reader["a"] == b"1"
+    octavo.open(tmp_path / "old").close()
