@@ -299,10 +299,12 @@ def _hide(disk: Disk, path: str) -> None:
 def directories(disk: Disk, store: str) -> list[str]:
     """Where snapshots of the store are or were being made, oldest first."""
     root = f"{store}/{SNAPSHOTS}"
-    if not disk.exists(root):
-        return []
     refuse_links(disk, root)
-    found = [f"{root}/{name}" for name in disk.listdir(root) if made_at(name) is not None]
+    try:
+        names = disk.listdir(root)
+    except FileNotFoundError:  # none was made yet; or the store is being destroyed
+        return []
+    found = [f"{root}/{name}" for name in names if made_at(name) is not None]
     return [path for path in found if not disk.is_link(path)]
 
 

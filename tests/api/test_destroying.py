@@ -133,6 +133,26 @@ def test_names_that_come_and_go_as_it_is_destroyed_stop_nothing(tmp_path: Path) 
     assert os.listdir(path) == ["snapshots"]  # for who made it to remove
 
 
+def test_nor_does_the_folder_of_one_who_came_too_late_that_goes_just_then(tmp_path: Path) -> None:
+    path = made(tmp_path / "s")
+
+    class Late(RealDisk):
+        """Once the mark of a store is gone, somebody makes the folder, and takes it away."""
+
+        def unlink(self, path: str) -> None:
+            super().unlink(path)
+            if path.endswith("/OCTAVO"):
+                Path(path, "../snapshots").resolve().mkdir()
+
+        def listdir(self, path: str) -> list[str]:
+            if path.endswith("/snapshots") and not Path(path, "../OCTAVO").exists():
+                Path(path).rmdir()
+            return super().listdir(path)
+
+    destroy_on(Late(), str(path))
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("others", [[], ["mine.txt"]])
 def test_who_begins_to_read_it_too_late_makes_nothing_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: list[str]
