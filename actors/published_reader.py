@@ -139,9 +139,11 @@ class PublishedReader(Reader):
                 log.warning("the lease of %s is not renewed: %s", self._found.path, error)
 
     def damaged(self, damage: Corruption) -> None:
-        """Told to the caller, and to nobody else. Raises SnapshotExpired where somebody released
-        it, or swept it by a clock that is ahead; and Corruption, where the file has a better name.
-        """
+        """Told to the caller, and to nobody else. Raises Closed where another thread closed it,
+        SnapshotExpired where somebody released it, or swept it by a clock that is ahead; and
+        Corruption, where the file has a better name."""
+        if self._closed:  # and removed the file
+            raise Closed("the store was closed") from damage
         self._found = published.read(self._disk, self._found.path)
         if (file := self.named(damage.file)) != damage.file:
             raise Corruption(file, damage.offset, damage.what) from damage

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -534,3 +534,22 @@ def test_an_opening_does_not_fail_where_the_sealing_of_what_is_damaged_takes_lon
     monkeypatch.setattr(startup, "seal_waiting", too_long)
     with opened(tmp_path / "s") as store:
         assert len(store) == 7
+
+
+@pytest.mark.parametrize(
+    "read", [lambda reader: [*reader.changes()], lambda reader: [*reader.items()]]
+)
+def test_one_that_is_closed_by_another_thread_as_a_file_is_opened_says_so(
+    store: octavo.Store, read: Callable[[octavo.ReadOnlyStore], object], monkeypatch: Any
+) -> None:
+    reader = octavo.open(store.path, read_only=True)
+    plain = RealDisk.map
+
+    def closed_before(disk: RealDisk, path: str) -> object:
+        if path.endswith(".cdb"):
+            reader.close()
+        return plain(disk, path)
+
+    monkeypatch.setattr(RealDisk, "map", closed_before)
+    with pytest.raises(octavo.Closed):
+        read(reader)
