@@ -18,7 +18,7 @@ from octavo.actors.scanning.kept_scans import KeptScans
 from octavo.actors.view import JournalView, View
 from octavo.files.door.disk import Disk
 from octavo.files.door.file_lock import FileLock
-from octavo.files.errors import Closed, Corruption, storage_errors
+from octavo.files.errors import Closed, Corruption, SnapshotExpired, storage_errors
 from octavo.files.lifecycle import after
 from octavo.files.messages import messages_of
 from octavo.manifest import published
@@ -122,8 +122,7 @@ class PublishedReader(Reader):
 
     def check(self) -> None:
         """Raise Closed or SnapshotExpired. Once half of the lease is gone, it begins anew."""
-        if self._closed:
-            raise Closed("the store was closed")
+        self._refuse_closed()
         if self._inherited:  # its owner renews it, or removes it
             self._found = published.read(self._disk, self._found.path)
         now_ms = self._clock_ms()
@@ -131,19 +130,30 @@ class PublishedReader(Reader):
             self._found.check(now_ms)
         if self._found.expires_at - now_ms < self._lease_ms // 2 and now_ms >= self._renews_ms:
             try:
-                self._found = published.renewed(
-                    self._disk, self._found.path, now_ms + self._lease_ms, now_ms
-                )
+                self._begin_lease(now_ms)
             except OSError as error:  # as on a full disk: what is read is there for now
                 self._renews_ms = now_ms + self._lease_ms // 64
                 log.warning("the lease of %s is not renewed: %s", self._found.path, error)
+
+    def _begin_lease(self, now_ms: int) -> None:
+        """Anew. Raises Closed where another thread closed it, SnapshotExpired, OSError."""
+        try:
+            self._found = published.renewed(
+                self._disk, self._found.path, now_ms + self._lease_ms, now_ms
+            )
+        except SnapshotExpired:
+            self._refuse_closed()
+            raise
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise Closed("the store was closed")
 
     def damaged(self, damage: Corruption) -> None:
         """Told to the caller, and to nobody else. Raises Closed where another thread closed it,
         SnapshotExpired where somebody released it, or swept it by a clock that is ahead; and
         Corruption, where the file has a better name."""
-        if self._closed:  # and removed the file
-            raise Closed("the store was closed") from damage
+        self._refuse_closed()  # and so removed the file
         self._found = published.read(self._disk, self._found.path)
         if (file := self.named(damage.file)) != damage.file:
             raise Corruption(file, damage.offset, damage.what) from damage
@@ -168,7 +178,7 @@ class PublishedReader(Reader):
             self._lease_ms = int(lease_seconds * 1000)
         now_ms, path = self._clock_ms(), self._found.path
         with storage_errors(f"the lease of {path}"):
-            self._found = published.renewed(self._disk, path, now_ms + self._lease_ms, now_ms)
+            self._begin_lease(now_ms)
 
     def step(self) -> None:
         """A scan goes on."""

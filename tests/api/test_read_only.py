@@ -537,19 +537,29 @@ def test_an_opening_does_not_fail_where_the_sealing_of_what_is_damaged_takes_lon
 
 
 @pytest.mark.parametrize(
-    "read", [lambda reader: [*reader.changes()], lambda reader: [*reader.items()]]
+    ("call", "end", "read"),
+    [
+        ("map", ".cdb", lambda reader: [*reader.changes()]),
+        ("map", ".cdb", lambda reader: [*reader.items()]),
+        ("read", "/manifest", lambda reader: reader.verify()),
+    ],
+    ids=["changes", "items", "verify"],
 )
-def test_one_that_is_closed_by_another_thread_as_a_file_is_opened_says_so(
-    store: octavo.Store, read: Callable[[octavo.ReadOnlyStore], object], monkeypatch: Any
+def test_one_that_another_thread_closes_in_the_midst_of_a_read_says_so(
+    store: octavo.Store,
+    call: str,
+    end: str,
+    read: Callable[[octavo.ReadOnlyStore], object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader = octavo.open(store.path, read_only=True)
-    plain = RealDisk.map
+    plain = getattr(RealDisk, call)
 
-    def closed_before(disk: RealDisk, path: str) -> object:
-        if path.endswith(".cdb"):
+    def closed_before(disk: RealDisk, path: str, *more: int) -> object:
+        if path.endswith(end):
             reader.close()
-        return plain(disk, path)
+        return plain(disk, path, *more)
 
-    monkeypatch.setattr(RealDisk, "map", closed_before)
+    monkeypatch.setattr(RealDisk, call, closed_before)
     with pytest.raises(octavo.Closed):
         read(reader)
