@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from octavo.files.errors import Misuse
 from octavo.files.ledger import ledger_key
@@ -48,8 +48,16 @@ def tag_number(files: SnapshotFiles, name: str) -> int:
     return known[name]
 
 
+def named(schema: StructType) -> StructType:
+    """A schema of the user's with columns as they are called here: to Spark KEY is key, too."""
+    fields = schema.fields
+    return StructType([StructField(e.name.lower(), e.dataType, e.nullable) for e in fields])
+
+
 def to_schema(schema: StructType, *, changes: bool) -> pa.Schema:
-    """Arrow's schema of what Spark wants. Raises Misuse for a column that there is not so."""
+    """Arrow's schema of what Spark wants, with columns as they are called here. Raises Misuse for a
+    column that there is not so."""
+    schema = named(schema)
     given = [(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
     refuse_unfit(given, changes=changes)
     return to_arrow_schema(schema, timezone="UTC")
@@ -65,7 +73,8 @@ class SnapshotReader(DataSourceReader):
         self._options = options
         self._path = snapshot_path
         self._before = before
-        self._schema = schema
+        self._schema = named(schema)
+        self._spelled = schema.names
         self._arrow()
 
     def _arrow(self) -> pa.Schema:
@@ -135,6 +144,10 @@ class SnapshotReader(DataSourceReader):
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a partition as Arrow record batches. In an executor."""
         settle()
+        for batch in self._batches(partition):
+            yield batch.rename_columns(self._spelled)
+
+    def _batches(self, partition: Any) -> Iterator[pa.RecordBatch]:
         files, before = self._opened()
         schema, checksums = self._arrow(), self._options.checksums
         if isinstance(partition, Stretch):
@@ -174,7 +187,8 @@ class PushingReader(SnapshotReader):
         return filters
 
     def _take(self, each: Filter) -> None:
-        if isinstance(each, In) and each.attribute == ("key",) and each.value:
+        attribute = tuple(map(str.lower, getattr(each, "attribute", ())))
+        if isinstance(each, In) and attribute == ("key",) and each.value:
             keys = [_bytes(value) for value in each.value]
             known = {key for key in keys if key is not None}
             if None not in keys:
@@ -183,7 +197,6 @@ class PushingReader(SnapshotReader):
                     self._keys = known if self._keys is None else self._keys & known
             return
         value = _bytes(getattr(each, "value", None))
-        attribute = getattr(each, "attribute", None)
         same = isinstance(each, EqualTo | EqualNullSafe)
         if value is None:
             return

@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -142,7 +141,7 @@ def batches(
     """The changes of a stretch, in order, as Arrow record batches. In an executor."""
     if not partition.parts:
         return
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = to_schema(schema, changes=True)
     tag = tag_number(options)
     found = store_id(options.path)
     if found != partition.store:
@@ -152,7 +151,8 @@ def batches(
     horizon = partition.horizon if options.fails else 1 << 63
     for part in partition.parts:
         for file in opened(RealDisk(), options.path, part, horizon):
-            yield from change_arrays(file, tag, arrow)
+            for batch in change_arrays(file, tag, arrow):
+                yield batch.rename_columns(schema.names)
 
 
 def store_id(path: str) -> str:

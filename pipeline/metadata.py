@@ -172,7 +172,7 @@ def _places(table: str, schema: StructType) -> list[int]:
     Misuse for one that there is not so, and for none."""
     there = _columns(table)
     fitting = [
-        field.nullable and there.get(field.name) == field.dataType.simpleString()
+        field.nullable and there.get(field.name.lower()) == field.dataType.simpleString()
         for field in schema.fields
     ]
     if not fitting or not all(fitting):
@@ -180,4 +180,4 @@ def _places(table: str, schema: StructType) -> list[int]:
             f"schema={schema.simpleString()!r:.80}: the table {table} has the columns "
             f"{', '.join(map(' '.join, there.items()))}, which may be null"
         )
-    return [list(there).index(field.name) for field in schema.fields]
+    return [list(there).index(field.name.lower()) for field in schema.fields]

@@ -192,6 +192,16 @@ def refuse_unfit(schema: Iterable[tuple[str, str, bool]], *, changes: bool) -> N
         raise Misuse(f"the schema names no column: there are {', '.join(there)}")
 
 
+def refuse_more(schema: Iterable[str], columns: Sequence[str]) -> None:
+    """Raise Misuse for a column of a user's schema that the option ``columns`` leaves out."""
+    for name in schema:
+        if name.lower() not in columns:
+            raise Misuse(
+                f"the schema names {name!r}, and columns={','.join(columns)!r:.200} leaves it out: "
+                "of the two, one will do"
+            )
+
+
 def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
     """Raise Misuse for an option that would do nothing, but for Spark's own."""
     names = set(map(str.lower, known))

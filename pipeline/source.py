@@ -12,7 +12,7 @@ from octavo.pipeline import feed
 from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
 from octavo.pipeline.feed import FeedReader, Following
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import HEAD_ONLY_COLUMNS, parsed
+from octavo.pipeline.read_options import HEAD_ONLY_COLUMNS, parsed, refuse_more
 from octavo.pipeline.snapshot_choice import is_head_only, snapshot_path, start_path
 from octavo.pipeline.writing import OPTIONS, Writing
 
@@ -52,6 +52,8 @@ class DefaultSource(Writing, Following, DataSource):
         if feed.is_feed(self.options):
             return FeedReader(feed.batch_options(self.options), schema)
         options = parsed(self.options)
+        if "columns" in map(str.lower, self.options):
+            refuse_more(schema.names, options.columns)
         made = PushingReader if options.pushdown else SnapshotReader
         return made(options, *self._pin(), schema)
 

@@ -101,6 +101,35 @@ def test_a_schema_of_the_users_picks_columns_and_text(spark: Any, store: octavo.
 
 
 @pytest.mark.parametrize(
+    ("options", "columns", "wanted"),
+    [
+        ({}, "KEY string, Value string", ("k", "v")),
+        ({"columns": "key,size"}, "SIZE int, KEY string", (1, "k")),
+        ({"prefix": "k"}, "KEY string, Sqn int", ("k", 1)),
+        ({"startSnapshot": "first"}, "KEY string, _CHANGE_TYPE string", ("k", "put")),
+        ({"readChangeFeed": True}, "KEY string, _Change_Type string", ("k", "put")),
+    ],
+)
+def test_columns_of_a_schema_may_be_spelled_in_capitals(
+    spark: Any, store: octavo.Store, options: dict[str, Any], columns: str, wanted: tuple[Any, ...]
+) -> None:
+    store.snapshot().publish("first")
+    store.put("k", "v")
+    frame = spark.read.format("octavo").options(**options).schema(columns).load(store.path)
+    assert frame.columns == [each.split()[0] for each in columns.split(", ")]
+    assert [tuple(row) for row in frame.collect()] == [wanted]
+    assert frame.where("key = 'k'").count() == 1
+
+
+def test_a_schema_with_columns_that_the_option_leaves_out_is_refused(
+    spark: Any, store: octavo.Store
+) -> None:
+    reader = spark.read.format("octavo").option("columns", "key, size")
+    with pytest.raises(Exception, match="names 'value', and columns='key,size' leaves it out"):
+        reader.schema("key binary, value binary").load(store.path).collect()
+
+
+@pytest.mark.parametrize(
     ("schema", "told"),
     [
         ("written_at date", "is timestamp, the schema wants date"),

@@ -66,9 +66,9 @@ def test_where_there_is_no_store_that_is_told(tmp_path: Path, table: str) -> Non
 def test_a_schema_of_the_users_picks_columns_by_their_names(spark: Any, tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         made = store.snapshot().publish("nightly")
-        reader = spark.read.format("octavo-metadata").schema("name string, id string")
+        reader = spark.read.format("octavo-metadata").schema("name string, ID string")
         (row,) = reader.load(store.path).collect()
-        assert (row.name, row.id) == ("nightly", made.id)
+        assert (row.name, row.ID) == ("nightly", made.id)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_schema_of_the_users_picks_columns_by_their_names(spark: Any, tmp_path
         [],
         [StructField("size", LongType())],
         [StructField("sqn", IntegerType())],
-        [StructField("ID", StringType())],
+        [StructField("ids", StringType())],
         [StructField("name", StringType(), False)],
     ],
     ids=str,

@@ -65,6 +65,7 @@ def every(low: int, high: int) -> list[tuple[bytes, bytes]]:
         ([IsNotNull(KEY)], every(0, 60)),
         ([EqualTo(KEY, b"40")], every(40, 41)),
         ([EqualTo(KEY, "40")], every(40, 41)),
+        ([EqualTo(("Key",), b"40"), EqualTo(("BUCKET",), b"b")], [(b"b", b"40")]),
         ([EqualNullSafe(KEY, b"40")], every(40, 41)),
         ([EqualNullSafe(KEY, None)], every(0, 60)),
         ([EqualTo(KEY, b"nothing")], []),
