@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -12,7 +11,14 @@ from octavo.actors.writing import operation
 from octavo.actors.writing.derivation import derived_index, derived_metadata
 from octavo.actors.writing.index_sets import index_parts
 from octavo.actors.writing.operation import Operation, packed_index
-from octavo.files.argument_checks import number, seconds, shown, to_whole, whole_number
+from octavo.files.argument_checks import (
+    number,
+    refuse_no_directory,
+    seconds,
+    shown,
+    to_whole,
+    whole_number,
+)
 from octavo.files.errors import Misuse
 from octavo.files.journal.record import MAX_METADATA_BYTES, PUT
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
@@ -29,20 +35,6 @@ MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
 """3.75 GiB: a value fits one journal file."""
 OF_HEADS = "this is a head-only store: use head_bucket(name) and head_batch() instead"
 """What buckets of standard objects say there."""
-_NO_DIRECTORIES = {
-    re.compile(":memory:$"): (
-        "a store is a directory, and none is in memory; for one that goes with its program take a "
-        "tempfile.TemporaryDirectory, on /dev/shm, say"
-    ),
-    re.compile("~(/|$)"): (
-        "~ is the home directory to a shell alone; os.path.expanduser(path) is it here, and ./~ a "
-        "directory of that name"
-    ),
-    re.compile("[A-Za-z][A-Za-z0-9+.-]*://"): (
-        "a store is in a directory of a local file system: name that by its path"
-    ),
-}
-"""What means something else elsewhere, and would make a directory of that name here."""
 _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _SECONDS = range(10**9, 10**10)
@@ -101,9 +93,7 @@ def to_path(name: str, path: object) -> str:
         raise Misuse(f"{name}={shown(path)}: allowed are str and path-like objects") from None
     if not where or "\0" in where:
         raise Misuse(f"{name}={where!r} names no directory")
-    for what, why in _NO_DIRECTORIES.items():
-        if what.match(where):
-            raise Misuse(f"{name}={where!r}: {why}")
+    refuse_no_directory(name, where)
     try:
         os.fsencode(where)
     except UnicodeEncodeError as wrong:

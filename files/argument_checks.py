@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -13,6 +14,20 @@ from octavo.files.unbroken import unbroken
 _MOST = 80
 _LONGEST_INT = 1 << 12
 """Bits of one whose digits are shown: Python refuses to make very many."""
+_NO_DIRECTORIES = {
+    re.compile(":memory:$"): (
+        "a store is a directory, and none is in memory; for one that goes with its program take a "
+        "tempfile.TemporaryDirectory, on /dev/shm, say"
+    ),
+    re.compile("~(/|$)"): (
+        "~ is the home directory to a shell alone; os.path.expanduser(path) is it here, and ./~ a "
+        "directory of that name"
+    ),
+    re.compile("[A-Za-z][A-Za-z0-9+.-]*://"): (
+        "a store is in a directory of a local file system: name that by its path"
+    ),
+}
+"""What means something else elsewhere, and would make a directory of that name here."""
 
 
 def shown(value: object) -> str:
@@ -26,6 +41,13 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001 - of whoever wrote that class; the message is about a value
         return f"an object of type {type(value).__name__}"
     return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+
+
+def refuse_no_directory(name: str, path: str) -> None:
+    """Raise Misuse for a path that means something else elsewhere."""
+    for what, why in _NO_DIRECTORIES.items():
+        if what.match(path):
+            raise Misuse(f"{name}={path!r}: {why}")
 
 
 def whole_number(value: object) -> int | None:

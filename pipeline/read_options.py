@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
-from octavo.files.argument_checks import unknown_option
+from octavo.files.argument_checks import refuse_no_directory, unknown_option
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrow import COLUMNS
 from octavo.files.wall_clock import ms_of
@@ -35,6 +35,8 @@ _ARTIFACTS, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
 """By what a worker of Spark knows whether it works in a directory of its session's."""
 _MOST_DIGITS = len(str((1 << 63) - 1))
 _MOST_LEASE_SECONDS = 100 * 366 * 86_400
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
+"""How a URI begins: with one slash, too, as in dbfs:/towns."""
 _SPELLED = re.compile(r"(bytearray\()?b(['\"]).*\2\)?", re.DOTALL)
 """What Spark makes of bytes that an option is given: Python's spelling of them."""
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -240,8 +242,9 @@ def local_path(path: str) -> str:
         if "?" in path or "#" in path:
             raise Misuse(f"path={path!r}: in a file: URI write %3F for ?, %23 for #")
         path = unquote(parts.path)
-    elif "://" in path:
+    elif _SCHEME.match(path):
         raise Misuse(f"path={path!r}: allowed are directories that every executor sees, and file:")
+    refuse_no_directory("path", path)
     if not os.path.isabs(path) and os.environ.get(_ARTIFACTS, _NO_ARTIFACTS) != _NO_ARTIFACTS:
         raise Misuse(
             f"path={path!r} is relative: Spark Connect runs data sources in a directory that goes "

@@ -410,7 +410,10 @@ def test_whoever_reads_or_writes_takes_the_same_paths(
     assert of({"path": "s"}) == str(tmp_path / "s")
     assert of({"path": "file:///a%20b/c/"}) == "/a b/c"
     assert of({"path": "/a/"}) == "/a"
-    for wrong in ("", "s3a://bucket/s", "file://host/s", "file:///a#b", "file:///a?b"):
+    for wrong in (
+        "", "s3a://bucket/s", "dbfs:/s", "file://host/s", "file:///a#b", "file:///a?b", "~/s",
+        ":memory:",
+    ):  # fmt: skip
         with pytest.raises(octavo.Misuse, match="path"):
             of({"path": wrong})
     with pytest.raises(octavo.Misuse, match="unknown option 'pahts'; did you mean 'path'"):
