@@ -18,6 +18,7 @@ from octavo.files.errors import Misuse, storage_errors
 from octavo.files.ledger import index_terms, ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.few_maps import few_maps
+from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.live_batches import Batch, buckets_of, heads_of, keys_of
 from octavo.files.ledger.stale_entries import without_stale
 from octavo.files.messages import messages_of
@@ -63,6 +64,8 @@ def fold(
     - ``"objects"``: ``seq(state, bucket, key, value)``; the value through ``decode``, if given
     - ``"heads"``: ``seq(state, bucket, key, head)``; no value is read
     - ``"index"``: ``seq(state, bucket, field, term, key)``, for each valid index entry
+
+    Of a head-only store ``key`` is the pair of key and sub-key, and a head has no metadata.
 
     Within a task rows come by bucket and key; ``comb(left, right)`` gets states in that order.
     ``bucket``, ``start`` (inclusive), ``end`` (exclusive) and ``prefix`` choose objects as the
@@ -168,19 +171,31 @@ def _named(batch: Batch) -> Iterator[bytes]:
             yield name
 
 
+def _is_head_only(batch: Batch) -> bool:
+    return bool(batch.columns.prefixes[0][0] == ledger_key.HEAD_ONLY)
+
+
+def _keys(batch: Batch) -> list[Any]:
+    """The keys as whoever wrote them knows them."""
+    return list(map(apart, keys_of(batch))) if _is_head_only(batch) else keys_of(batch)
+
+
 def _objects(
     files: SnapshotFiles, bound: Bounds, decode: Callable[[bytes], Any] | None
-) -> Iterator[tuple[bytes, bytes, Any]]:
+) -> Iterator[tuple[bytes, Any, Any]]:
     for batch in files.batches(bound):
-        names, keys = _named(batch), iter(keys_of(batch))
+        names, keys = _named(batch), iter(_keys(batch))
         for part in record_batches(files, iter((batch,)), _VALUES, checksums=True):
             for value in part.column(0).to_pylist():
                 yield next(names), next(keys), value if decode is None else decode(value)
 
 
-def _heads(files: SnapshotFiles, bound: Bounds) -> Iterator[tuple[bytes, bytes, Any]]:
+def _heads(files: SnapshotFiles, bound: Bounds) -> Iterator[tuple[bytes, Any, Any]]:
     for batch in files.batches(bound):
-        yield from zip(_named(batch), keys_of(batch), heads_of(batch), strict=True)
+        heads = heads_of(batch)
+        if _is_head_only(batch):  # values stand where others have metadata
+            heads = [head._replace(size=len(head.metadata), metadata=b"") for head in heads]
+        yield from zip(_named(batch), _keys(batch), heads, strict=True)
 
 
 def _entries(
