@@ -77,6 +77,7 @@ class JournalFile(TurnActor):
         self.full = cdb.MAX_FILE_BYTES  # at this size it is time to roll
         self.bound = 0  # a put that ends there, or behind, is a moment for ``widened``
         self.entry: JournalEntry | None = None  # once sealed in this life
+        self.damage: Corruption | None = None  # why it is read record by record, once sealed
         self._unsealable: StorageFailed | None = None
         self._not_synced = StorageFailed(f"{name}: a sync failed; close the store and reopen it")
 
@@ -313,8 +314,7 @@ class JournalFile(TurnActor):
     # ------------------------------------------------------------ reading, in any thread
 
     def map_now(self) -> mmap | bytes:
-        """The file's map. Raises Corruption if the file is missing, FileNotFoundError if
-        compaction replaced it."""
+        """The file's map. Raises Corruption (missing), FileNotFoundError (compacted away)."""
         return scattered(self.by_name(self.disk.map))
 
     def by_name(self, found: Callable[[str], T]) -> T:
@@ -344,7 +344,7 @@ class JournalFile(TurnActor):
             return mapped, offsets
         mapped = self.open_files.opened(self)
         if not offsets:  # only a sealed file is without them
-            offsets = sealed_offsets(mapped, self.path, self.seed)
+            offsets, self.damage = sealed_offsets(mapped, self.path, self.seed)
         self.reading = (mapped, offsets)
         self.open_files.settle(self)
         return mapped, offsets

@@ -153,6 +153,14 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
                     f"the journal file is missing, with the changes from sqn {file.base} up to the "
                     "file behind it: begin behind those, or have a repair accept the loss",
                 )  # fmt: skip
+            if not file.offsets:
+                file.ensure_open()
+            if (wrong := file.damage) is not None:
+                raise Corruption(
+                    file.path, wrong.offset,
+                    f"{wrong.what}; whether all changes from sqn {file.base} up to the file behind "
+                    "it are there cannot be told: repair the store, which tells what is lost",
+                )  # fmt: skip
             asked = 0
             for sqn in file.sqns(since + 1, upto):
                 if not number % STEP:

@@ -14,18 +14,20 @@ from octavo.manifest import recovery
 log = messages_of("octavo.journal")
 
 
-def sealed_offsets(mapped: mmap | bytes, path: str, seed: int) -> Sequence[int]:
-    """The offsets of a sealed file. Where they are damaged it is read record by record. Raises
-    Corruption."""
+def sealed_offsets(
+    mapped: mmap | bytes, path: str, seed: int
+) -> tuple[Sequence[int], Corruption | None]:
+    """(the offsets of a sealed file, what is wrong with them). Where anything is it is read record
+    by record, which tells of no record that is gone. Raises Corruption."""
     before = COLD.reads()
     try:
-        return cdb.sealed_offsets(mapped, path)[1]
+        return cdb.sealed_offsets(mapped, path)[1], None
     except Corruption as wrong:
         # Where not even that can be done whoever reads is told, each time.
         offsets, notes = recovery.rebuilt_offsets(mapped, path, seed)
         for note in (f"{wrong}; reading record by record instead: repair the store", *notes):
             log.warning("%s", note)
-        return offsets
+        return offsets, wrong
     finally:
         COLD.judge(before)
 

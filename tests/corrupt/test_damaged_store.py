@@ -413,6 +413,42 @@ def test_changes_never_step_over_a_missing_journal_file(tmp_path: Path) -> None:
         assert [change.sqn for change in store.changes(since=200)] == list(range(201, 301))
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_changes_never_step_over_what_a_sealed_file_that_was_cut_short_had(
+    tmp_path: Path, read_only: bool
+) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        store.consumer("mail", since=0)
+        for number in range(300):
+            store.put(b"%03d" % number, b"value")
+            if number % 100 == 99:
+                rolled(store)
+        flush(store)
+    file = sorted((tmp_path / "s/journal").glob("*.cdb"))[1]
+    with file.open("r+b") as cut:
+        cut.truncate(file.stat().st_size // 2)
+    with (
+        octavo.open(tmp_path / "s", read_only=True)
+        if read_only
+        else opened(tmp_path / "s") as store
+    ):
+        feeds = [store.changes(since=0), store.changes(since=0, compacted=True)]
+        if not read_only:
+            feeds.append(store.consumer("mail").changes())
+        for feed in feeds:
+            told: list[int] = []
+            with pytest.raises(octavo.Corruption, match="changes from sqn 101 up to") as raised:
+                told.extend(change.sqn for change in feed)
+            assert file.name in str(raised.value)
+            assert told == list(range(1, 101))
+        assert [change.sqn for change in store.changes(since=200)] == list(range(201, 301))
+    lost = {each.sqn for each in octavo.repair(tmp_path / "s").files.lost}
+    with opened(tmp_path / "s") as store:
+        told = [change.sqn for change in store.changes(since=0)]
+    assert lost
+    assert told == [sqn for sqn in range(1, 301) if sqn not in lost]
+
+
 def test_a_missing_journal_file_and_no_ledger(images: Images, tmp_path: Path) -> None:
     store = images.copy("killed", tmp_path / "s")
     file = sorted((store / "journal").glob("*.cdb"))[0]
