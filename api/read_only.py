@@ -136,6 +136,8 @@ class ReadOnlyStore(_Unpublished):
             SnapshotBucket.__init__(self, reader, identity, b"")
             _open.add(self._pinned)
             end_with_process()
+            for note in self._notes() if before is None else ():
+                log.warning("%s", note)
         except BaseException:
             published.remove(disk, found.path)
             raise
@@ -154,6 +156,13 @@ class ReadOnlyStore(_Unpublished):
     def read_only(self) -> bool:
         """True."""
         return True
+
+    def _notes(self) -> list[str]:
+        """What is not as it should be, though each file is whole."""
+        journal = self._found.journal
+        newest = max([self._found.sqn, *(entry.last_sqn for entry in journal.entries)])
+        told = journal.gone_told(f"{self._path}/journal", newest)
+        return [told] if told else []
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
         """This very state again; closing that leaves the store open, whose lease is its, too."""
@@ -232,6 +241,7 @@ class ReadOnlyStore(_Unpublished):
             "consumers": consumers_of(
                 self._consumers(), [(entry.last_sqn, entry.count) for entry in entries], sealed
             ),
+            "notes": self._notes(),
         }
 
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:
@@ -245,6 +255,7 @@ class ReadOnlyStore(_Unpublished):
         what = Verified(self._disk, self._identity, found.journal, found.path)
         report = verified(what, self._pinned, progress or untold)
         report.problems = [self._pinned.named(problem) for problem in report.problems]
+        report.problems += self._notes()
         return report
 
     def __repr__(self) -> str:

@@ -84,9 +84,12 @@ def repair_on(
     if not disk.exists(f"{path}/journal"):  # before a lock is left where no store is
         raise without_journal(disk, path)
     files = _mended(disk, path, progress, accept_missing)
+    noted: list[str] = []
     if files.earlier_manifest:
         refuse_unfit()
-        shutdown.stop(startup.start(path, Options(create=False), disk))
+        running = startup.start(path, Options(create=False), disk)
+        noted = list(running.notes)
+        shutdown.stop(running)
         files.and_then(_mended(disk, path, progress, accept_missing))
     done, unrecorded = _opened(disk, path, files, progress)
     if unrecorded:
@@ -96,6 +99,7 @@ def repair_on(
         finally:
             lock.release()
         done, _ = _opened(disk, path, files, progress)
+    files.notes += [note for note in noted if note not in done.notes]
     files.lose(files.unsealed)
     lost_records.told(disk, path)
     return done

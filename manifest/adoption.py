@@ -19,7 +19,7 @@ from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb
 from octavo.files.messages import messages_of
-from octavo.manifest import recovery, update_mark
+from octavo.manifest import loaded_files, recovery, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.log_file import MAX_EPOCH
 from octavo.manifest.update_mark import UPDATING
@@ -62,17 +62,28 @@ def adopted(
 
     ``state_epoch``: that of the manifest. ``damaged``: an earlier state of the manifest may be
     what was read. ``trims``: files up to the horizon were let go of, as a head-only store does,
-    none above ``persisted_sqn``, if that is known.
+    none above ``persisted_sqn``, up to which the ledger has the journal, if that is known.
     One listing and the beginnings of unlisted files where nothing is missing, else the ends of the
     files concerned. Raises UnsupportedFormat.
     """
     updating = disk.exists(f"{directory}/{UPDATING}")
     trimmed = manifest.horizon if trims else 0
+    notes: list[str] = []
     if not updating:
         known = {entry.name for entry in manifest.entries}
         unlisted = set(disk.listdir(directory)) - known
         damaged = damaged or is_earlier(disk, directory, unlisted, state_epoch)
+        loads = loaded_files.lacked(disk, directory, unlisted, manifest, persisted_sqn)
+        if loads and not damaged:
+            damaged = True
+            notes.append(
+                f"{directory}/manifest: lacks its last changes: what was loaded with {loads[0]}"
+                f"{'' if len(loads) == 1 else f' and {len(loads) - 1} more'} is in the ledger; it "
+                "is taken in. Which jobs, and batches of streams, came since that state is not "
+                "known any more: one that is repeated comes twice"
+            )
     found = _adopted(disk, directory, manifest, damaged, updating, trimmed)
+    found.notes.extend(notes)
     if found.doubtful:
         found = found._replace(epoch=youngest(disk, directory, disk.listdir(directory)))
     if updating:  # not before what it is about is gone
@@ -131,7 +142,7 @@ def _adopted(
             disk.unlink(f"{directory}/{name}")
         names -= left
     if not damaged and known <= names and (manifest.entries or manifest.ceiling > 1):
-        _remove_uncommitted(disk, directory, names - known)
+        loaded_files.remove_uncommitted(disk, directory, names - known)
         names = set(disk.listdir(directory))
     others = [name for name in sorted(names - known) if name.endswith(recovery.SEALED)]
     doubtful = damaged or _is_lost(manifest) or not known <= names
@@ -241,17 +252,29 @@ def _head(disk: Disk, path: str) -> bytes:
 
 
 def may_belong(
-    disk: Disk, directory: str, names: set[str], manifest: JournalManifest, state_epoch: int
+    disk: Disk,
+    directory: str,
+    names: set[str],
+    manifest: JournalManifest,
+    state_epoch: int,
+    persisted_sqn: int,
 ) -> set[str]:
     """Of the names that a listing of the journal gave: those that its manifest, a whole one of
     ``state_epoch``, does not list, and that are of its state all the same; for who only reads
-    there. Files of a commit that is not decided are not among them. Raises Corruption where a newer
-    manifest was lost, FileNotFoundError where files go meanwhile."""
+    there. Files of a commit that is not decided are not among them. ``persisted_sqn``: up to where
+    the ledger, whose manifest was read before this one, has the journal. Raises Corruption where a
+    newer manifest was lost, or its last changes, FileNotFoundError where files go meanwhile."""
     found = update_mark.unlisted(disk, directory, names, manifest)
     refuse_earlier(disk, directory, found, state_epoch)
+    if loads := loaded_files.lacked(disk, directory, found, manifest, persisted_sqn):
+        raise Corruption(
+            f"{directory}/manifest", 0,
+            f"lacks its last changes, for {loads[0]} was taken in: open the store for writing "
+            "once, which recovers what can be",
+        )  # fmt: skip
     if _is_lost(manifest):
         return found
-    return {name for name in found if not _made_elsewhere(disk, directory, name)}
+    return {name for name in found if not loaded_files.made_elsewhere(disk, directory, name)}
 
 
 def left_over(
@@ -264,32 +287,8 @@ def left_over(
     return who is not None and (
         manifest.find(who[0]) is not None
         or (trims and who[0] <= manifest.horizon)
-        or _made_elsewhere(disk, directory, name)
+        or loaded_files.made_elsewhere(disk, directory, name)
     )
-
-
-def _made_elsewhere(disk: Disk, directory: str, name: str) -> bool:
-    """Sealed files with the base 0 were made elsewhere, and are part of the journal only if the
-    manifest says so."""
-    who = recovery.identity(name)
-    if who is None or not name.endswith(recovery.SEALED):
-        return False
-    try:
-        header = cdb.read_header(disk.pread(f"{directory}/{name}", cdb.RECORDS_AT, 0), name)
-    except Corruption:
-        return False
-    return (header.base_sqn, header.seed) == (0, who[1])
-
-
-def _remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:
-    """A commit that was cut short left them."""
-    for name in sorted(names):
-        path = f"{directory}/{name}"
-        with suppress(OSError):
-            if not _made_elsewhere(disk, directory, name):
-                continue
-            log.info("%s is left over from a commit that was cut short: removed", path)
-            disk.unlink(path)
 
 
 def outdated(persisted_sqn: int, manifest: JournalManifest) -> bool:

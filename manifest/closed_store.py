@@ -158,6 +158,8 @@ def closed_store(disk: Disk, path: str) -> Iterator[ClosedStore]:
 
 def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
     journal, ledger = f"{path}/journal", f"{path}/ledger"
+    if not disk.exists(journal):
+        raise store_identity.without_journal(disk, path)
     if disk.exists(f"{journal}/{UPDATING}"):  # which an opening alone reads before it goes
         raise Corruption(
             f"{journal}/{UPDATING}", 0,
@@ -174,6 +176,7 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
         manifest,
         state_epoch=found_journal.state_epoch,
         damaged=found_journal.damaged,
+        persisted_sqn=_persisted_sqn(found_ledger),
     )
     missing = {entry.name for entry in adopted.manifest.entries} - set(disk.listdir(journal))
     if adopted.doubtful or missing:
@@ -183,7 +186,10 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
             "what is left is known",
         )  # fmt: skip
     tails = recovery.find_tails(disk, journal, adopted.manifest, above=MAX_SQN)
-    known, expired_ms = _ledger(disk, ledger, found_ledger, journal, adopted.manifest, tails.tails)
+    notes = [*adopted.notes, *tails.notes]
+    known, expired_ms = _ledger(
+        disk, ledger, found_ledger, journal, adopted.manifest, tails.tails, notes
+    )
     return ClosedStore(
         disk,
         path,
@@ -193,8 +199,14 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
         known,
         max(found_journal.epoch, found_ledger.epoch) + 1,
         expired_ms,
-        [*adopted.notes, *tails.notes],
+        notes,
     )
+
+
+def _persisted_sqn(found: change_log.Recovered) -> int:
+    with suppress(Corruption):
+        return LedgerManifest.replayed(found.snapshot, found.changes).persisted_sqn
+    return 0
 
 
 def _ledger(
@@ -204,8 +216,10 @@ def _ledger(
     journal_directory: str,
     journal: JournalManifest,
     tails: Sequence[recovery.Tail],
+    notes: list[str],
 ) -> tuple[LedgerManifest | None, int]:
-    """(the ledger, None where it is none to go by; up to which moment what expired stays so)."""
+    """(the ledger, None where it is none to go by; up to which moment what expired stays so).
+    ``notes`` is told where it is not of this journal."""
     names = set(disk.listdir(directory))
     try:
         manifest = LedgerManifest.replayed(found.snapshot, found.changes)
@@ -218,4 +232,7 @@ def _ledger(
     where = Folders(disk, directory, journal_directory)
     told = same_store.beyond(manifest, journal)
     told = told or same_store.difference(where, manifest, journal, tails)
-    return (None, 0) if told else (manifest, manifest.expired_ms)
+    if told:
+        notes.append(f"{directory}: {told}")
+        return None, 0
+    return manifest, manifest.expired_ms

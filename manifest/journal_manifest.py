@@ -29,6 +29,8 @@ from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 MAX_SQN = (1 << 64) - 1
 MAX_BASE = 1 << 62
 """No store ever gives so many sqns: what says so is damaged, or of no store."""
+GIVEN_BACK = 1 << 17
+"""Where fewer are reserved, the store was closed, which gives back those that were not given."""
 
 _SNAPSHOT = b"OJM1"
 _CHANGE = b"OJC1"
@@ -114,6 +116,22 @@ class JournalManifest:
             return None
         entry = self.entries[at]
         return entry if sqn <= entry.last_sqn else None
+
+    def gone(self, newest: int) -> range:
+        """The sqns that the end of the journal lacks, whose files, or ledger, go up to ``newest``:
+        a store that was closed knows its last one. Who was killed had reserved more, but for one
+        on a full disk."""
+        return range(newest + 1, self.ceiling if self.ceiling - newest <= GIVEN_BACK else 0)
+
+    def gone_told(self, directory: str, newest: int) -> str:
+        """What is to be said of those; "" where there are none."""
+        if not self.gone(newest):
+            return ""
+        return (
+            f"{directory}: ends at sqn {newest}, and the store was closed at {self.ceiling - 1}: "
+            "what was between is gone, such as a file, or an older one is in its place; bring it "
+            "back, or restore a backup"
+        )
 
     def clean_below(self, unsealed: int = MAX_SQN) -> dict[str, int]:
         """Of each file, by name: as of this sqn no older file holds a superseded put. The

@@ -86,11 +86,11 @@ def pin(
         raise Misuse(f"there is no store at {store}") from None
     draft = Draft(disk, store, now_ms)
     try:
-        found, tails = _linked(disk, store, draft)
+        found, tails, begins = _linked(disk, store, draft)
         if identity["mode"] == store_identity.HEAD_ONLY:
             persisted_sqn = found.ledger.persisted_sqn
             adoption.refuse_lost_ledger(f"{store}/ledger", persisted_sqn, found.journal)
-        return _finished(disk, draft, identity, found, tails, lease_ms, now_ms, before)
+        return _finished(disk, draft, identity, found, tails, begins, lease_ms, now_ms, before)
     except Corruption as damage:
         draft.discard()
         raise draft.original(damage) from None
@@ -143,8 +143,9 @@ def read_manifests(disk: Disk, store: str, known: Manifests | None = None) -> Ma
     return Manifests(kept, made, (ledger.epoch, journal.epoch), journal.state_epoch, journal)
 
 
-def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]:
-    """(manifests whose files are all linked, names of the journal's tails, oldest first)."""
+def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str], int]:
+    """(manifests whose files are all linked, names of the journal's tails, oldest first, where the
+    last one begins, be it without a record)."""
     missed: set[object] = set()
     opening = None
     for attempt in range(ATTEMPTS):
@@ -185,7 +186,8 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str]]
             adoption.refuse_older(disk, draft.path, tails, before.journal, draft.journal)
             _refuse_earlier_ledger(store, before)
             draft.drop_others(names | begun)
-            return before, sorted(begun)
+            bases = [who[0] for who in map(recovery.identity, tails) if who is not None]
+            return before, sorted(begun), max(bases, default=0)
     raise Busy(f"{store} changed {ATTEMPTS} times while it was being pinned; try again")
 
 
@@ -246,7 +248,10 @@ def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
     last = max((entry.last_sqn for entry in manifest.entries), default=0)
     there = set(disk.listdir(directory))
     out = []
-    for name in sorted(adoption.may_belong(disk, directory, there, manifest, found.journal_epoch)):
+    persisted_sqn = found.ledger.persisted_sqn
+    for name in sorted(
+        adoption.may_belong(disk, directory, there, manifest, found.journal_epoch, persisted_sqn)
+    ):
         who = recovery.identity(name)
         if who is None or who[0] <= last:
             continue
@@ -262,6 +267,7 @@ def _finished(
     identity: dict[str, object],
     found: Manifests,
     tails: list[str],
+    begins: int,
     lease_ms: int,
     now_ms: int,
     before: Published | None,
@@ -312,7 +318,10 @@ def _finished(
         counts=_uncounted(identity),
         ledger=found.ledger.edit(added, persisted_sqn=sqn),
         journal=JournalManifest.empty().edit(
-            entries, ceiling=sqn + 1, horizon=found.journal.horizon
+            entries,
+            # As it is where the store was closed with more: see JournalManifest.gone.
+            ceiling=max([sqn, *found.journal.gone(max(sqn, begins - 1))[-1:]]) + 1,
+            horizon=found.journal.horizon,
         ),
     )
 

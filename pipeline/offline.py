@@ -64,6 +64,8 @@ class OfflineReport:
     tasks: int
     damaged: tuple[str, ...]
     """Records that were stepped over, and why: their keys read as before them."""
+    notes: tuple[str, ...]
+    """What else was not as it should be, as an opening notes it."""
     seconds: float
 
 
@@ -77,8 +79,8 @@ def rebuild(path: str, spark: Any = None, *, merge: bool = True) -> OfflineRepor
     Raises StoreLocked for a store that is open, here or elsewhere: its owner has the ledger in
     hand, and merges it. Raises Misuse for a head-only store whose journal was trimmed, and for one
     with a type under the strategy "recalc", whose functions only an opening is given; Corruption
-    where the journal's manifest is lost; StorageFull, StorageFailed. Until the last moment the old
-    ledger stays as it is.
+    where the journal or its manifest is lost; StorageFull, StorageFailed. Until the last moment the
+    old ledger stays as it is.
     """
     with told():
         return _rebuild(RealDisk, store_path(path), on_spark(spark), merge=merge)
@@ -273,7 +275,7 @@ def _rebuild(disk_of: DiskOf, path: str, run: Run, *, merge: bool) -> OfflineRep
         return _report(
             began, entries, store.last_sqn, tasks,
             sum(each["records"] for each in found),
-            [note for each in found for note in each["damaged"]],
+            [note for each in found for note in each["damaged"]], store.notes,
         )  # fmt: skip
 
 
@@ -290,7 +292,7 @@ def _merge(disk_of: DiskOf, path: str, run: Run) -> OfflineReport:
         with _cleaned(store):
             made, tasks, expired_ms = _merged(disk_of, store, run, entries, stem)
         store.install_ledger(made, persisted, expired_ms)
-        return _report(began, made, persisted, tasks, 0, [])
+        return _report(began, made, persisted, tasks, 0, [], store.notes)
 
 
 def _refuse(store: ClosedStore) -> None:
@@ -418,6 +420,7 @@ def _report(
     tasks: int,
     records: int,
     damaged: Sequence[str],
+    notes: Sequence[str],
 ) -> OfflineReport:
     return OfflineReport(
         records,
@@ -427,5 +430,6 @@ def _report(
         persisted,
         tasks,
         tuple(damaged),
+        tuple(notes),
         time.monotonic() - began,
     )

@@ -129,6 +129,8 @@ def repair_files(
         changed = _without_missing(disk, journal, changed, upto, done)
     if changed is not manifest:
         ChangeLog.begin(disk, f"{journal}/manifest", epoch + 1, changed.encode()).close()
+    if whole:
+        _end(disk, path, changed, done)
     _ledger(disk, path, identity, done, progress)
     progress("done", len(files), len(files))
     return done
@@ -325,6 +327,19 @@ def _logs(disk: Disk, path: str, done: Repaired) -> None:
             disk.write_atomically(file, view)
         done.unsealed += lost_of_unsealed(Whole(file, *who, view))
     if done.unsealed:
+        lost_records.keep(disk, path, done.all_lost)
+
+
+def _end(disk: Disk, path: str, manifest: JournalManifest, done: Repaired) -> None:
+    """What a store that was closed had behind all that is there. Known only until it is opened."""
+    journal = f"{path}/journal"
+    ends = [entry.last_sqn for entry in manifest.entries]
+    tails = recovery.find_tails(disk, journal, manifest, above=MAX_SQN).tails
+    newest = max([_persisted(disk, path), *ends, *(tail.last_sqn for tail in tails)])
+    known = {each.sqn for each in done.all_lost}
+    gone = [sqn for sqn in manifest.gone(newest) if sqn not in known]
+    if gone:
+        done.unsealed += [Lost(sqn, journal, "gone with the journal's end") for sqn in gone]
         lost_records.keep(disk, path, done.all_lost)
 
 

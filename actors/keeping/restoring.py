@@ -17,7 +17,6 @@ from octavo.actors.keeping.backup_target import (
 from octavo.actors.keeping.linking import Linked, bring, remove_all_in
 from octavo.actors.keeping.point_in_time import last_at
 from octavo.actors.opening import identity as identities
-from octavo.actors.opening.resumption import GIVEN_BACK
 from octavo.files.door.disk import Disk, FileLock
 from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
@@ -26,7 +25,7 @@ from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.manifest import adoption, change_log, recovery, store_identity, update_mark
 from octavo.manifest.change_log import ChangeLog
-from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.journal_manifest import GIVEN_BACK, JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import REBUILD, LedgerManifest
 
 
@@ -219,7 +218,8 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
             f"{backup}/ledger", ledger.persisted_sqn, journal, "restore another backup"
         )
     trimmed = journal.horizon if identity.head_only else 0
-    files, notes = _files(disk, backup, journal, found.state_epoch, trimmed)
+    persisted_sqn = ledger.persisted_sqn
+    files, notes = _files(disk, backup, journal, found.state_epoch, trimmed, persisted_sqn)
     return _Source(disk, backup, identity, journal, ledger, files, notes)
 
 
@@ -232,7 +232,12 @@ def _earlier(backup: str) -> Corruption:
 
 
 def _files(
-    disk: Disk, backup: str, manifest: JournalManifest, epoch: int, trimmed: int
+    disk: Disk,
+    backup: str,
+    manifest: JournalManifest,
+    epoch: int,
+    trimmed: int,
+    persisted_sqn: int,
 ) -> tuple[list[_File], list[str]]:
     """The journal's files in order, those that are not sealed scanned, and what was noted then."""
     directory = f"{backup}/journal"
@@ -254,7 +259,7 @@ def _files(
         base = entry.base_sqn
         last = base + trailer.count - 1
         files.append(_File(entry.name, base, entry.seed, last, disk, path, entry, origin, latest))
-    but = names - adoption.may_belong(disk, directory, names, manifest, epoch)
+    but = names - adoption.may_belong(disk, directory, names, manifest, epoch, persisted_sqn)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
     sealed = [tail.name for tail in found.tails if tail.sealed]
     if any(adoption.of_newer(disk, directory, name, manifest, trimmed) for name in sealed):

@@ -11,8 +11,6 @@ from octavo.manifest.recovery import Tail
 
 MOST_GONE = 1 << 48
 """More sqns than a store gives in all its life."""
-GIVEN_BACK = CEILING_STEP // 8
-"""Where fewer are reserved, the store was closed, which gives back those that were not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +50,8 @@ def resumed(
         )
         manifest = manifest.edit(horizon=persisted_sqn)
         newest, damaged = persisted_sqn, True
-    elif 0 < following - 1 - max(newest, persisted_sqn) < GIVEN_BACK and not damaged:
-        # Who was killed had reserved more, but for one on a full disk.
-        notes.append(
-            f"{directory}: ends at sqn {max(newest, persisted_sqn)}, and the store was closed at "
-            f"{following - 1}: what was between is gone, such as a file, or an older one is in its "
-            "place; bring it back, or restore a backup"
-        )
+    elif not damaged and (told := manifest.gone_told(directory, max(newest, persisted_sqn))):
+        notes.append(told)
     if damaged:
         following = max(following, newest + 1) + 2 * CEILING_STEP
         clean = False

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import killed
+from whole_store import flush, killed, opened
 
 import octavo
 from octavo import Corruption
 from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import pinning
+from octavo.pipeline import offline
 from octavo.pipeline.feed_files import JournalLook
 
 DISK = RealDisk()
@@ -214,3 +216,45 @@ def test_nor_is_one_whose_manifests_were_made_up(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "s" / folder / "manifest")
     octavo.open(tmp_path / "s", **SMALL).close()
     nothing_is_missed(tmp_path / "s")
+
+
+def rebuilt(store: Path) -> object:
+    return offline._rebuild(RealDisk, str(store), offline.Run(), merge=True)
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Path:
+    """A store whose manifest is as it was before the last load."""
+    path = tmp_path / "s"
+    with opened(path) as store:
+        store.put_many((b"%03d" % n, b"v") for n in range(100))
+        flush(store)
+        log = max((path / "journal" / "manifest").iterdir())
+        earlier = log.read_bytes()
+        writer = StagedWriter(DISK, store.path, "job", "0", now_ms=1)
+        writer.put_many(b"", [b"loaded", b"replaced"], [b"1", b"1"])
+        writer.finish()
+        assert store.ingest("job", ["0"]).first_sqn == 101
+        store.put(b"replaced", b"2")
+    log.write_bytes(earlier)
+    return path
+
+
+@pytest.mark.parametrize("read", [pinned, restored, rebuilt])
+def test_who_reads_beside_a_manifest_that_lacks_a_load_is_told(
+    read: Callable[[Path], object], loaded: Path
+) -> None:
+    with pytest.raises(Corruption, match=r"lost|lacks its last changes"):
+        read(loaded)
+
+
+def test_a_load_that_the_manifest_lacks_is_taken_in_and_told(loaded: Path) -> None:
+    with opened(loaded) as store:
+        assert any("lacks its last changes" in note for note in store.stats()["notes"])
+    with opened(loaded) as store:
+        assert (store[b"loaded"], store[b"replaced"], len(store)) == (b"1", b"2", 102)
+        assert [change.key for change in store.changes(100)] == [
+            b"loaded", b"replaced", b"replaced",
+        ]  # fmt: skip
+        assert store.verify().ok
+        assert not store.stats()["notes"]

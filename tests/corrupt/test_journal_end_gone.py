@@ -67,7 +67,47 @@ def test_a_file_that_comes_back_has_all_that_was_in_it(tmp_path: Path) -> None:
 def test_it_is_told_by_repair(tmp_path: Path) -> None:
     written(tmp_path / "s", 100)
     active(tmp_path / "s").unlink()
-    assert any(TOLD in note for note in octavo.repair(tmp_path / "s").notes)
+    done = octavo.repair(tmp_path / "s")
+    assert any(TOLD in note for note in done.notes)
+    assert [each.sqn for each in done.files.lost] == list(range(1, 101))
+    assert not done.ok
+
+
+def test_a_last_record_that_is_damaged_is_lost_where_the_store_was_closed(tmp_path: Path) -> None:
+    """To a store that was killed it is what a write left that broke off."""
+    written(tmp_path / "s", 100)
+    file = active(tmp_path / "s")
+    whole = bytearray(file.read_bytes())
+    whole[-1] ^= 1
+    file.write_bytes(whole)
+    done = octavo.repair(tmp_path / "s")
+    assert [each.sqn for each in done.files.lost] == [100]
+    assert octavo.repair(tmp_path / "s").ok
+
+
+@pytest.mark.parametrize("what", ["gone", "damaged"])
+def test_it_is_told_to_who_only_reads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    path = tmp_path / "s"
+    written(path, 100)
+    with octavo.open(path, read_only=True) as found:
+        assert not found.stats()["notes"]
+        assert found.verify().ok
+    assert not caplog.text
+    file = active(path)
+    if what == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-1])
+    with octavo.open(path, read_only=True) as found:
+        assert TOLD in caplog.text
+        (problem,) = found.verify().problems
+        assert TOLD in problem
+        assert found.stats()["notes"] == [problem]
+    octavo.open(path).close()  # which tells it, and goes on from there
+    with octavo.open(path, read_only=True) as found:
+        assert found.verify().ok
 
 
 def _backed_up(store: octavo.Store, to: Path) -> None:
@@ -126,8 +166,11 @@ def test_where_nothing_is_missing_nothing_is_told(
         how(store, tmp_path / "to")
     caplog.set_level(logging.WARNING)
     for _ in range(2):
+        with octavo.open(tmp_path / "to", read_only=True) as found:
+            assert found.verify().ok
         with octavo.open(tmp_path / "to") as found:
             assert found.verify().ok
+    assert octavo.repair(tmp_path / "to").ok
     assert TOLD not in caplog.text
 
 

@@ -661,6 +661,8 @@ def test_an_earlier_manifest_is_made_up_before_it_is_written_anew(
     done = octavo.repair(tmp_path / "s")
     assert [lost.key for lost in done.files.lost] == [b"007"]
     assert done.verified.ok, done.verified.problems
+    told = any("changes 1 to 1 are lost" in note for note in done.files.notes)
+    assert told == (how is damage_the_last_change)
     holds_all_but(tmp_path / "s", wanted, {b"007"})
     again = octavo.repair(tmp_path / "s")
     assert again.files.nothing, again.files
@@ -723,15 +725,19 @@ def test_a_batch_that_a_damaged_unsealed_file_lost_is_listed_whole(tmp_path: Pat
         assert set(store.keys()) == {b"before", b"behind"}
 
 
-def test_a_batch_at_the_end_that_is_not_whole_is_not_called_lost(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with octavo.open(path) as store:
+def test_a_batch_at_the_end_that_is_not_whole_is_lost_only_where_the_store_was_closed(
+    tmp_path: Path,
+) -> None:
+    """Else it is what a write left that broke off."""
+    with octavo.open(tmp_path / "closed") as store:
         store.put("before", "1")
         with store.batch() as batch:
             for n in range(3):
                 batch.put("", f"batch{n}", "in it")
-    flip(unsealed(path), unsealed(path).read_bytes().index(b"batch2") + 2)
-    assert not octavo.repair(path).files.lost
+        shutil.copytree(store.path, tmp_path / "killed")
+    for path, lost in ((tmp_path / "closed", [2, 3, 4]), (tmp_path / "killed", [])):
+        flip(unsealed(path), unsealed(path).read_bytes().index(b"batch2") + 2)
+        assert [each.sqn for each in octavo.repair(path).files.lost] == lost
 
 
 class FullDisk(RealDisk):

@@ -251,6 +251,33 @@ def test_a_damaged_record_is_stepped_over_and_told(tmp_path: Path) -> None:
     assert done.rows == 299
 
 
+@pytest.mark.parametrize("work", [rebuild, merge])
+def test_a_store_without_its_journal_is_refused(
+    tmp_path: Path, work: Callable[[Path], OfflineReport]
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("k", "v")
+        flush(store)
+    shutil.rmtree(tmp_path / "s/journal")
+    with pytest.raises(octavo.Corruption, match=r"journal.*the directory is missing"):
+        work(tmp_path / "s")
+    assert not (tmp_path / "s/journal").exists()
+
+
+def test_a_rebuild_beside_an_earlier_journal_tells_that_it_is_one(tmp_path: Path) -> None:
+    """What an opening would tell of it is gone with the ledger that is made anew."""
+    with opened(tmp_path / "s") as store:
+        store.put("k", "v")
+    shutil.copytree(tmp_path / "s/journal", tmp_path / "journal")
+    with opened(tmp_path / "s") as store:
+        store.put("k", "newer")
+        flush(store)
+    shutil.rmtree(tmp_path / "s/journal")
+    shutil.copytree(tmp_path / "journal", tmp_path / "s/journal")
+    (note,) = rebuild(tmp_path / "s").notes
+    assert "has more than the journal ever had" in note
+
+
 def test_tasks_that_fail_leave_the_store_as_it_was(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         fill(store, random.Random(SEED + 4), 600)

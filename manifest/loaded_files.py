@@ -1,0 +1,53 @@
+"""Journal files that a commit links in: whether they count only the journal's manifest says."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from octavo.files.door.disk import Disk
+from octavo.files.errors import Corruption
+from octavo.files.journal import cdb
+from octavo.files.messages import messages_of
+from octavo.manifest import recovery
+from octavo.manifest.journal_manifest import JournalManifest
+
+log = messages_of("octavo.recovery")
+
+
+def made_elsewhere(disk: Disk, directory: str, name: str) -> bool:
+    """Sealed files with the base 0 were made elsewhere, and are part of the journal only if the
+    manifest says so."""
+    who = recovery.identity(name)
+    if who is None or not name.endswith(recovery.SEALED):
+        return False
+    try:
+        header = cdb.read_header(disk.pread(f"{directory}/{name}", cdb.RECORDS_AT, 0), name)
+    except Corruption:
+        return False
+    return (header.base_sqn, header.seed) == (0, who[1])
+
+
+def lacked(
+    disk: Disk, directory: str, unlisted: set[str], manifest: JournalManifest, persisted_sqn: int
+) -> list[str]:
+    """Files of commits that were decided, as a ledger tells that goes beyond where they begin: none
+    does before that. So the manifest's last changes were lost without a trace."""
+    bases = {name: who[0] for name in sorted(unlisted) if (who := recovery.identity(name))}
+    return [
+        name
+        for name, base in bases.items()
+        if base <= persisted_sqn
+        and manifest.find(base) is None
+        and made_elsewhere(disk, directory, name)
+    ]
+
+
+def remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:
+    """A commit that was cut short left them."""
+    for name in sorted(names):
+        path = f"{directory}/{name}"
+        with suppress(OSError):
+            if not made_elsewhere(disk, directory, name):
+                continue
+            log.info("%s is left over from a commit that was cut short: removed", path)
+            disk.unlink(path)
