@@ -42,6 +42,8 @@ class Parquet:
         try:
             file = parquet().ParquetFile(self.stream)
             names = file.schema_arrow.names
+            if len(set(names)) != len(names):  # of which a row would have one
+                raise Misuse(f"two columns have one name: {names!r:.200}")
             make = self._of_fields(names) if self.key_field is not None else self._of_dump(names)
             rows = file.metadata.num_rows
             for batch in file.iter_batches(_BATCH_ROWS):

@@ -131,6 +131,20 @@ def test_what_is_not_as_it_was_written_is_read_the_long_way(files: int, empty: b
         for row in (0, len(kinds) // 2, len(kinds) - 1):
             right = [*expected[:row], b"care", *expected[row + 1 :]]
             assert column(located(kinds, {row: b"care"}, files, {row})) == right
+            views = located(kinds, {row: b"care"}, files, {row}).views(0, len(kinds))
+            assert list(map(bytes, views)) == right
             assert all_of(located(kinds, {row: b"care"}, files, {row})) == right
             with pytest.raises(Corruption, match=f"row {row}"):
                 column(located(kinds, {}, files, {row}))
+
+
+@pytest.mark.parametrize("files", [1, 2, 3])
+def test_values_behind_one_that_was_not_found_have_their_own_checksums(files: int) -> None:
+    kinds = [*map(packed, LARGE[1:]), *[(b"as it is" * 400, -1)] * 20]
+    expected = [*LARGE[1:], *[value for value, _ in kinds[-20:]]]
+    for row in (0, len(kinds) // 2, len(kinds) - 1):
+        kinds[row], usual = (b"", -2), kinds[row]
+        right = [*expected[:row], b"care", *expected[row + 1 :]]  # no other is read the long way
+        assert column(located(kinds, {row: b"care"}, files, ())) == right
+        assert all_of(located(kinds, {row: b"care"}, files, ())) == right
+        kinds[row] = usual

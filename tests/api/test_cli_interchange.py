@@ -235,6 +235,14 @@ def test_a_parquet_file_of_another_kind_is_refused(
     assert said in octavo("load", store, tmp_path / "t.parquet", code=2).stderr
 
 
+@pytest.mark.parametrize("key_field", [["--key-field", "key"], []])
+def test_columns_of_one_name_are_refused(store: Path, tmp_path: Path, key_field: list[str]) -> None:
+    columns = [pa.array([b"a"]), pa.array([b"one"]), pa.array([b"two"])]
+    parquet.write_table(pa.table(columns, ["key", "value", "value"]), tmp_path / "t.parquet")
+    told = octavo("load", store, tmp_path / "t.parquet", *key_field, code=2).stderr
+    assert "t.parquet: two columns have one name" in told
+
+
 def test_what_is_no_parquet_file_is_refused(store: Path, tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_bytes(b"PAR1 is not enough PAR1")
     assert "t.parquet" in octavo("load", store, tmp_path / "t.parquet", code=2).stderr

@@ -636,6 +636,23 @@ def test_where_no_store_is_the_feed_says_so(tmp_path: Path) -> None:
         JournalLook(RealDisk(), str(tmp_path / "missing")).look()
 
 
+@pytest.mark.parametrize("folder", ["journal", "journal/manifest"])
+def test_a_journal_that_leads_elsewhere_is_neither_read_nor_marked(
+    tmp_path: Path, folder: str
+) -> None:
+    for name in ("s", "other"):
+        with opened(tmp_path / name) as store:
+            store.put("k", b"of " + name.encode())
+    elsewhere = tmp_path / "other" / folder
+    place = tmp_path / "s" / folder
+    place.rename(tmp_path / "was here")
+    place.symlink_to(elsewhere)
+    before = sorted(elsewhere.rglob("*"))
+    with pytest.raises(octavo.Corruption, match="symbolic link"):
+        JournalLook(RealDisk(), str(tmp_path / "s")).newest()
+    assert sorted(elsewhere.rglob("*")) == before
+
+
 def test_a_damaged_record_of_the_file_being_written_is_not_left_out(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         for number in range(9):
