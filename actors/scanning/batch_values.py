@@ -147,7 +147,6 @@ class Located:
     ) -> None:
         """What was found of some rows, whose records are in this file; ``late``: and the seeds and
         checksums of their values."""
-        self._listed = None
         possible = found.raw_bytes <= 255 * found.lengths + 64  # as record.decompress sees it
         good = found.good & possible
         if not good.all():

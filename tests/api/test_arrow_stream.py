@@ -346,3 +346,15 @@ def test_a_batch_counts_the_name_of_its_bucket_for_each_row(tmp_path: Path) -> N
     rows = pa.Table.from_batches(batches).to_pylist()
     assert [row["key"] for row in rows] == [b"%04d" % n for n in range(1000)]
     assert {row["bucket"] for row in rows} == {name}
+
+
+def test_a_batch_counts_the_metadata_of_each_row(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        for number in range(20):
+            store.put(b"%02d" % number, b"v", metadata=bytes((number,)) * (1 << 20))
+        with store.snapshot() as snap:  # of rows in memory, which no window of a file bounds
+            batches = list(snap.to_arrow(["key", "metadata"]))
+    assert max(batch.nbytes for batch in batches) <= 16 << 20
+    rows = pa.Table.from_batches(batches).to_pylist()
+    assert [row["key"] for row in rows] == [b"%02d" % number for number in range(20)]
+    assert [row["metadata"][-1] for row in rows] == list(range(20))

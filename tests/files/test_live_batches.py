@@ -233,3 +233,19 @@ def test_strings_that_stand_apart_are_put_end_to_end() -> None:
     for rows in (slice(0, 2), np.array([0, 1])):
         found = end_to_end(apart, rows)
         assert (found.blob.tobytes(), found.offsets.tolist()) == (b"onetwo", [0, 3, 6])
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize(
+    ("now_ms", "left"), [(-1, 4), (0, 4), (999, 4), (1000, 3), (1001, 2), (1 << 62, 1)]
+)
+def test_a_row_that_expires_lives_up_to_its_moment(now_ms: int, left: int, reverse: bool) -> None:
+    disk = SimDisk()
+    disk.mkdir(DIRECTORY)
+    moments = [1000, 1001, 5000, 0]  # the last one never
+    rows = [Row(key(b"%d" % at), at + 1, expiry=moment) for at, moment in enumerate(moments)]
+    (file,) = write(disk, rows, names())
+    source = FileRows([(partial(opened, disk, file.name), 0)], Bounds(b"", b"", None, reverse))
+    found = [name for batch in live_batches([source], now_ms, reverse=reverse)
+             for name in keys_of(batch)]  # fmt: skip
+    assert sorted(found) == [b"%d" % at for at in range(4 - left, 4)]
