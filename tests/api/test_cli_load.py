@@ -171,6 +171,8 @@ BAD_CSV = [
     (b"k,v\na,1\n\xff,2\n", "line 3: is not UTF-8"),
     (b"k,k\na,1\n", "line 1: two columns have one name"),
     (b'k,v\na,1\n"open,2\n', "line 3: "),
+    (b'k,v\na,1\nb,"open\nc,3\n', "line 3: unexpected end"),
+    (b'k,v\na,1\nb,"2"3\n', "line 3: ',' expected"),
     (b"k,v\na,1\n,2\n", "line 3: key is empty"),
     (b"k;v\na;1\n", "line 1: the header is one column, 'k;v'; name it with --key-field, or"),
 ]

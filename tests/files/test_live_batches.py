@@ -249,3 +249,18 @@ def test_a_row_that_expires_lives_up_to_its_moment(now_ms: int, left: int, rever
     found = [name for batch in live_batches([source], now_ms, reverse=reverse)
              for name in keys_of(batch)]  # fmt: skip
     assert sorted(found) == [b"%d" % at for at in range(4 - left, 4)]
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_no_source_of_several_gives_more_than_a_window_has(reverse: bool) -> None:
+    disk = SimDisk()
+    disk.mkdir(DIRECTORY)
+    next_name = names()
+    sources = []
+    for every in (1, 2, 4):  # the windows of the last one reach as far as four of the first
+        rows = [Row(key(b"%04d" % at), at + 1) for at in range(0, 1000, every)]
+        (file,) = write(disk, rows, next_name)
+        run = (partial(opened, disk, file.name), 0)
+        sources.append(FileRows([run], Bounds(b"", b"", None, reverse), None, 20))
+    sizes = [len(batch.rows) for batch in live_batches(sources, 0, reverse=reverse)]
+    assert (sum(sizes), max(sizes)) == (1000, 20)

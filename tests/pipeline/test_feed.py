@@ -278,7 +278,17 @@ def test_a_consumer_begins_behind_what_is_compacted_as_it_does(
         assert store.consumer("c").position == begun["horizon"] > 0
 
 
-def test_a_consumer_cannot_begin_where_it_was_told_to_if_that_is_gone(tmp_path: Path) -> None:
+def test_a_consumer_cannot_begin_where_it_was_told_to_if_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = commit.consumer_at, []
+
+    def counted(*given: Any) -> int:
+        asked.append(given)
+        assert len(asked) < 9, "it is asked for again and again"
+        return real(*given)
+
+    monkeypatch.setattr(commit, "consumer_at", counted)
     with octavo.open(tmp_path / "s") as store:
         for n in range(300):
             store.put(f"k{n % 5}", f"{n}")
