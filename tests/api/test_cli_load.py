@@ -210,6 +210,12 @@ def test_a_json_line_is_the_value_under_its_key_field(store: Path, tmp_path: Pat
     assert held(store) == {b"7": b'{"id": 7, "name": "Ann"}', b"x": b'{"id": "x", "tags": [1, 2]}'}
 
 
+def test_a_mark_of_utf8_before_the_first_json_line_is_no_part_of_a_value(store: Path) -> None:
+    lines = b'\xef\xbb\xbf{"id": "a"}\n{"id": "b"}\n'
+    octavo("load", store, "-", "--format", "jsonl", "--key-field", "id", stdin=lines)
+    assert held(store) == {b"a": b'{"id": "a"}', b"b": b'{"id": "b"}'}
+
+
 def test_a_json_field_can_be_the_value(store: Path) -> None:
     lines = b'{"id": "a", "v": "text"}\n{"id": "b", "v": {"n": 1}}\n{"id": "c", "v": null}\n'
     options = ("--format", "jsonl", "--key-field", "id", "--value-field", "v")

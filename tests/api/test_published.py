@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from whole_store import WallClock, flush, killed, opened, rolled, settle
@@ -224,6 +225,20 @@ def test_nothing_is_left_of_one_that_could_not_be_made(store: octavo.Store) -> N
         snap.publish()
     assert names(store) == []
     os.rename(file.path + ".away", file.path)
+
+
+def test_nothing_is_left_of_one_that_could_not_even_be_begun(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(disk: RealDisk, path: str) -> NoReturn:
+        raise OSError(errno.ENOSPC, "no room", path)
+
+    monkeypatch.setattr(published, "hold", no_room)
+    with pytest.raises(octavo.StorageFull):
+        store.snapshot().publish()
+    with pytest.raises(octavo.OctavoError):
+        octavo.open(store.path, read_only=True)
+    assert names(store) == []
 
 
 def test_a_damaged_manifest_is_told_and_listed_no_more(store: octavo.Store) -> None:

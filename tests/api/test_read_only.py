@@ -18,7 +18,7 @@ from look import NOW_MS, clock_ms
 from one_thread import forget, one_thread
 from one_thread import opened as opened_on
 from simdisk import SimDisk
-from whole_store import SEED, WallClock, active_file, flush, opened, rolled
+from whole_store import SEED, WallClock, active_file, flush, killed, opened, rolled, settle
 
 import octavo
 from octavo import read_only
@@ -516,6 +516,27 @@ def test_damage_that_an_opening_steps_over_keeps_no_reader_out(tmp_path: Path, a
         assert store.stats()["notes"]
         with octavo.open(path, read_only=True) as reader:
             assert everything(reader) == everything(store)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_damage_of_what_is_pinned_is_told_of_the_file_of_the_store(
+    tmp_path: Path, sealed: bool
+) -> None:
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        store.put_many((b"%d" % number, b"value") for number in range(9))
+        if sealed:
+            rolled(store)
+            settle(store)
+        image = killed(store, tmp_path / "image")
+    (file,) = (image / "journal").glob("*.cdb" if sealed else "*.log")
+    raw = bytearray(file.read_bytes())
+    raw[-5 if sealed else 2300] ^= 0xFF
+    file.write_bytes(raw)
+    with pytest.raises(octavo.Corruption) as told:
+        octavo.open(image, read_only=True)
+    assert told.value.file == str(file)
+    assert str(file) in str(told.value)
+    assert "snapshots" not in str(told.value)  # where the link was that is gone by now
 
 
 def test_an_opening_does_not_fail_where_the_sealing_of_what_is_damaged_takes_long(
