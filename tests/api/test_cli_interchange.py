@@ -222,6 +222,7 @@ def test_an_expiry_of_too_many_digits_is_told_by_line(store: Path) -> None:
         ({"key": [1], "value": [b""]}, "row 1: 'key' is 1"),
         ({"key": [b"a"], "value": [None]}, "row 1: 'value' is None"),
         ({"key": [b"a"], "value": [b""], "expires_at": ["soon"]}, "row 1: 'expires_at'"),
+        ({"key": [b"a"], "value": [b""], "expires_at": [True]}, "row 1: 'expires_at' is True"),
         ({"key": [b"a"], "value": [b""], "index": ["{"]}, "row 1: 'index' is not JSON"),
         ({"key": [b"a"], "value": [b""], "index": ["[7]"]}, "row 1: 'index' holds 7"),
         ({"key": [b"a"], "value": [b""], "index": ['{"f": 1}']}, "row 1: 'index' is"),
@@ -233,6 +234,15 @@ def test_a_parquet_file_of_another_kind_is_refused(
 ) -> None:
     parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
     assert said in octavo("load", store, tmp_path / "t.parquet", code=2).stderr
+
+
+@pytest.mark.parametrize("keys", [[True], [None], [[1]], [datetime(2026, 1, 1)]])
+def test_what_a_parquet_column_holds_that_is_no_key_is_named(
+    store: Path, tmp_path: Path, keys: list[Any]
+) -> None:
+    parquet.write_table(pa.table({"id": keys, "v": ["text"]}), tmp_path / "t.parquet")
+    told = octavo("load", store, tmp_path / "t.parquet", "--key-field", "id", code=2).stderr
+    assert "row 1: the key is" in told
 
 
 @pytest.mark.parametrize("key_field", [["--key-field", "key"], []])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import io
 import json
 import os
 import random
@@ -15,6 +17,7 @@ import pytest
 from cli_runs import document, documents, octavo, output, process
 
 import octavo as library
+from octavo import arguments
 from octavo.cli import source as cli_source
 
 
@@ -83,6 +86,18 @@ def test_a_file_that_cannot_be_read_is_reported_and_the_rest_loaded(
     assert "sub/binary: Permission denied" in found.stderr
     assert [each["why"] for each in json.loads(found.stdout)["rejected"]] == ["Permission denied"]
     assert sorted(held(store)) == [b"empty", b"sub/deep/big", b"top.txt"]
+
+
+def test_a_file_that_is_larger_than_a_value_is_reported_and_not_read(
+    store: Path, tree: Path
+) -> None:
+    with open(tree / "sparse", "wb") as file:
+        file.truncate(1 << 42)
+    found = json.loads(octavo("load", store, tree, "--json", code=1).stdout)
+    assert found["loaded"] == 4
+    assert [each["why"] for each in found["rejected"]] == [
+        f"{1 << 42} bytes: at most {arguments.MAX_VALUE_BYTES} are allowed"
+    ]
 
 
 def test_a_file_that_became_a_pipe_meanwhile_is_reported(
@@ -155,6 +170,12 @@ def test_columns_can_be_chosen_and_tabs_be_between(store: Path, tmp_path: Path) 
     assert held(store, b"numbers") == {b"3": b"1", b"6": b"4"}
 
 
+def test_a_table_with_a_column_that_no_dump_has_is_taken_as_it_is(store: Path) -> None:
+    lines = b"key,value,colour\na\\x41,1,red\n"
+    octavo("load", store, "-", "--format", "csv", stdin=lines)
+    assert held(store) == {b"a\\x41": b'{"key": "a\\\\x41", "value": "1", "colour": "red"}'}
+
+
 def test_csv_comes_from_standard_input_too(store: Path) -> None:
     octavo("load", store, "-", "--format", "csv", "--delimiter", ";", stdin=b"k;v\na;1\n")
     assert list(held(store)) == [b"a"]
@@ -188,6 +209,15 @@ def test_an_unknown_column_is_named(store: Path) -> None:
     options = ("--format", "csv", "--key-field", "x")
     told = octavo("load", store, "-", *options, stdin=b"a,b\n1,2\n", code=2).stderr
     assert "no column 'x'; there are a, b" in told
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_not_taken_for_a_damaged_one() -> None:
+    class Failing(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(OSError, match="Input/output error"):
+        list(cli_source.Jsonl("x.jsonl", Failing()))
 
 
 def test_with_skip_bad_the_rest_is_loaded(store: Path) -> None:
@@ -233,6 +263,7 @@ BAD_JSON = [
     (b'{"key": "", "value": ""}', "key is empty"),
     (b'{"key": "a", "value": "", "expires_at": "soon"}', "'expires_at'"),
     (b'{"key": "a", "value": "", "expires_at": -1}', "expires_at"),
+    (b'{"key": "a", "value": "", "expires_at": true}', "'expires_at' is True"),
     (b'{"key": "\\ud800", "value": ""}', "surrogate"),
     (b"\xff", "is not JSON"),
     (b"[" * 100_000, "is not JSON"),
@@ -246,6 +277,15 @@ def test_a_bad_json_line_is_named_and_ends_it_with_2(store: Path, raw: bytes, to
     assert "standard input, line 2: " in found.stderr
     assert told in found.stderr
     assert held(store) == {b"first": b"1"}
+
+
+@pytest.mark.parametrize("key", [b"true", b"null", b"[1]", b'{"a": 1}', b'"\\ud800"'])
+def test_what_a_json_field_holds_that_is_no_key_is_named(store: Path, key: bytes) -> None:
+    options = ("--format", "jsonl", "--key-field", "id")
+    lines = b'{"id": 1}\n{"id": ' + key + b"}\n"
+    told = octavo("load", store, "-", *options, stdin=lines, code=2).stderr
+    assert "line 2: the key is" in told or "line 2: holds half of a surrogate pair" in told
+    assert held(store) == {b"1": b'{"id": 1}'}
 
 
 def test_a_later_value_of_a_key_wins_whatever_it_carries(store: Path) -> None:

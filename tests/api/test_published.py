@@ -90,7 +90,7 @@ def test_names_and_ids_find_it(store: octavo.Store) -> None:
         store.published(made.id[:-1] + ("0" if made.id[-1] != "0" else "1"))
 
 
-@pytest.mark.parametrize("name", ["", "a\nb", 5, "x" * 256])
+@pytest.mark.parametrize("name", ["", "a\nb", 5, "x" * 256, "ü" * 128, "0123456789ab-01234567"])
 def test_names_are_checked(store: octavo.Store, name: object) -> None:
     with pytest.raises(octavo.Misuse, match="name="):
         store.snapshot().publish(name)  # type: ignore[arg-type]
@@ -442,3 +442,34 @@ def test_one_that_cannot_be_read_hides_no_other(
     wrong = errno.EMFILE
     with pytest.raises(octavo.StorageFull, match="close some files"):
         store.published()
+
+
+@pytest.mark.parametrize("how", ["cannot be read", "cannot be removed"])
+def test_one_that_cannot_be_swept_keeps_no_other_and_no_opening_from_it(
+    tmp_path: Path,
+    clock: WallClock,
+    how: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with opened(tmp_path / "s", clock_ms=clock) as store:
+        store.put("k", b"v")
+        bad = store.snapshot().publish("bad", lease_seconds=1)
+        store.snapshot().publish("good", lease_seconds=1)
+    read = RealDisk.read
+
+    def failing(disk: RealDisk, path: str, limit_bytes: int) -> bytes:
+        if path.startswith(bad.path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return read(disk, path, limit_bytes)
+
+    if how == "cannot be read":
+        monkeypatch.setattr(RealDisk, "read", failing)
+    else:
+        (Path(bad.path) / "a directory of somebody's").mkdir()
+    clock.now += HOUR_MS // 2
+    for _ in range(2):
+        with opened(tmp_path / "s", clock_ms=clock) as store:
+            assert names(store) == [bad.id]
+            assert store.get("k") == b"v"
+    assert f"{bad.path} {'is left alone' if how == 'cannot be read' else how}" in caplog.text

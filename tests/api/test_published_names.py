@@ -110,6 +110,23 @@ def test_a_name_that_is_taken_says_how_to_replace_it(store: octavo.Store) -> Non
             snap.publish(replace=True)
 
 
+def test_who_lets_go_of_a_name_may_be_gone_as_it_is_taken(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(store, "first")
+    take = published.take_name
+
+    def released(disk: RealDisk, holders: list[published.Published]) -> None:
+        for each in holders:
+            published.remove(disk, each.path)
+        take(disk, holders)
+
+    monkeypatch.setattr(published, "take_name", released)
+    second = publish(store, "second")
+    assert [each.id for each in store.published("latest")] == [second.id]
+    assert os.listdir(f"{store.path}/snapshots") == [second.id]
+
+
 def test_one_that_was_replaced_is_swept_as_any_other(store: octavo.Store, clock: WallClock) -> None:
     first = publish(store, "first", lease_seconds=10)
     second = publish(store, "second", lease_seconds=10_000)

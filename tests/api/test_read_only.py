@@ -416,6 +416,16 @@ def test_an_opening_that_fails_leaves_no_links(
     assert not os.listdir(f"{store.path}/snapshots")
 
 
+@pytest.mark.parametrize(
+    "call", ["buckets", "changes", "consumers", "keys", "newest", "published", "stats", "verify"]
+)
+def test_one_that_is_closed_says_so(store: octavo.Store, call: str) -> None:
+    reader = octavo.open(store.path, read_only=True)
+    reader.close()
+    with pytest.raises(octavo.Closed):
+        next(iter(getattr(reader, call)()), None)
+
+
 def test_what_changes_nothing_is_looked_at_all_the_same(store: octavo.Store) -> None:
     with pytest.raises(octavo.Misuse, match="create='no'"):
         octavo.open(store.path, read_only=True, create="no")  # type: ignore[typeddict-item]
