@@ -26,7 +26,7 @@ from octavo.actors.compacting import journal_install
 from octavo.actors.opening import startup
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
-from octavo.manifest import change_log, pinning, recovery
+from octavo.manifest import change_log, pinning, published, recovery
 from octavo.manifest.journal_manifest import JournalManifest
 
 
@@ -424,6 +424,16 @@ def test_one_that_is_closed_says_so(store: octavo.Store, call: str) -> None:
     reader.close()
     with pytest.raises(octavo.Closed):
         next(iter(getattr(reader, call)()), None)
+
+
+def test_one_that_is_swept_by_a_clock_that_is_ahead_has_expired_and_is_not_damaged(
+    store: octavo.Store,
+) -> None:
+    with octavo.open(store.path, read_only=True) as reader:
+        published.remove(RealDisk(), reader._found.path)
+        for read in (lambda: dict(reader.items()), lambda: list(reader.changes()), reader.verify):
+            with pytest.raises(octavo.SnapshotExpired, match="is gone"):
+                read()
 
 
 def test_what_changes_nothing_is_looked_at_all_the_same(store: octavo.Store) -> None:
