@@ -538,6 +538,22 @@ def test_damage_that_an_opening_steps_over_keeps_no_reader_out(tmp_path: Path, a
             assert everything(reader) == everything(store)
 
 
+@pytest.mark.parametrize("half", ["journal", "ledger"])
+def test_a_manifest_that_stays_damaged_does_not_count_as_one_that_changes(
+    tmp_path: Path, half: str
+) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put("k", b"v")
+        flush(store)
+        image = killed(store, tmp_path / "image")
+    for log in (image / half / "manifest").iterdir():
+        raw = bytearray(log.read_bytes())
+        raw[len(raw) // 2] ^= 0xFF
+        log.write_bytes(raw)
+    with pytest.raises(octavo.Corruption, match=f"{half}/manifest.* something was lost"):
+        octavo.open(image, read_only=True)
+
+
 @pytest.mark.parametrize("sealed", [False, True])
 def test_damage_of_what_is_pinned_is_told_of_the_file_of_the_store(
     tmp_path: Path, sealed: bool

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 
 import pytest
 from descriptors import descriptors
-from whole_store import SEED, active_file, flush, opened, rolled
+from whole_store import SEED, active_file, flush, killed, opened, rolled
 from without_links import refuse_links
 
 import octavo
@@ -311,6 +311,24 @@ def test_offsets_of_another_file_of_the_name_are_not_taken(
         assert pinning._known(RealDisk(), reader._found.path, str(other), name) is None
         (other / name).write_bytes(body[: end - 1])
         assert pinning._known(RealDisk(), reader._found.path, str(other), name) is None
+
+
+def test_offsets_behind_the_end_of_a_file_that_was_cut_are_not_taken(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        for number in range(20):
+            store.put(b"%02d" % number, b"value")
+        active = store._running.inker.actor.active
+        assert active is not None
+        ends = list(active.offsets)
+        image = killed(store, tmp_path / "image")
+    (file,) = (image / "journal").glob("*.log")
+    with octavo.open(image, read_only=True) as before:
+        assert before.sqn == 20
+        os.truncate(file, ends[10])  # of the link, too
+        with before.newest() as after:
+            assert (after.sqn, len(after), dict(after.items())) == (
+                10, 10, {b"%02d" % number: b"value" for number in range(10)},
+            )  # fmt: skip
 
 
 def test_wherever_a_file_ended_before_the_rest_of_it_follows(
