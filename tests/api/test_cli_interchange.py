@@ -132,6 +132,19 @@ def test_a_range_and_some_columns_can_be_dumped(store: Path, tmp_path: Path, end
     octavo("dump", store, "-o", file, "--prefix", "k1", "--columns", "index")
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_dump_may_take_longer_than_its_lease(
+    store: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    renewed: list[object] = []
+    monkeypatch.setattr(cli_dump, "_TOLD_ROWS", 10)
+    monkeypatch.setattr(library.Snapshot, "renew", lambda snap: renewed.append(snap))
+    with library.open(store) as opened:
+        opened.bucket("many").put_many((b"%03d" % number, b"v") for number in range(100))
+    output("dump", store, "--format", kind, "--bucket", "many")
+    assert len(renewed) >= 10
+
+
 def test_csv_on_standard_output_is_csv(store: Path) -> None:
     lines = output("dump", store, "--format", "csv", "--columns", "key,value", "-b", "docs")
     assert lines == b"key,value\na,A\n"
@@ -209,9 +222,10 @@ def test_rows_of_a_parquet_file_that_python_has_no_values_for_are_told_by_number
     assert output("get", store, "x") == b"a"
 
 
-def test_an_expiry_of_too_many_digits_is_told_by_line(store: Path) -> None:
-    row = b"bucket,key,value,metadata,expires_at,index,sqn,written_at\n,k,v,," + b"9" * 5000
-    found = octavo("load", store, "-", "--format", "csv", stdin=row + b",,,\n", code=2)
+@pytest.mark.parametrize("digits", ["9" * 5000, "²", "١٢٣", "-1", "1e9"])
+def test_an_expiry_that_is_no_number_of_ms_is_told_by_line(store: Path, digits: str) -> None:
+    row = f"bucket,key,value,metadata,expires_at,index,sqn,written_at\n,k,v,,{digits},,,\n"
+    found = octavo("load", store, "-", "--format", "csv", stdin=row.encode(), code=2)
     assert "line 2: 'expires_at' is" in found.stderr
 
 

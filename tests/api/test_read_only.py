@@ -320,6 +320,22 @@ def test_a_head_only_store_whose_ledger_is_gone_is_not_read_as_an_empty_one(tmp_
         octavo.open(tmp_path / "s", read_only=True)
 
 
+def test_a_head_only_store_of_whose_journal_nothing_is_left_is_read_whole(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", mode="head_only") as store:
+        bucket = store.head_bucket("b")
+        for number in range(300):
+            bucket.put(b"%03d" % number, b"value")
+        rolled(store)
+        flush(store)
+        store.trim()
+        assert not store._running.inker.actor.manifest.entries
+        with octavo.open(store.path, read_only=True) as reader:
+            assert reader.last_sqn == store.last_sqn == 300
+            assert list(reader.head_bucket("b").rows()) == list(bucket.rows())
+            with reader.newest() as newer:
+                assert len(newer.head_bucket("b")) == 300
+
+
 def test_it_lists_what_its_owner_has_published_by_now(store: octavo.Store) -> None:
     with octavo.open(store.path, read_only=True) as reader:
         assert reader.published() == []
