@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -176,7 +176,8 @@ def read_stretch(disk_of: DiskOf, path: str, stem: str, pieces: Sequence[Piece])
     for piece in pieces:
         if piece.offsets is None:
             offsets = _offsets(disk, f"{path}/journal/{piece.name}", piece.seed, notes)
-            table, count, sparse = cut(offsets, piece.low, min(piece.high, len(offsets) - 1))
+            high = min(piece.high, len(offsets) - 1)  # the last ones may be lost, and all of these
+            table, count, sparse = cut(offsets, min(piece.low, high), high)
         else:
             table, count, sparse = piece.offsets, len(piece.offsets) // 4 - 1, False
         if count:
@@ -275,7 +276,8 @@ def _rebuild(disk_of: DiskOf, path: str, run: Run, *, merge: bool) -> OfflineRep
         return _report(
             began, entries, store.last_sqn, tasks,
             sum(each["records"] for each in found),
-            [note for each in found for note in each["damaged"]], store.notes,
+            dict.fromkeys(note for each in found for note in each["damaged"]),
+            store.notes,
         )  # fmt: skip
 
 
@@ -419,7 +421,7 @@ def _report(
     persisted: int,
     tasks: int,
     records: int,
-    damaged: Sequence[str],
+    damaged: Iterable[str],
     notes: Sequence[str],
 ) -> OfflineReport:
     return OfflineReport(

@@ -17,7 +17,7 @@ from ledger_of import ledger_of, manifest_of, merged_down
 from pykka import ActorRegistry
 from random_stores import fill, held
 from simdisk import MODES, SimCrash, SimDisk
-from whole_store import NEVER_MS, flush, killed, opened, rolled
+from whole_store import NEVER_MS, flush, killed, opened, rolled, settle
 
 import octavo
 from octavo.files.door.disk import RealDisk
@@ -276,6 +276,32 @@ def test_a_rebuild_beside_an_earlier_journal_tells_that_it_is_one(tmp_path: Path
     shutil.copytree(tmp_path / "journal", tmp_path / "s/journal")
     (note,) = rebuild(tmp_path / "s").notes
     assert "has more than the journal ever had" in note
+
+
+@pytest.mark.parametrize("left", [400, 310, 290, 100])
+def test_what_a_damaged_file_has_lost_at_its_end_takes_no_other_record_with_it(
+    tmp_path: Path, left: int
+) -> None:
+    """Its tables are gone, too. Each task reads a part of it, and the last one another file."""
+    with opened(tmp_path / "made", roll_count=1 << 16, compact_every_seconds=None) as store:
+        store.put_many((b"%03d" % number, b"sealed") for number in range(400))
+        active = store._running.inker.actor.active
+        assert active is not None
+        begins = list(active.offsets)
+        rolled(store)
+        settle(store)
+        store.put_many((b"x%02d" % number, b"sealed") for number in range(50))
+        image = killed(store, tmp_path / "killed")
+    (file,) = (image / "journal").glob("*.cdb")
+    raw = file.read_bytes()
+    file.write_bytes(raw[: begins[left]] + b"\xff" * (len(raw) - begins[left]))
+    expected = merged_down(ledger_of(str(own(image))))
+    done = rebuild(image)
+    assert ledger_of(str(image)) == expected
+    assert done.records == done.rows == left + 50 == len(expected)
+    assert len([note for note in done.damaged if "read record by record" in note]) == 1
+    with octavo.open(image) as store:
+        assert len(store) == left + 50
 
 
 def test_tasks_that_fail_leave_the_store_as_it_was(tmp_path: Path) -> None:
