@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from compacted_store import SMALL_FILES, journal_bytes, overwritten
-from whole_store import SEED, Clock, killed, opened
+from simdisk import SimDisk
+from whole_store import SEED, Clock, WallClock, killed, opened
 
 import octavo
 from octavo.actors.compacting import trimming
@@ -366,3 +367,18 @@ def test_of_a_store_that_was_closed_just_before_no_position_is_changed(
     with pytest.raises(octavo.Closed):
         {"move": lambda: mail.acknowledge(1), "drop": mail.drop}[change]()
     assert file.read_bytes() == before  # which may be another owner's by now
+
+
+def test_a_consumer_that_holds_nothing_back_is_not_dropped_however_long_it_rests() -> None:
+    """Though something came: the ledger does not have it yet, so no compaction waits."""
+    disk, clock = SimDisk(), WallClock(1_800_000_000_000)
+    notes: list[str] = []
+    disk.mkdir("/s")
+    known = Consumers(disk, "/s", clock, notes, hold_seconds=10)
+    known.begin("c", 5, lambda: 0)
+    clock.now += 3_600_000
+    assert known.lowest(5) == 5
+    assert known.position("c") == 5
+    known.lowest(6)
+    assert known.position("c") is None
+    assert len(notes) == 1

@@ -23,7 +23,7 @@ import octavo
 from octavo.files.door.disk import RealDisk
 from octavo.manifest import level_sizes
 from octavo.manifest.ledger_manifest import REBUILD
-from octavo.pipeline import offline
+from octavo.pipeline import offline, offline_journal
 from octavo.pipeline.offline import OfflineReport, Run
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
@@ -276,6 +276,45 @@ def test_a_rebuild_beside_an_earlier_journal_tells_that_it_is_one(tmp_path: Path
     shutil.copytree(tmp_path / "journal", tmp_path / "s/journal")
     (note,) = rebuild(tmp_path / "s").notes
     assert "has more than the journal ever had" in note
+
+
+@pytest.mark.parametrize("how", ["a file is missing", "manifest damaged", "of an earlier state"])
+def test_a_ledger_that_is_not_whole_is_neither_merged_nor_compacted_by(
+    tmp_path: Path, how: str
+) -> None:
+    path = tmp_path / "s"
+    with opened(path, compact_every_seconds=None) as store:
+        store.put_many((b"%03d" % number, b"first") for number in range(200))
+        rolled(store)
+        flush(store)
+        earlier = killed(store, tmp_path / "earlier")
+        store.delete_many(b"%03d" % number for number in range(100, 200))
+        store.put("last", b"second")
+        rolled(store)
+        flush(store)
+        store.compact()
+        assert store._running.inker.actor.manifest.horizon > 200  # of the deletes some are gone
+        held_then = dict(store.items())
+    if how == "a file is missing":
+        next((path / "ledger").glob("*.sst")).unlink()
+    elif how == "manifest damaged":
+        for log in (path / "ledger" / "manifest").glob("*.log"):
+            raw = bytearray(log.read_bytes())
+            raw[-1] ^= 0xFF
+            log.write_bytes(raw)
+    else:
+        shutil.rmtree(path / "ledger")
+        shutil.copytree(earlier / "ledger", path / "ledger")
+    before = sorted(path.rglob("*.sst")) + sorted(path.rglob("*.cdb"))
+    for work in (merge, lambda path: offline_journal.compacted(RealDisk, str(path), Run())):
+        with pytest.raises(octavo.Corruption, match="rebuild"):
+            work(path)
+    assert sorted(path.rglob("*.sst")) + sorted(path.rglob("*.cdb")) == before
+    rebuild(path)
+    merge(path)
+    with octavo.open(path) as store:
+        assert dict(store.items()) == held_then
+        assert store.verify().ok
 
 
 @pytest.mark.parametrize("left", [400, 310, 290, 100])
