@@ -375,6 +375,21 @@ def test_a_checkpoint_at_the_end_of_a_compacted_store_goes_on(tmp_path: Path) ->
     assert stream(path).latestOffset(reached, ReadAllAvailable()) == reached
 
 
+def test_a_gap_is_told_as_a_stream_looks_for_what_came(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with octavo.open(path) as store:
+        store.put("first", b"v")
+        begun = stream(path).initialOffset()
+        reached = stream(path).latestOffset(begun, ReadAllAvailable())
+        for n in range(300):
+            store.put(f"k{n % 5}", f"{n}")
+        store.compact()
+        with pytest.raises(octavo.HistoryCompacted, match="changes above sqn 1"):
+            stream(path).latestOffset(reached, ReadAllAvailable())
+        careless = stream(path, failOnDataLoss="false")
+        assert careless.latestOffset(reached, ReadAllAvailable())["sqn"] == 301
+
+
 def test_what_had_gone_as_a_feed_began_is_no_gap_and_no_earlier_state() -> None:
     options = feed_options({"path": "/s"})
     refuse_gap(options, 0, 5, 5)

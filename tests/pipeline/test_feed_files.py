@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from whole_store import flush, opened, rolled, settle
+from whole_store import flush, killed, opened, rolled, settle
 
 import octavo
 from octavo import read_only
@@ -629,6 +629,23 @@ def test_what_is_known_of_files_goes_with_them(tmp_path: Path) -> None:
         store.put("k", "last")
         assert look.newest() == 11
         assert [len(known) for known in (look._lengths, look._named, look._places)] == [1, 1, 1]
+
+
+def test_a_record_before_one_that_was_lost_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path / "made") as store:
+        for number in range(9):
+            store.put(b"k%d" % number, b"value %d" % number)
+        image = killed(store, tmp_path / "s")
+    (file,) = (image / "journal").glob("*.log")
+    raw = bytearray(file.read_bytes())
+    at = raw.index(b"k4")
+    raw[at : at + 2] = b"??"
+    file.write_bytes(raw)
+    with opened(image) as store:  # which steps over it, and seals what is left
+        settle(store)
+        assert [key for _, key, _ in expected(store)] == [b"k%d" % n for n in range(9) if n != 4]
+        assert list((image / "journal").glob("*.cdb"))
+        assert told(store.path) == expected(store)
 
 
 def test_where_no_store_is_the_feed_says_so(tmp_path: Path) -> None:
