@@ -436,4 +436,4 @@ def _moved(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[
             "(consumerId) holds compaction back"
         )
     for other in look.parts(part.first - 1, part.last, 1 << 62):
-        yield from opened(disk, store, other, max(horizon, look.horizon))
+        yield from opened(disk, store, other, horizon)
