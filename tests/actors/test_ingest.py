@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import threading
@@ -22,6 +23,7 @@ from octavo.actors.inker_clerk import InkerClerk
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.keeping.ingest import ingest
 from octavo.actors.reading.read_cache import ReadCache
+from octavo.files.checked_json import encoded
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.handover import staged_files, staging
 from octavo.files.handover.staged_writer import StagedWriter
@@ -238,6 +240,17 @@ def test_an_attempt_under_the_name_of_another_is_refused(store: octavo.Store) ->
     (folder / "0-0.json").rename(folder / "1-0.json")
     with pytest.raises(octavo.Corruption, match="is of attempt '0-0'"):
         ingest(store._running, "j", ["1-0"])
+    assert store.last_sqn == 0
+
+
+def test_an_attempt_of_a_later_release_is_refused_by_its_format(store: octavo.Store) -> None:
+    staged(store.path, "j", "0-0", [(b"a", b"1")])
+    file = Path(staging.folder(store.path, "j")) / "0-0.json"
+    told = json.loads(file.read_text())
+    del told["checksum"]
+    file.write_bytes(encoded({**told, "format": 2}))
+    with pytest.raises(octavo.UnsupportedFormat, match="attempt of format 2"):
+        ingest(store._running, "j", ["0-0"])
     assert store.last_sqn == 0
 
 

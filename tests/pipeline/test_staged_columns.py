@@ -13,6 +13,7 @@ from staged_rows import StagedRow, rows_of
 
 import octavo
 from octavo.files.door.disk import RealDisk
+from octavo.files.handover import staged_writer
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal.record_batch import Operations
 from octavo.files.wall_clock import YEAR_10000_MS
@@ -215,11 +216,21 @@ def test_a_bucket_that_spark_calls_a_string_may_be_any_bytes(names: list[bytes])
         ({"key": [b"a", b"k" * 70_000, b"c"]}, r"row 1, key b'k{40}' of 70000 bytes: .* 64 KiB of"),
         ({"key": [b"a", b"b", b"k" * 65_536]}, "row 2, .* of key and bucket's name together"),
         ({"metadata": [b"", b"", b"m" * ((1 << 20) + 1)]}, "row 2, key b'ccc' .* metadata of"),
+        ({"value": [b"", b"v" * 2001, b""]}, "row 1, key b'bb' .* a value of 2000 bytes"),
     ],
 )
 def test_the_row_that_is_too_long_is_named(
-    columns: dict[str, Any], told: str, tmp_path: Path
+    columns: dict[str, Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(staged_writer, "MAX_VALUE_BYTES", 2000)
     writer = StagedWriter(RealDisk(), str(tmp_path), "j", "a", now_ms=1)
     with pytest.raises(octavo.Misuse, match=told):
         writer.add(staged(columns))
+
+
+def test_a_key_that_is_empty_is_staged_by_no_way(tmp_path: Path) -> None:
+    with pytest.raises(octavo.Misuse, match="row 1 is empty"):
+        staged({"key": [b"a", b"", b"c"]})
+    writer = StagedWriter(RealDisk(), str(tmp_path), "j", "a", now_ms=1)
+    with pytest.raises(octavo.Misuse, match="row 1, key b'' of 0 bytes: .* at least a byte"):
+        writer.put_many(b"", [b"a", b""], [b"1", b"2"])
