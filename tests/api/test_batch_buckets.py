@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,15 @@ def test_a_batch_goes_on_after_what_was_too_large_for_it(
     with octavo.open(tmp_path / "s") as store, store.batch() as batch:
         with pytest.raises(octavo.Misuse, match="100 bytes"):
             batch.put("b", "k", b"v" * 100)
+        with pytest.raises(octavo.Misuse, match="100 bytes"):
+            batch.put("b", "k", b"v", metadata=b"m" * 100)
+        with pytest.raises(octavo.Misuse, match="100 bytes"):
+            batch.delete("b", b"k" * 100)
         batch.put("b", "l", "w")
+        monkeypatch.setattr("octavo.batch.MAX_OPERATIONS", 1)
+        for more in (partial(batch.put, "b", "k", "v"), partial(batch.delete, "b", "l")):
+            with pytest.raises(octavo.Misuse, match="at most 1 operations"):
+                more()
         batch.commit()
         assert dict(store.bucket("b").items()) == {b"l": b"w"}
 

@@ -119,6 +119,82 @@ def test_a_closed_store_is_durable() -> None:
         assert holds(image, wanted, where) == [], where
 
 
+def _batch(store: octavo.Store, sync: bool | None, **more: Any) -> None:
+    with store.batch(sync=sync) as batch:
+        batch.put("", b"a", b"new", **more)
+        batch.delete("", b"b")
+
+
+def _pairs() -> Iterator[tuple[str, str]]:
+    """They are converted, and a few that need not be."""
+    yield "a", "new"
+
+
+WRITES: dict[str, tuple[Callable[[octavo.Store, bool | None], object], Content]] = {
+    "plain put": (
+        lambda s, sync: s.put(b"a", b"new", **({} if sync is None else {"sync": sync})),
+        {b"a": b"new", b"b": b"old"},
+    ),
+    "put": (lambda s, sync: s.put(b"a", b"new", sync=sync), {b"a": b"new", b"b": b"old"}),
+    "put with metadata": (
+        lambda s, sync: s.put(b"a", b"new", sync=sync, metadata=b"m"), {b"a": b"new", b"b": b"old"}
+    ),
+    "put of an edit of the index": (
+        lambda s, sync: s.put(b"a", b"new", sync=sync, index=octavo.IndexEdit(add={"f": "t"})),
+        {b"a": b"new", b"b": b"old"},
+    ),
+    "delete": (lambda s, sync: s.delete(b"a", sync=sync), {b"b": b"old"}),
+    "delete_many": (lambda s, sync: s.delete_many([b"a", b"b"], sync=sync), {}),
+    "delete_many of one": (lambda s, sync: s.delete_many([b"a"], sync=sync), {b"b": b"old"}),
+    "put_many": (
+        lambda s, sync: s.put_many([(b"a", b"new")] * 100, sync=sync), {b"a": b"new", b"b": b"old"}
+    ),
+    "put_many of text": (
+        lambda s, sync: s.put_many(_pairs(), sync=sync), {b"a": b"new", b"b": b"old"}
+    ),
+    "batch": (_batch, {b"a": b"new"}),
+    "batch with metadata": (lambda s, sync: _batch(s, sync, metadata=b"m"), {b"a": b"new"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("always", [False, True], ids=["by call", "always"])
+@pytest.mark.parametrize("way", WRITES)
+def test_each_way_of_writing_is_durable_where_that_is_asked_for(way: str, always: bool) -> None:
+    write, wanted = WRITES[way]
+    disk = SimDisk()
+    store = opened(disk, sync="always" if always else "none")
+    store.put_many({b"a": b"old", b"b": b"old"}, sync=True)
+    write(store, None if always else True)
+    for where, image in images(disk):
+        holds(image, wanted, where)
+    store.close()
+
+
+HEAD_WRITES: dict[str, Callable[[octavo.Store, bool | None], object]] = {
+    "put": lambda s, sync: s.head_bucket("").put("a", "new", sync=sync),
+    "delete": lambda s, sync: s.head_bucket("").delete("a", sync=sync),
+}
+
+
+@pytest.mark.parametrize("always", [False, True], ids=["by call", "always"])
+@pytest.mark.parametrize("way", [*HEAD_WRITES, "batch"])
+def test_so_is_each_of_a_head_only_store(way: str, always: bool) -> None:
+    disk = SimDisk()
+    store = opened(disk, sync="always" if always else "none", mode="head_only")
+    store.head_bucket("").put("a", "old", sync=True)
+    sync = None if always else True
+    if way == "batch":
+        with store.head_batch(sync=sync) as batch:
+            batch.put("", "a", "new")
+    else:
+        HEAD_WRITES[way](store, sync)
+    for where, image in images(disk):
+        found = opened(image, mode="head_only")
+        assert found.head_bucket("").get("a") == (None if way == "delete" else b"new"), where
+        found.close()
+    store.close()
+
+
 def test_the_ledger_names_nothing_that_the_journal_may_lose() -> None:
     def before() -> SimDisk:
         disk = SimDisk()

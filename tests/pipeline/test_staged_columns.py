@@ -232,5 +232,5 @@ def test_a_key_that_is_empty_is_staged_by_no_way(tmp_path: Path) -> None:
     with pytest.raises(octavo.Misuse, match="row 1 is empty"):
         staged({"key": [b"a", b"", b"c"]})
     writer = StagedWriter(RealDisk(), str(tmp_path), "j", "a", now_ms=1)
-    with pytest.raises(octavo.Misuse, match="row 1, key b'' of 0 bytes: .* at least a byte"):
+    with pytest.raises(octavo.Misuse, match=r"row 1, key b'' of 0 bytes: .* at least a byte"):
         writer.put_many(b"", [b"a", b""], [b"1", b"2"])
