@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from octavo.files.kernels.byte_strings import (
     as_list,
     common_prefix_length,
     copy,
+    cuts,
     fill,
     first_words,
     gather,
@@ -210,3 +212,23 @@ def test_bytes_stay_bytes_where_there_is_no_memory_for_a_moment() -> None:
             assert found.dtype == right.dtype == np.dtype(view.format)
             assert found.tolist() == view.tolist()
         assert raised
+
+
+@exact
+@given(st.lists(st.integers(0, 12), max_size=40), st.integers(1, 9), st.integers(1, 20))
+def test_parts_are_as_large_as_they_may_be_or_of_one_row(
+    sizes: list[int], most_rows: int, most_bytes: int
+) -> None:
+    low, expected = 0, []
+    while low < len(sizes):
+        high = low + 1
+        while (
+            high < len(sizes)
+            and high - low < most_rows
+            and sum(sizes[low : high + 1]) <= most_bytes
+        ):
+            high += 1
+        expected.append((low, high))
+        low = high
+    parts = cuts(np.array(sizes, dtype=np.int64), most_rows, most_bytes)
+    assert list(islice(parts, len(sizes) + 1)) == expected
