@@ -30,13 +30,13 @@ def test_setdefault_gives_what_is_stored_and_only_one_puts(tmp_path: Path) -> No
         assert text.setdefault("k", b"v") == "v"
         before = store.last_sqn
 
-        def meanwhile(*_: object, **__: object) -> int:
+        def meanwhile(key: str, value: str, **more: Any) -> int:
             """Another thread is quicker, once."""
             del text.put  # type: ignore[method-assign]
             text.put("l", "other")
-            return text.put("l", "mine", if_sqn=0)
+            return text.put(key, value, **more)
 
-        text.put = meanwhile  # type: ignore[method-assign]
+        text.put = meanwhile  # type: ignore[assignment, method-assign]
         assert text.setdefault("l", "mine") == "other"
         assert store.last_sqn == before + 1
         with pytest.raises(octavo.Misuse, match="value is of type NoneType"):
@@ -76,6 +76,24 @@ def test_of_two_who_pop_a_key_one_gets_its_value(tmp_path: Path) -> None:
         with pytest.raises(KeyError, match="k"):
             store.pop("k")
         assert store.pop("k", default=None) is None
+
+
+def test_of_two_who_delete_a_key_one_is_told_that_there_is_none(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", "1")
+        delete = store.delete
+
+        def meanwhile(key: bytes, **more: Any) -> int:
+            """Another thread is quicker, once."""
+            del store.delete  # type: ignore[method-assign]
+            del store["k"]
+            return delete(key, **more)
+
+        store.delete = meanwhile  # type: ignore[assignment, method-assign]
+        before = store.last_sqn
+        with pytest.raises(KeyError, match="k"):
+            del store["k"]
+        assert store.last_sqn == before + 1
 
 
 def test_of_two_who_pop_items_each_gets_another(tmp_path: Path) -> None:
