@@ -678,3 +678,16 @@ def test_keys_of_index_entries_count_as_bytes_of_memory(tmp_path: Path, way: str
                 store.put(key, b"", index=octavo.IndexEdit(add={"f": terms}))
             assert len(store._bookie.view.recent.rows) <= 3 * 501
         assert len(pairs(store)) == 2500
+
+
+def test_a_page_behind_a_pair_outside_of_its_range_stays_in_the_range(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        for number in range(10):
+            store.put(b"%d" % number, b"v", index={"n": number})
+        index = store.index("n")
+        wanted = [(number, b"%d" % number) for number in range(3, 6)]
+        assert list(index.range(3, 6, after=(1, b"1"))) == wanted
+        assert list(index.range(3, 6, after=(8, b"8"), reverse=True)) == wanted[::-1]
+        assert list(index.range(3, 6, after=(8, b"8"))) == []
+        assert list(index.range(3, 6, after=(1, b"1"), reverse=True)) == []
+        assert list(index.range(3, 6, after=(4, b"4"))) == wanted[2:]

@@ -42,6 +42,18 @@ def test_a_moment_of_which_no_datetime_tells_is_refused(tmp_path: Path) -> None:
         assert [row["expires_at"].year for row in rows] == [9999, 9999]
 
 
+@pytest.mark.parametrize("moment", [0, -1, datetime(1970, 1, 1, tzinfo=UTC)])
+def test_a_moment_that_would_stand_for_never_is_refused(tmp_path: Path, moment: Any) -> None:
+    with opened(tmp_path / "s") as store:
+        with pytest.raises(octavo.Misuse, match="expires_at="):
+            store.put("a", "1", expires_at=moment)
+        with store.batch() as batch, pytest.raises(octavo.Misuse, match="expires_at="):
+            batch.put("", "a", "1", expires_at=moment)
+        assert store.get("a") is None
+        store.put("a", "1", expires_at=1)
+        assert store.get("a") is None
+
+
 @pytest.mark.parametrize("name", [b"", b"b\x00ucket"])
 def test_every_choice_of_options_comes_back_now_and_after_a_reopening(
     tmp_path: Path, name: bytes
