@@ -223,6 +223,40 @@ def test_new_files_that_the_lost_manifest_named_count_before_those_they_replaced
         check(store, model)
 
 
+@pytest.mark.parametrize("came_back", [True, False])
+def test_a_file_that_was_replaced_with_others_does_not_count_without_them(
+    tmp_path: Path, came_back: bool
+) -> None:
+    """Where the change that named what replaced them is lost, and one of them came back, or none:
+    what replaced them is no left-over."""
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        store.put_many((b"%03d" % n, b"first") for n in range(100))
+        rolled(store)
+        store.delete_many(b"%03d" % n for n in range(0, 100, 2))
+        store.put("last", b"second")
+        rolled(store)
+        flush(store)
+        shutil.copytree(tmp_path / "s/journal/manifest", tmp_path / "earlier")
+        old, _ = sorted((tmp_path / "s/journal").glob("*.cdb"))
+        shutil.copy(old, tmp_path / old.name)
+        store.compact()
+        assert not old.exists()
+        assert len(store._inker.manifest.entries) == 1  # of both
+        model = dict(store.items())
+        image = killed(store, tmp_path / "image")
+    shutil.rmtree(image / "journal/manifest")
+    shutil.copytree(tmp_path / "earlier", image / "journal/manifest")
+    if came_back:
+        shutil.copy(tmp_path / old.name, image / "journal")
+    for lost in ("", "ledger"):
+        shutil.copytree(image, tmp_path / f"without {lost}")
+        if lost:
+            shutil.rmtree(tmp_path / f"without {lost}" / lost)
+        with opened(tmp_path / f"without {lost}", compact_every_seconds=None) as store:
+            assert dict(store.items()) == model
+            assert store.verify().ok
+
+
 def test_a_new_ledger_need_not_have_what_is_newer_than_the_sealed_files(tmp_path: Path) -> None:
     # They were compacted as a ledger saw them that had had records of the active file, too.
     with opened(tmp_path / "s", **SMALL_FILES) as store:
