@@ -257,6 +257,34 @@ def test_a_file_that_was_replaced_with_others_does_not_count_without_them(
             assert store.verify().ok
 
 
+def test_a_file_that_nothing_replaced_and_that_is_gone_is_missed(tmp_path: Path) -> None:
+    """Though others were taken in for what an earlier manifest lists."""
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        for value in (b"first", b"second"):
+            store.put_many((b"%03d" % n, value) for n in range(100))
+            rolled(store)
+        store.put_many((b"x%02d" % n, b"third") for n in range(50))
+        rolled(store)
+        flush(store)
+        shutil.copytree(tmp_path / "s/journal/manifest", tmp_path / "earlier")
+        *replaced, lost = sorted((tmp_path / "s/journal").glob("*.cdb"))
+        store.consumer("who needs the last one", since=200)
+        store.compact()
+        assert lost.exists()
+        assert not replaced[0].exists()
+        image = killed(store, tmp_path / "image")
+    shutil.rmtree(image / "journal/manifest")
+    shutil.copytree(tmp_path / "earlier", image / "journal/manifest")
+    (image / "journal" / lost.name).unlink()
+    with opened(image, compact_every_seconds=None) as store:
+        notes = list(store.stats()["notes"])
+        assert any(lost.name in note and "missing" in note for note in notes)
+        assert {store.get(b"%03d" % n) for n in range(100)} == {b"second"}
+        with pytest.raises(octavo.Corruption, match="missing"):
+            store.get(b"x00")
+        assert not store.verify().ok
+
+
 def test_a_new_ledger_need_not_have_what_is_newer_than_the_sealed_files(tmp_path: Path) -> None:
     # They were compacted as a ledger saw them that had had records of the active file, too.
     with opened(tmp_path / "s", **SMALL_FILES) as store:
