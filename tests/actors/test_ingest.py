@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -663,3 +664,22 @@ def test_a_batch_from_an_earlier_checkpoint_is_warned_of(
     assert caplog.text == ""
     assert ingest(store._running, "q", [], stream="q", batch=1).repeated
     assert "stream q is at batch 2: what batch 1 brings now" in caplog.text
+
+
+@pytest.mark.parametrize("lost", ["journal/manifest", "journal/manifest and ledger"])
+def test_what_was_taken_in_is_there_though_the_manifest_that_said_so_is_lost(
+    tmp_path: Path, lost: str
+) -> None:
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        store.put("before", b"v")
+        loaded = {b"k%02d" % number: b"v" for number in range(50)}
+        staged(store.path, "j", "0-0", list(loaded.items()))
+        ingest(store._running, "j", ["0-0"])
+        store.put("behind", b"v")
+        flush(store)
+        image = killed(store, tmp_path / "image")
+    for folder in lost.split(" and "):
+        shutil.rmtree(image / folder)
+    with opened(image, compact_every_seconds=None) as store:
+        assert dict(store.items()) == {**loaded, b"before": b"v", b"behind": b"v"}
+        assert store.verify().ok
