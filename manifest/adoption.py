@@ -188,13 +188,17 @@ def is_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int)
 def of_newer(
     disk: Disk, directory: str, name: str, manifest: JournalManifest, trimmed: int = 0
 ) -> bool:
-    """Whether a compaction made this sealed file, which the manifest does not list, of files that
-    it does not list either: it made it for a newer one."""
+    """Whether a compaction made this sealed file, which the manifest does not list, of files of
+    which it does not list all either: it made it for a newer one."""
     who = recovery.identity(name)
-    if who is None or who[0] <= trimmed or manifest.find(who[0]) is not None:
+    if who is None or who[0] <= trimmed:
         return False
     found = _read(disk, directory, name, thorough=False)
-    return found is not None and found.origin.rank > 0
+    return (
+        found is not None
+        and found.origin.rank > 0
+        and None in map(manifest.find, (found.entry.base_sqn, found.entry.last_sqn))
+    )
 
 
 def youngest(disk: Disk, directory: str, names: Iterable[str]) -> int:

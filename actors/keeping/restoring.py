@@ -259,9 +259,9 @@ def _files(
         base = entry.base_sqn
         last = base + trailer.count - 1
         files.append(_File(entry.name, base, entry.seed, last, disk, path, entry, origin, latest))
-    but = names - adoption.may_belong(disk, directory, names, manifest, epoch, persisted_sqn)
-    found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=but)
-    sealed = [tail.name for tail in found.tails if tail.sealed]
+    others = adoption.may_belong(disk, directory, names, manifest, epoch, persisted_sqn)
+    found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=names - others)
+    sealed = [name for name in others if name.endswith(recovery.SEALED)]
     if any(adoption.of_newer(disk, directory, name, manifest, trimmed) for name in sealed):
         raise _earlier(backup)
     files += [

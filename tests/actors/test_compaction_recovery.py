@@ -257,6 +257,41 @@ def test_a_file_that_was_replaced_with_others_does_not_count_without_them(
             assert store.verify().ok
 
 
+@pytest.mark.parametrize("lost", ["", "ledger"])
+def test_what_replaced_a_file_and_later_ones_counts_though_that_came_back(
+    tmp_path: Path, lost: str
+) -> None:
+    """And the manifest lost its changes since, without a trace: it lists that file alone."""
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        store.put_many((b"%03d" % n, b"first") for n in range(100))
+        rolled(store)
+        flush(store)
+        shutil.copytree(tmp_path / "s/journal/manifest", tmp_path / "earlier")
+        (old,) = (tmp_path / "s/journal").glob("*.cdb")
+        shutil.copy(old, tmp_path / old.name)
+        store.put_many((b"%03d" % n, b"second") for n in range(50, 150))
+        store.delete_many(b"%03d" % n for n in range(20))
+        rolled(store)
+        flush(store)
+        store.compact()
+        assert len(store._inker.manifest.entries) == 1  # of both
+        model = dict(store.items())
+        image = killed(store, tmp_path / "image")
+    shutil.rmtree(image / "journal/manifest")
+    shutil.copytree(tmp_path / "earlier", image / "journal/manifest")
+    shutil.copy(tmp_path / old.name, image / "journal")
+    if lost:
+        shutil.rmtree(image / lost)
+    with pytest.raises(octavo.Corruption, match="earlier state"):
+        octavo.restore(image, tmp_path / "restored")
+    with opened(image, compact_every_seconds=None) as store:
+        assert any("earlier state" in note for note in store.stats()["notes"])
+        assert dict(store.items()) == model
+        assert store.verify().ok
+        with pytest.raises(octavo.HistoryCompacted):
+            list(store.changes())
+
+
 def test_a_file_that_nothing_replaced_and_that_is_gone_is_missed(tmp_path: Path) -> None:
     """Though others were taken in for what an earlier manifest lists."""
     with opened(tmp_path / "s", compact_every_seconds=None) as store:
