@@ -57,12 +57,13 @@ def adopted(
     damaged: bool,
     trims: bool = False,
     persisted_sqn: int = 0,
+    loaded: frozenset[int] = frozenset(),
 ) -> Adopted:
     """Compare the manifest with the directory; remove what compaction left over.
 
     ``state_epoch``: that of the manifest. ``damaged``: an earlier state of the manifest may be
     what was read. ``trims``: files up to the horizon were let go of, as a head-only store does,
-    none above ``persisted_sqn``, up to which the ledger has the journal, if that is known.
+    none above ``persisted_sqn``, if that is known. ``loaded``: see LedgerManifest.loaded.
     One listing and the beginnings of unlisted files where nothing is missing, else the ends of the
     files concerned. Raises UnsupportedFormat.
     """
@@ -73,7 +74,7 @@ def adopted(
         known = {entry.name for entry in manifest.entries}
         unlisted = set(disk.listdir(directory)) - known
         damaged = damaged or is_earlier(disk, directory, unlisted, state_epoch)
-        loads = loaded_files.lacked(disk, directory, unlisted, manifest, persisted_sqn)
+        loads = loaded_files.lacked(disk, directory, unlisted, manifest, loaded)
         if loads and not damaged:
             damaged = True
             notes.append(
@@ -261,16 +262,16 @@ def may_belong(
     names: set[str],
     manifest: JournalManifest,
     state_epoch: int,
-    persisted_sqn: int,
+    loaded: frozenset[int],
 ) -> set[str]:
     """Of the names that a listing of the journal gave: those that its manifest, a whole one of
     ``state_epoch``, does not list, and that are of its state all the same; for who only reads
-    there. Files of a commit that is not decided are not among them. ``persisted_sqn``: up to where
-    the ledger, whose manifest was read before this one, has the journal. Raises Corruption where a
-    newer manifest was lost, or its last changes, FileNotFoundError where files go meanwhile."""
+    there. Files of a commit that is not decided are not among them. ``loaded``: see LedgerManifest,
+    which was read before this one. Raises Corruption where a newer manifest was lost, or its last
+    changes, FileNotFoundError where files go meanwhile."""
     found = update_mark.unlisted(disk, directory, names, manifest)
     refuse_earlier(disk, directory, found, state_epoch)
-    if loads := loaded_files.lacked(disk, directory, found, manifest, persisted_sqn):
+    if loads := loaded_files.lacked(disk, directory, found, manifest, loaded):
         raise Corruption(
             f"{directory}/manifest", 0,
             f"lacks its last changes, for {loads[0]} was taken in: open the store for writing "

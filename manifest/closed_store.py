@@ -176,7 +176,7 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
         manifest,
         state_epoch=found_journal.state_epoch,
         damaged=found_journal.damaged,
-        persisted_sqn=_persisted_sqn(found_ledger),
+        loaded=_loaded(found_ledger),
     )
     missing = {entry.name for entry in adopted.manifest.entries} - set(disk.listdir(journal))
     if adopted.doubtful or missing:
@@ -203,10 +203,10 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
     )
 
 
-def _persisted_sqn(found: change_log.Recovered) -> int:
+def _loaded(found: change_log.Recovered) -> frozenset[int]:
     with suppress(Corruption):
-        return LedgerManifest.replayed(found.snapshot, found.changes).persisted_sqn
-    return 0
+        return LedgerManifest.replayed(found.snapshot, found.changes).loaded
+    return frozenset()
 
 
 def _ledger(

@@ -70,6 +70,12 @@ class LedgerManifest:
         """All files, level by level and in the order of each. O(files)."""
         return [entry for level in self.levels for entry in level]
 
+    @property
+    def loaded(self) -> frozenset[int]:
+        """Where, in the journal, the records of commits begin whose files are here as they came,
+        not yet merged. O(files)."""
+        return frozenset(entry.sqn_base for entry in self.entries if entry.sqn_base)
+
     def now_ms(self, clock_ms: int) -> int:
         """The moment to judge expiry by when the clock says ``clock_ms``, ms UTC both."""
         return max(clock_ms, self.expired_ms)

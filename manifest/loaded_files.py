@@ -28,16 +28,22 @@ def made_elsewhere(disk: Disk, directory: str, name: str) -> bool:
 
 
 def lacked(
-    disk: Disk, directory: str, unlisted: set[str], manifest: JournalManifest, persisted_sqn: int
+    disk: Disk,
+    directory: str,
+    unlisted: set[str],
+    manifest: JournalManifest,
+    loaded: frozenset[int],
 ) -> list[str]:
-    """Files of commits that were decided, as a ledger tells that goes beyond where they begin: none
-    does before that. So the manifest's last changes were lost without a trace."""
-    bases = {name: who[0] for name in sorted(unlisted) if (who := recovery.identity(name))}
+    """Files of commits that were decided, as a ledger tells that has what came with them: it has
+    none of it before that. So the manifest's last changes were lost without a trace. ``loaded``:
+    see LedgerManifest.loaded. Mostly no file is looked at. Raises FileNotFoundError where files go
+    meanwhile."""
     return [
         name
-        for name, base in bases.items()
-        if base <= persisted_sqn
-        and manifest.find(base) is None
+        for name in sorted(unlisted)
+        if (who := recovery.identity(name)) is not None
+        and who[0] in loaded
+        and manifest.find(who[0]) is None
         and made_elsewhere(disk, directory, name)
     ]
 

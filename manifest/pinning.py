@@ -248,9 +248,9 @@ def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
     last = max((entry.last_sqn for entry in manifest.entries), default=0)
     there = set(disk.listdir(directory))
     out = []
-    persisted_sqn = found.ledger.persisted_sqn
+    loaded = found.ledger.loaded
     for name in sorted(
-        adoption.may_belong(disk, directory, there, manifest, found.journal_epoch, persisted_sqn)
+        adoption.may_belong(disk, directory, there, manifest, found.journal_epoch, loaded)
     ):
         who = recovery.identity(name)
         if who is None or who[0] <= last:

@@ -96,7 +96,8 @@ class Draft:
         self._disk.sync_dir(self.path)
         published.write(self._disk, made)
         self._lock.release()
-        self._disk.unlink(f"{self.path}/{MAKING}")
+        with suppress(FileNotFoundError):  # who saw it has released it already
+            self._disk.unlink(f"{self.path}/{MAKING}")
         return made
 
     def discard(self) -> None:

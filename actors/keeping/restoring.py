@@ -218,8 +218,7 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
             f"{backup}/ledger", ledger.persisted_sqn, journal, "restore another backup"
         )
     trimmed = journal.horizon if identity.head_only else 0
-    persisted_sqn = ledger.persisted_sqn
-    files, notes = _files(disk, backup, journal, found.state_epoch, trimmed, persisted_sqn)
+    files, notes = _files(disk, backup, journal, found.state_epoch, trimmed, ledger.loaded)
     return _Source(disk, backup, identity, journal, ledger, files, notes)
 
 
@@ -237,7 +236,7 @@ def _files(
     manifest: JournalManifest,
     epoch: int,
     trimmed: int,
-    persisted_sqn: int,
+    loaded: frozenset[int],
 ) -> tuple[list[_File], list[str]]:
     """The journal's files in order, those that are not sealed scanned, and what was noted then."""
     directory = f"{backup}/journal"
@@ -259,7 +258,7 @@ def _files(
         base = entry.base_sqn
         last = base + trailer.count - 1
         files.append(_File(entry.name, base, entry.seed, last, disk, path, entry, origin, latest))
-    others = adoption.may_belong(disk, directory, names, manifest, epoch, persisted_sqn)
+    others = adoption.may_belong(disk, directory, names, manifest, epoch, loaded)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=names - others)
     sealed = [name for name in others if name.endswith(recovery.SEALED)]
     if any(adoption.of_newer(disk, directory, name, manifest, trimmed) for name in sealed):

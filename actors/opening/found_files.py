@@ -50,6 +50,7 @@ def found_files(disk: Disk, path: str, head_only: bool, notes: list[str]) -> Fou
         damaged=found_journal.damaged,
         trims=head_only,
         persisted_sqn=ledger_manifest.persisted_sqn,
+        loaded=ledger_manifest.loaded,
     )
     notes += files.notes
     ledger_manifest = _of_the_journal(ledger_manifest, ledger, files, head_only, notes)

@@ -15,7 +15,7 @@ import pytest
 from whole_store import WallClock, flush, killed, opened, rolled, settle
 
 import octavo
-from octavo.files.door.disk import AppendFile, RealDisk
+from octavo.files.door.disk import AppendFile, Disk, RealDisk
 from octavo.files.door.file_lock import FileLock
 from octavo.manifest import pinning, published
 from octavo.manifest.snapshot_draft import Draft
@@ -158,6 +158,22 @@ def test_it_survives_the_death_of_its_owner(store: octavo.Store, tmp_path: Path)
     image = killed(store, tmp_path / "image")
     found = published.found(RealDisk(), str(image), "kept", made.expires_at - 1)
     assert found.sqn == made.sqn
+
+
+def test_one_that_is_released_as_soon_as_it_can_be_seen_was_published(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = published.write
+
+    def write(disk: Disk, made: published.Published) -> None:
+        plain(disk, made)
+        for each in store.published():
+            each.release()
+
+    monkeypatch.setattr(published, "write", write)
+    with store.snapshot() as snap:
+        assert snap.publish("seen").name == "seen"
+    assert store.published() == []
 
 
 def test_an_orphan_is_swept_an_hour_after_its_making_began(

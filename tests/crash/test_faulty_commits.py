@@ -20,6 +20,7 @@ from octavo.actors.keeping.ingest import Ingested, _Taking, ingest
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import change_log
 from octavo.manifest.change_log import Limits
+from octavo.manifest.pinning import pin
 from octavo.pipeline.feed_files import JournalLook
 
 JOB = {b"k%d" % n: b"job" for n in range(5)}
@@ -165,6 +166,42 @@ def test_what_is_written_behind_a_failed_commit_whose_links_stay_is_told() -> No
                 parts = look.parts(told, store.last_sqn, 1 << 20)
                 assert [part.last for part in parts][-1:] == [store.last_sqn]
             disk.at_call = None
+            forget(store)
+        if not reached:
+            break
+    assert left > 2
+
+
+def test_what_a_failed_commit_could_not_remove_is_never_taken_in() -> None:
+    """Its numbers were given to others, and the ledger goes beyond them."""
+    number, left = 0, 0
+    while True:
+        number += 1
+        disk, fault = staged_disk(), NothingRemoved("", number)
+        with one_thread("commit") as pool:
+            store = opened(disk, clock_ms=clock_ms, sync="always")
+            disk.at_call = fault
+            with suppress(octavo.OctavoError):
+                commit(store)
+            reached, fault.number = fault.calls >= number, 0
+            if store._inker.failed is None:
+                store.put_many(LATER.items())
+                store._running.bookie.call(Bookie.push)
+                pool.go_on()
+            expected = contents(store)
+            left += JOB.items() <= expected.items() or any(
+                name.startswith(f"{BASE:016x}") and name.endswith(".cdb")
+                for name in disk.listdir("/store/journal")
+            )
+            disk.at_call = None
+            forget(store)
+        disk = disk.after_kill()
+        with suppress(octavo.StorageFailed):  # an fsync failed, of which a mark may tell
+            pin(disk, "/store", 60_000, NOW_MS)
+        with one_thread("opening"):
+            store = opened(disk, clock_ms=clock_ms, sync="always")
+            assert contents(store) in (expected, expected | JOB)
+            assert not [note for note in store._running.notes if "lacks" in note]
             forget(store)
         if not reached:
             break
