@@ -319,11 +319,23 @@ def _finished(
         ledger=found.ledger.edit(added, persisted_sqn=sqn),
         journal=JournalManifest.empty().edit(
             entries,
-            # As it is where the store was closed with more: see JournalManifest.gone.
-            ceiling=max([sqn, *found.journal.gone(max(sqn, begins - 1))[-1:]]) + 1,
+            ceiling=max([sqn, *_gone(disk, draft, found, max(sqn, begins - 1))[-1:]]) + 1,
             horizon=found.journal.horizon,
         ),
     )
+
+
+def _gone(disk: Disk, draft: Draft, found: Manifests, newest: int) -> range:
+    """What the store had behind that when it was closed: see JournalManifest.gone. An owner who
+    writes has reserved more before he gives the last ones, which the newest manifest tells."""
+    gone = found.journal.gone(newest)
+    if not gone:
+        return gone
+    try:
+        same = change_log.recover_whole(disk, f"{draft.journal}/manifest") == found.journal_log
+    except (FileNotFoundError, Corruption):  # it is just being replaced
+        same = False
+    return gone if same else range(0)
 
 
 def unsealed_offsets(disk: Disk, path: str) -> array[int]:

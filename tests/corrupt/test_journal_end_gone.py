@@ -6,10 +6,13 @@ import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from whole_store import opened, rolled, settle
 
 import octavo
+from octavo.manifest import journal_manifest, pinning, recovery
 
 TOLD = "the store was closed at"
 
@@ -49,6 +52,28 @@ def test_it_is_told_where_a_file_is_gone_or_an_older_one_in_its_place(
     with octavo.open(path):
         pass
     assert TOLD not in caplog.text
+
+
+@pytest.mark.parametrize("raised", [True, False])
+def test_an_owner_who_reserves_more_meanwhile_has_not_closed_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, raised: bool
+) -> None:
+    """What a reader finds may come up to what was reserved when it read the manifest."""
+    monkeypatch.setattr(journal_manifest, "GIVEN_BACK", 1 << 40)
+    plain = pinning.recovery.whole_records
+    with opened(tmp_path / "s") as store:
+        store.put("k", "v")
+
+        def whole_records(*args: Any) -> recovery.Tail:
+            found = plain(*args)
+            if raised:
+                rolled(store)
+                settle(store)
+            return found
+
+        monkeypatch.setattr(pinning.recovery, "whole_records", whole_records)
+        with octavo.open(tmp_path / "s", read_only=True) as reader:
+            assert bool(reader.stats()["notes"]) is not raised
 
 
 def test_a_file_that_comes_back_has_all_that_was_in_it(tmp_path: Path) -> None:
