@@ -94,7 +94,11 @@ class Draft:
             self.id, self.path, name, sqn, taken_at, expires_at, counts, store_id, ledger, journal
         )
         self._disk.sync_dir(self.path)
-        published.write(self._disk, made)
+        try:
+            published.write(self._disk, made)
+        except FileNotFoundError:
+            if self._disk.exists(self.path) or not self._disk.exists(f"{self._store}/{IDENTITY}"):
+                raise
         self._lock.release()
         with suppress(FileNotFoundError):  # who saw it has released it already
             self._disk.unlink(f"{self.path}/{MAKING}")

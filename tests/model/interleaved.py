@@ -209,7 +209,7 @@ def interleaved(read: str, steps: Mapping[int, str], seed: int) -> tuple[int, st
     with one_thread(f"interleaved {seed}") as pool:
         rng = random.Random(f"interleaved {seed}")
         machine = Machine(disk, pool, rng, History())
-        _filled(machine, seed)
+        filled(machine, seed)
         reading = Reading(machine)
         some(machine, _of(machine), 3)
         if seed % 3 == 0:
@@ -228,12 +228,12 @@ def interleaved(read: str, steps: Mapping[int, str], seed: int) -> tuple[int, st
             wrong = READS[read](reading)
         finally:
             disk.at_call = None
-        wrong = wrong or _wrong_owner(machine)
+        wrong = wrong or wrong_owner(machine)
         forget(_of(machine))
     return calls, wrong
 
 
-def _filled(machine: Machine, seed: int) -> None:
+def filled(machine: Machine, seed: int) -> octavo.Store:
     """Two sealed files, a ledger file, what is in memory alone, a published snapshot."""
     store = machine.opened()
     some(machine, store, 8)
@@ -244,6 +244,7 @@ def _filled(machine: Machine, seed: int) -> None:
     _publishes(machine, store)
     if seed % 2:
         some(machine, store, 2)
+    return store
 
 
 def _of(machine: Machine) -> octavo.Store:
@@ -252,7 +253,7 @@ def _of(machine: Machine) -> octavo.Store:
     return machine.store
 
 
-def _wrong_owner(machine: Machine) -> str:
+def wrong_owner(machine: Machine) -> str:
     """What is wrong with what the owner has, who goes on."""
     _puts(machine, _of(machine))
     machine.pool.go_on()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 CRASH_POINTS = frozenset(
     {
@@ -136,6 +137,20 @@ class Faults:
                 self._step(op_name)
             raise OSError(code, os.strerror(code), path)
         return cut
+
+    @contextmanager
+    def given_up(self) -> Iterator[None]:
+        """In an ``at_call``: within it other threads may ask for operations."""
+        taken = 0
+        with suppress(RuntimeError):  # it is not ours any more
+            while True:
+                self._turn.release()
+                taken += 1
+        try:
+            yield
+        finally:
+            for _ in range(taken):
+                self._turn.acquire()
 
     def _step(self, op_name: str) -> None:
         """The last moment before something changes."""
