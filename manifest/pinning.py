@@ -43,6 +43,9 @@ from octavo.manifest.snapshot_draft import SIDE, Draft
 log = messages_of("octavo.published")
 
 ATTEMPTS = 50
+DAMAGED = 4
+"""Attempts that meet what looks like damage, with none between that got through: where the store is
+opened meanwhile, one may."""
 OFFSETS = ".offsets"
 _SAME_BYTES = 64 << 10
 _SIDE_ROWS = 1 << 18
@@ -147,6 +150,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str],
     """(manifests whose files are all linked, names of the journal's tails, oldest first, where the
     last one begins, be it without a record)."""
     missed: set[object] = set()
+    damaged = 0
     opening = None
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -175,9 +179,10 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str],
                 last = attempt == ATTEMPTS - 1 and len(missed) == 1
                 if last or not disk.exists(f"{store}/journal"):
                     raise _missing(disk, store, moved) from moved
-            elif attempt > 3:
+            elif (damaged := damaged + 1) > DAMAGED:
                 raise
             continue
+        damaged = 0
         if _missed(tails, again):
             continue  # a listing of hundreds of names can miss one that is just being renamed
         if before.mark == after.mark:

@@ -280,6 +280,37 @@ def test_a_store_that_is_opened_anew_while_it_is_pinned_is_pinned_as_it_is_then(
     again[0].close()
 
 
+def test_a_store_that_changes_some_times_and_then_is_opened_anew_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a manifest of before an opening its files look like those of one that was lost."""
+    stores = [opened(tmp_path / "s")]
+    real = pinning.read_manifests
+    attempts = 0
+
+    def read_manifests(
+        disk: Disk, path: str, known: pinning.Manifests | None = None
+    ) -> pinning.Manifests:
+        nonlocal attempts
+        found = real(disk, path, known)
+        if known is None:
+            attempts += 1
+            if attempts == pinning.DAMAGED + 1:
+                stores[-1].close()
+                stores.append(opened(path))
+            if attempts <= pinning.DAMAGED + 1:
+                stores[-1].put(b"%d" % attempts, b"v")
+                rolled(stores[-1])
+                flush(stores[-1])
+        return found
+
+    monkeypatch.setattr(pinning, "read_manifests", read_manifests)
+    with octavo.open(tmp_path / "s", read_only=True) as reader:
+        assert list(reader) == [b"%d" % n for n in range(1, pinning.DAMAGED + 2)]
+    assert attempts > pinning.DAMAGED + 1
+    stores[-1].close()
+
+
 def test_a_listing_that_misses_a_file_as_it_is_sealed_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
