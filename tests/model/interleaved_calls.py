@@ -44,7 +44,10 @@ def _verifies(machine: Machine, store: octavo.Store) -> None:
 
 def _consumes(machine: Machine, store: octavo.Store) -> None:
     since = store._running.inker.actor.manifest.horizon
-    consumer = store.consumer("mail", since=since)
+    try:
+        consumer = store.consumer("mail", since=since)
+    except octavo.HistoryCompacted:
+        return  # the first call has compacted since
     if seen := [change.sqn for change in consumer.changes()]:
         consumer.acknowledge(seen[len(seen) // 2])
 
