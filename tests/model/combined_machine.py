@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from combined_more import MORE, refused, remove
+from combined_more import BACKUPS, MORE, refused, remove
 from event_log import NO_ENTRIES, Entries, Event, EventLog, State, Where, in_bucket, live, rank
 from every_read import KINDS, EveryRead, shape, slowly
 from one_thread import HeldPool, forget, one_thread, opened
@@ -639,7 +639,7 @@ class CombinedMachine:
     # ------------------------------------------------------------ backups
 
     def backup(self) -> None:
-        path = self.rng.choice(("/backup", "/second"))
+        path = self.rng.choice(BACKUPS)
         if path == self.path:
             return
         done = self.store.backup(path, ledger=self.rng.random() < 0.8, copy=self.rng.random() < 0.2)

@@ -24,6 +24,8 @@ from octavo.repairing import repair_on
 if TYPE_CHECKING:
     from combined_machine import CombinedMachine
 
+BACKUPS = ("/backup", "/second")
+
 
 def as_a_dict(machine: CombinedMachine) -> None:
     """pop, popitem, setdefault, update, clear and del."""
@@ -138,16 +140,16 @@ def go_on_elsewhere(machine: CombinedMachine) -> None:
 
 
 def refused(machine: CombinedMachine) -> None:
-    """The backups of another store stay as they are, and then go."""
-    for path in sorted(machine.backups):
-        if path == machine.path:
+    """The backups of another store, those that went their own way too, stay as they are, and then
+    go."""
+    for path in BACKUPS:
+        if path == machine.path or not machine.disk.exists(path):
             continue
         with pytest.raises(octavo.Misuse):
             machine.store.backup(path)
-        machine.read_backup(path)
-    for path in sorted(machine.backups):
-        if path != machine.path:
-            remove(machine.disk, path)
+        if path in machine.backups:
+            machine.read_backup(path)
+        remove(machine.disk, path)
     machine.backups.clear()
 
 
