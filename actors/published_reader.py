@@ -122,7 +122,8 @@ class PublishedReader(Reader):
 
     def check(self) -> None:
         """Raise Closed or SnapshotExpired. Once half of the lease is gone, it begins anew."""
-        self._refuse_closed()
+        if self._closed:  # no call, for each get comes here
+            self._refuse_closed()
         if self._inherited:  # its owner renews it, or removes it
             self._found = published.read(self._disk, self._found.path)
         now_ms = self._clock_ms()

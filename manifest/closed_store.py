@@ -170,13 +170,17 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
     found_journal = change_log.recover(disk, f"{journal}/manifest")
     found_ledger = change_log.recover(disk, f"{ledger}/manifest")
     manifest = JournalManifest.replayed(found_journal.snapshot, found_journal.changes)
+    try:
+        held = LedgerManifest.replayed(found_ledger.snapshot, found_ledger.changes)
+    except Corruption:
+        held = None
     adopted = adoption.adopted(
         disk,
         journal,
         manifest,
         state_epoch=found_journal.state_epoch,
         damaged=found_journal.damaged,
-        loaded=_loaded(found_ledger),
+        loaded=frozenset() if held is None else held.loaded,
     )
     missing = {entry.name for entry in adopted.manifest.entries} - set(disk.listdir(journal))
     if adopted.doubtful or missing:
@@ -187,9 +191,11 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
         )  # fmt: skip
     tails = recovery.find_tails(disk, journal, adopted.manifest, above=MAX_SQN)
     notes = [*adopted.notes, *tails.notes]
-    known, expired_ms = _ledger(
-        disk, ledger, found_ledger, journal, adopted.manifest, tails.tails, notes
-    )
+    known, expired_ms = None, 0
+    if held is not None:
+        known, expired_ms = _ledger(
+            disk, ledger, held, found_ledger.damaged, journal, adopted.manifest, tails.tails, notes
+        )
     return ClosedStore(
         disk,
         path,
@@ -203,16 +209,11 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
     )
 
 
-def _loaded(found: change_log.Recovered) -> frozenset[int]:
-    with suppress(Corruption):
-        return LedgerManifest.replayed(found.snapshot, found.changes).loaded
-    return frozenset()
-
-
 def _ledger(
     disk: Disk,
     directory: str,
-    found: change_log.Recovered,
+    manifest: LedgerManifest,
+    damaged: bool,
     journal_directory: str,
     journal: JournalManifest,
     tails: Sequence[recovery.Tail],
@@ -221,13 +222,9 @@ def _ledger(
     """(the ledger, None where it is none to go by; up to which moment what expired stays so).
     ``notes`` is told where it is not of this journal."""
     names = set(disk.listdir(directory))
-    try:
-        manifest = LedgerManifest.replayed(found.snapshot, found.changes)
-    except Corruption:
-        return None, 0
     there = all(entry.name in names for entry in manifest.entries)
     outdated = adoption.outdated(manifest.persisted_sqn, journal)
-    if found.damaged or REBUILD in names or not there or outdated:
+    if damaged or REBUILD in names or not there or outdated:
         return None, manifest.expired_ms
     where = Folders(disk, directory, journal_directory)
     told = same_store.beyond(manifest, journal)

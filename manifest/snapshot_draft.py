@@ -96,11 +96,11 @@ class Draft:
         self._disk.sync_dir(self.path)
         try:
             published.write(self._disk, made)
-        except FileNotFoundError:
+        except FileNotFoundError:  # or who saw it has released it already, and the store is there
             if self._disk.exists(self.path) or not self._disk.exists(f"{self._store}/{IDENTITY}"):
                 raise
         self._lock.release()
-        with suppress(FileNotFoundError):  # who saw it has released it already
+        with suppress(FileNotFoundError):  # so too
             self._disk.unlink(f"{self.path}/{MAKING}")
         return made
 
