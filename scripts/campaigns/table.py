@@ -28,6 +28,7 @@ CAMPAIGNS = {
     "interleaved": "interleaved_campaign",
     "strace": "strace_faults",
     "threads": "threads",
+    "switches": "switches",
     "soak": "soak",
     "mutants": "mutants",
     "corruption": "corruption",

@@ -1,0 +1,42 @@
+"""Another thread's call at any point at which CPython may change threads: both are right.
+
+Each case is one kind of call, some hundred times, and other calls within it, every second of which
+stands still at some step of its own until the first one has ended; in every second round at sizes
+so small that few rows take all ways.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+
+from known_calls import CALLS, OTHERS, wrong_reads
+from small_sizes import small_sizes
+from switched import switched_store
+
+RUNS = 200
+RUNS_A_LOOK = 20
+
+
+def case(seed: int, number: int) -> dict[str, int]:
+    turn, place = divmod(number, len(CALLS))
+    call, sizes = list(CALLS)[place], random.Random(f"sizes {seed} {number}")
+    home = Path(tempfile.mkdtemp(prefix="octavo-switches-"))
+    try:
+        with (
+            small_sizes(sizes) if turn % 2 else nullcontext(),
+            switched_store(home / "s", f"{seed} {number}") as switched,
+        ):
+            for run in range(RUNS):
+                other = switched.on.rng.choice(list(OTHERS))
+                wrong = switched.wrong(call, other, stops=run % 2 == 1)
+                if not wrong and run % RUNS_A_LOOK == 0:
+                    wrong = wrong_reads(switched.on)
+                if wrong:
+                    raise AssertionError(f"run {run}: {wrong}")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    return {"calls": RUNS}

@@ -1,0 +1,45 @@
+"""Wherever CPython goes on with another thread within a call, both are right: what is read is of a
+moment, writes are in the order of their sqns, and memory and files agree afterwards."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from known_calls import CALLS, OTHERS, wrong_reads
+from switch_points import SwitchPoints, only_where_they_are_seen
+from switched import switched_store
+
+SEED = os.environ.get("OCTAVO_SEED", "20261121")
+WARM = 50
+WHOLE = 3
+STOPPED = 3
+
+pytestmark = only_where_they_are_seen
+
+
+def test_each_switch_point_of_a_call_is_seen_once() -> None:
+    def work() -> list[int]:
+        return [len(()) for _ in range(3)]
+
+    points, seen = SwitchPoints(), []
+    for _ in range(WARM):  # CPython takes steps together, and looks at fewer points
+        with points.of_a_call():
+            work()
+    most = points.passed
+    for at in range(1, most + 1):
+        with points.of_a_call(at, lambda: seen.append(points.where)):
+            work()
+    assert len(seen) == most
+    assert sum("listcomp" in where for where in seen) >= 3, seen
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_of_another_thread_may_come_at_any_switch_point(call: str, tmp_path: Path) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    with switched_store(tmp_path / "s", f"{SEED} {call}") as switched:
+        for other in OTHERS:
+            for number in range(WHOLE + STOPPED):
+                assert not switched.wrong(call, other, stops=number >= WHOLE)
+        assert not wrong_reads(switched.on)

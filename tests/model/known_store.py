@@ -1,0 +1,158 @@
+"""A store on a few keys, every version of which is known by its sqn: so what a call finds can be
+held against the states that there were while it ran. Nothing runs on its pool; its clock is set
+by hand."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from one_thread import HeldPool, opened
+
+import octavo
+from octavo.actors.bookie import Bookie
+from octavo.files.door.disk import RealDisk
+
+KEYS = [b"k%02d" % number for number in range(12)]
+KEY, NEXT = KEYS[3], KEYS[5]
+SEVERAL = [KEY, NEXT, KEYS[4], KEYS[7]]
+FIELD = "t"
+TERMS = 4
+NOW_MS = 1_700_000_000_000
+
+
+class Version(NamedTuple):
+    sqn: int
+    key: bytes
+    value: bytes | None
+    """None: a delete."""
+    term: int | None = None
+    expiry_ms: int = 0
+
+
+State = dict[bytes, Version]
+
+
+class KnownStore:
+    """A store, what was written to it, and snapshots that are held."""
+
+    def __init__(self, home: Path, pool: HeldPool, rng: random.Random) -> None:
+        self.pool, self.rng = pool, rng
+        self.now_ms = NOW_MS
+        self.versions: list[Version] = []
+        self.batches: list[range] = []
+        """Their sqns but for the last ones: at those there is no state."""
+        self.held: deque[octavo.Snapshot] = deque()
+        self.since, self.since_ms = 0, NOW_MS
+        """The sqn, and the moment, before the calls that are judged."""
+        self.later: list[Callable[[], str]] = []
+        """What tells, as all have ended, what is wrong with them."""
+        self._number = 0
+        self.store = opened(
+            RealDisk(),
+            str(home),
+            clock_ms=lambda: self.now_ms,
+            read_cache_bytes=rng.choice((0, 4096, 1 << 20)),
+            push_rows=rng.choice((64, 200)),
+        )
+        for number, key in enumerate(KEYS):
+            self.put(key, term=number % TERMS)
+
+    # ------------------------------------------------------------ writing
+
+    def value(self) -> bytes:
+        self._number += 1
+        return b"%d:" % self._number + b"x" * self.rng.choice((0, 3, 300))
+
+    def put(self, key: bytes = KEY, term: int | None = None, ttl: int = 0, **more: Any) -> int:
+        value, expiry_ms = self.value(), self.now_ms + ttl * 1000 if ttl else 0
+        if term is not None:
+            more["index"] = {FIELD: term}
+        if ttl:
+            more["expires_at"] = expiry_ms
+        sqn = self.store.put(key, value, **more)
+        self.versions.append(Version(sqn, key, value, term, expiry_ms))
+        return sqn
+
+    def delete(self, key: bytes = KEY) -> None:
+        self.versions.append(Version(self.store.delete(key), key, None))
+
+    def batch(self) -> None:
+        values = [None if key == KEYS[4] else self.value() for key in SEVERAL]
+        with self.store.batch() as batch:
+            for key, value in zip(SEVERAL, values, strict=True):
+                if value is None:
+                    batch.delete(b"", key)
+                else:
+                    batch.put(b"", key, value)
+            last = batch.commit()
+        first = last - len(values) + 1
+        self.batches.append(range(first, last))
+        for sqn, key, value in zip(range(first, last + 1), SEVERAL, values, strict=True):
+            self.versions.append(Version(sqn, key, value))
+
+    def push(self) -> None:
+        self.store._running.bookie.call(Bookie.push)
+
+    # ------------------------------------------------------------ judging
+
+    def begin(self) -> None:
+        """What comes is judged; what was replaced before, and no snapshot sees, is forgotten."""
+        self.since, self.since_ms = self.store.last_sqn, self.now_ms
+        floor = min((each.sqn for each in self.held), default=self.since)
+        newest = {each.key: each for each in sorted(self.versions) if each.sqn <= floor}
+        later = [each for each in self.versions if each.sqn > floor]
+        self.versions = [*newest.values(), *later]
+        self.batches = [batch for batch in self.batches if batch.stop > floor]
+
+    def end(self) -> str:
+        """What is wrong, or nothing, as all calls have ended."""
+        later, self.later = self.later, []
+        for judge in later:
+            if wrong := judge():
+                return wrong
+        state = self.at(self.store.last_sqn, self.now_ms)
+        for key, value in zip(KEYS, self.store.get_many(KEYS), strict=True):
+            if value != value_in(state, key):
+                return f"a get of {key!r} finds {value!r}, not {value_in(state, key)!r}"
+        return ""
+
+    def own_sqn(self) -> int:
+        """That of the one write that did not tell."""
+        known = {each.sqn for each in self.versions}
+        (sqn,) = set(range(self.since + 1, self.store.last_sqn + 1)) - known
+        return sqn
+
+    def at(self, sqn: int, now_ms: int) -> State:
+        """What is found by who sees all up to this sqn, at this moment."""
+        state: State = {}
+        for each in sorted(self.versions):
+            if each.sqn > sqn:
+                break
+            if each.value is None:
+                state.pop(each.key, None)
+            else:
+                state[each.key] = each
+        return {
+            key: each
+            for key, each in sorted(state.items())
+            if not each.expiry_ms or each.expiry_ms > now_ms
+        }
+
+    def states(self) -> Iterator[State]:
+        """Those that there were since the calls began."""
+        for now_ms in {self.since_ms, self.now_ms}:
+            for sqn in range(self.since, self.store.last_sqn + 1):
+                if not any(sqn in batch for batch in self.batches):
+                    yield self.at(sqn, now_ms)
+
+
+def value_in(state: State, key: bytes) -> bytes | None:
+    return state[key].value if key in state else None
+
+
+def items_of(state: State) -> list[tuple[bytes, bytes | None]]:
+    return [(key, each.value) for key, each in state.items()]
