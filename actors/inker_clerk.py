@@ -354,11 +354,12 @@ class InkerClerk(TurnActor):
         if self.closing or bookie.closed:
             raise Closed("the store is closing")
         if bookie.penciller.actor.condemned:
+            follows = "the next start rebuilds the ledger. Until then nothing is compacted"
+            if self.trims:
+                follows = "nothing is trimmed, so that no more is lost"
             raise Corruption(
-                bookie.penciller.actor.directory, 0,
-                "a ledger file is damaged; the next start rebuilds the ledger. Until then nothing "
-                "is compacted",
-            )  # fmt: skip
+                bookie.penciller.actor.directory, 0, f"a ledger file is damaged: {follows}"
+            )
         number = next(bookie.register.numbers)
         try:
             yield self.bookie.call(journal_install.leased, number)

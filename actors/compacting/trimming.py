@@ -28,16 +28,8 @@ def trim(clerk: InkerClerk) -> None:
 
     Raises Closed, StorageFull, StorageFailed, Corruption (of the ledger).
     """
-    bookie = clerk.bookie.actor
-    if bookie.closed:
-        raise Closed("the store is closing")
-    if bookie.penciller.actor.condemned:
-        raise Corruption(
-            bookie.penciller.actor.directory, 0,
-            "a ledger file is damaged: nothing is trimmed, so that no more is lost",
-        )  # fmt: skip
     with clerk.held() as view:
-        _refuse_missing(bookie.penciller, view.ledger)
+        _refuse_missing(clerk.bookie.actor.penciller, view.ledger)
         persisted = view.ledger.persisted_sqn
         done = _up_to(clerk.sealed(), _needed(clerk, persisted))
         if done:
