@@ -22,12 +22,7 @@ from octavo.files.unbroken import unbroken
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import REBUILD, LedgerManifest
-from octavo.manifest.level_sizes import (
-    GROWTH,
-    LEVEL_ONE_ROWS,
-    MAX_FILE_BYTES,
-    MAX_FILE_ROWS,
-)
+from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS, target_rows
 from octavo.manifest.register import SnapshotRegister
 from octavo.manifest.small_files import MANY_SMALL, SMALL, alike, small_run
 
@@ -151,16 +146,14 @@ class Penciller(TurnActor):
             merge = self._out_of_level_zero(levels[0])
             if merge is not None:
                 return merge
-        target = LEVEL_ONE_ROWS
         for level in range(1, len(levels)):
             rows = sum(entry.rows for entry in levels[level])
-            if rows > target:
+            if rows > target_rows(level):
                 return self._merge_of((self._next_out_of(level),), level + 1)
             if rows * SMALL < len(levels[level]) * MAX_FILE_ROWS:
                 joined = self._joining(levels[level], level)
                 if joined is not None:
                     return joined
-            target *= GROWTH
         return None
 
     def _joining(self, entries: tuple[LedgerEntry, ...], level: int) -> Merge | None:

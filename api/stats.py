@@ -24,7 +24,7 @@ from octavo.files.lifecycle import State
 from octavo.manifest.consumers import Progress
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.level_sizes import GROWTH, LEVEL_ONE_ROWS
+from octavo.manifest.level_sizes import target_rows
 from octavo.manifest.store_identity import FORMAT_VERSION
 from octavo.stats_types import (
     ConsumerStats,
@@ -201,7 +201,7 @@ def levels_of(manifest: LedgerManifest) -> list[LevelStats]:
             "rows": sum(entry.rows for entry in level),
             "bytes": sum(entry.bytes for entry in level),
             "tombstones": sum(entry.tombstones for entry in level),
-            "target_rows": LEVEL_ONE_ROWS * GROWTH ** (number - 1) if number else None,
+            "target_rows": target_rows(number) if number else None,
         }
         for number, level in enumerate(manifest.levels)
     ]

@@ -11,9 +11,14 @@ MOST_SEARCHED = 4096
 """Files of a ledger in which a merge looks for the objects of its index entries."""
 
 
+def target_rows(level: int) -> int:
+    """What a level from one on may have: where it has more, files of it go to the next one."""
+    return LEVEL_ONE_ROWS * int(GROWTH ** (level - 1))
+
+
 def level_for(rows: int) -> int:
     """The first level below zero that so many rows do not overfill."""
-    level, target = 1, LEVEL_ONE_ROWS
-    while rows > target:
-        level, target = level + 1, target * GROWTH
+    level = 1
+    while rows > target_rows(level):
+        level += 1
     return level

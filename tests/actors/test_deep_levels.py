@@ -10,6 +10,7 @@ from whole_store import Clock, flush, opened
 
 import octavo
 from octavo.actors import penciller
+from octavo.manifest import level_sizes
 
 clock = Clock(1000)
 
@@ -18,7 +19,7 @@ clock = Clock(1000)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[octavo.Store]:
     """Each file of level zero is merged at once; level one holds four rows."""
     monkeypatch.setattr(penciller, "LEVEL_ZERO_FILES", 1)
-    monkeypatch.setattr(penciller, "LEVEL_ONE_ROWS", 4)
+    monkeypatch.setattr(level_sizes, "LEVEL_ONE_ROWS", 4)
     clock.now = 1000
     with opened(tmp_path / "s", clock_ms=lambda: int(clock.now)) as made:
         yield made

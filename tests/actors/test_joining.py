@@ -25,7 +25,7 @@ from octavo.actors.worker import JobRunner, WorkerDied
 from octavo.files.door.disk import RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.wall_clock import wall_clock_ms
-from octavo.manifest import run_choice
+from octavo.manifest import level_sizes, run_choice
 from octavo.manifest.small_files import FEW_SMALL, MANY_SMALL
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261125"))
@@ -440,7 +440,7 @@ def test_a_load_of_many_tasks_is_merged_some_files_at_a_time(
 def test_deletes_stay_in_small_files_made_one_while_deeper_levels_have_what_they_hide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(penciller, "LEVEL_ONE_ROWS", 2 * FEW_SMALL)
+    monkeypatch.setattr(level_sizes, "LEVEL_ONE_ROWS", 2 * FEW_SMALL)
     with opened(tmp_path / "s", **OPTIONS) as store:
         store.put_many([(b"k%05d" % number, b"old") for number in range(4 * FEW_SMALL)])
         while ledger_files(store)[:2] != [0, 0] or not sum(ledger_files(store)):
