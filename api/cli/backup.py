@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from octavo.cli.options import json_option, open_store, path_argument, to_moment
-from octavo.cli.output import Output, progress
+from octavo.cli.output import Output, steps
 from octavo.figures import count, plural, size
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ def backup(path: str, target: str, no_ledger: bool, copy: bool, as_json: bool) -
     By hard links: no value is read or written. Again with the same TARGET brings the backup up to
     date. A backup is a store. Where the store is open, whoever has it open makes the backup.
     """
-    with Output() as out, progress("backup", None) as advance:
-        done = _backed_up(
-            path, target, not no_ledger, copy, lambda what, at, total: advance(at, total, what)
-        )
+    with Output() as out, steps("backup") as told:
+        done = _backed_up(path, target, not no_ledger, copy, told)
         if as_json:
             out.json(dataclasses.asdict(done))
             return

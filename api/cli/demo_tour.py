@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh3_128, xxh3_128_digest
 
 from octavo.cli.loading import Loading
-from octavo.cli.output import progress
+from octavo.cli.output import progress, steps
 from octavo.cli.source import Source
 from octavo.cli.teller import Teller
 from octavo.figures import count, duration, plural, size
@@ -294,8 +294,8 @@ class Tour:
 
     def _verify(self, store: Store) -> None:
         began = time.perf_counter()
-        with progress("verifying", None) as advance:
-            report = store.verify(lambda what, done, total: advance(done, total, what))
+        with steps("verifying") as told:
+            report = store.verify(told)
         seconds = time.perf_counter() - began
         self._tell(
             "verify",

@@ -156,20 +156,16 @@ def one_key(argument: str, *, hexadecimal: bool) -> bytes:
     """A key from its argument, or the one on standard input for ``-``. Raises Misuse."""
     if argument != STDIN:
         return to_bytes("KEY", argument, hexadecimal=hexadecimal)
-    keys = list(islice(_keys_of_stdin(hexadecimal), 2))
+    keys = list(islice(keys_of_stdin(hexadecimal=hexadecimal), 2))
     if len(keys) != 1:
         found = "more than one line" if keys else "nothing"
         raise Misuse(f"KEY is '-' and standard input holds {found}: allowed is one line")
     return keys[0]
 
 
-def keys_of_stdin(*, hexadecimal: bool) -> list[bytes]:
-    """Keys from standard input, one a line, as ``scan --keys-only`` prints them. Raises Misuse."""
-    return list(_keys_of_stdin(hexadecimal))
-
-
-def _keys_of_stdin(hexadecimal: bool) -> Iterator[bytes]:
-    """As they come. One that is too long is refused without its end, for it may have none."""
+def keys_of_stdin(*, hexadecimal: bool) -> Iterator[bytes]:
+    """Keys from standard input, one a line, as ``scan --keys-only`` prints them, as they come. One
+    that is too long is refused without its end, for it may have none. Raises Misuse."""
     stream = stdin()
     while line := stream.readline(_LONGEST_KEY_LINE + 1):
         if len(line) > _LONGEST_KEY_LINE:

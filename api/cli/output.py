@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
@@ -216,6 +216,13 @@ def progress(what: str, total: float | None, *, of_bytes: bool = False) -> Itera
             bar.update(task, completed=done, total=total, description=what)
 
         yield advance
+
+
+@contextlib.contextmanager
+def steps(what: str, *, of_bytes: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """As ``progress``, for a call that says itself what it is about, and of how much."""
+    with progress(what, None, of_bytes=of_bytes) as advance:
+        yield lambda step, done, total: advance(done, total, step)
 
 
 # ---------------------------------------------------------------- figures

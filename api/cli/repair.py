@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from octavo.cli.options import json_option, path_argument
-from octavo.cli.output import Output, complain, progress
+from octavo.cli.output import Output, complain, steps
 from octavo.notation import fields_of, to_text
 
 if TYPE_CHECKING:
@@ -32,12 +32,8 @@ def repair(ctx: click.Context, path: str, accept_missing: bool, as_json: bool) -
     """
     import octavo
 
-    with progress("repairing", None) as advance:
-        done = octavo.repair(
-            path,
-            lambda what, at, total: advance(at, total, what),
-            accept_missing=accept_missing,
-        )
+    with steps("repairing") as told:
+        done = octavo.repair(path, told, accept_missing=accept_missing)
     files = done.files
     with Output() as out:
         if as_json:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from octavo.cli.options import json_option, open_for_reading, open_store, path_argument
-from octavo.cli.output import Output, flat, progress
+from octavo.cli.output import Output, flat, steps
 from octavo.figures import count, duration, moment, plural, size
 from octavo.files.errors import Misuse
 
@@ -66,8 +66,8 @@ def verify(ctx: click.Context, path: str, as_json: bool) -> None:
     """
     began = time.perf_counter()
     with Output() as out, open_for_reading(path) as store:
-        with progress("verifying", None) as advance:
-            report = store.verify(lambda what, done, total: advance(done, total, what))
+        with steps("verifying") as told:
+            report = store.verify(told)
         seconds = time.perf_counter() - began
         if as_json:
             out.json(

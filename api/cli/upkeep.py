@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from octavo.cli.options import json_option, open_store, path_argument, refuse_none, stdin
-from octavo.cli.output import Output, complain, progress
+from octavo.cli.output import Output, complain, steps
 from octavo.figures import count, duration, plural, size
 
 
@@ -21,8 +21,8 @@ def compact(ctx: click.Context, path: str, as_json: bool) -> None:
     loses nothing.
     """
     with Output() as out, open_store(path) as store:
-        with progress("compacting", None, of_bytes=True) as advance:
-            done = store.compact(lambda what, at, total: advance(at, total, what))
+        with steps("compacting", of_bytes=True) as told:
+            done = store.compact(told)
         if as_json:
             out.json(
                 {
