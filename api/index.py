@@ -128,7 +128,7 @@ class Index(Handle, Generic[Out]):
 
     def _part(self, term: object) -> bytes:
         """``field 00 00 term 00 00``, as far as it is field: up to where a term's type stands."""
-        checked = checked_term(self._field[:-2], term)
+        checked = checked_term(self._name, term)
         try:
             return self._field + index_terms.escaped_term(checked)
         except ValueError as wrong:
@@ -136,7 +136,7 @@ class Index(Handle, Generic[Out]):
 
     def _bounds(self, start: object, end: object, reverse: bool, after: object) -> Bounds:
         front = self._front()
-        kinds = {index_terms.kind_of(checked_term(self._field[:-2], t))
+        kinds = {index_terms.kind_of(checked_term(self._name, t))
                  for t in (start, end) if t is not None}  # fmt: skip
         if len(kinds) > 1:
             raise Misuse(

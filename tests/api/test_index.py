@@ -453,6 +453,13 @@ def test_a_wrong_field_is_refused(store: octavo.Store, field: object) -> None:
         store.index(field)  # type: ignore[arg-type]
 
 
+def test_what_is_said_of_a_wrong_term_names_the_field_as_it_was_given(store: octavo.Store) -> None:
+    index = store.index(b"a\0b")
+    for ask in (index.having, index.range):
+        with pytest.raises(octavo.Misuse, match=r"index field b'a\\x00b': a term"):
+            ask(1.5)  # type: ignore[arg-type]
+
+
 def test_a_closed_store_refuses(tmp_path: Path) -> None:
     store = opened(tmp_path / "s")
     store.close()
