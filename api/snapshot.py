@@ -29,7 +29,7 @@ from octavo.files.journal.short_value import plain_fields
 from octavo.files.later import Later
 from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS, Bounds, bounds, of_bucket, of_type
 from octavo.files.ledger.head import Head
-from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
+from octavo.files.ledger.merkle import By, MerkleTree
 from octavo.filters import to_limit
 from octavo.handles import Closing
 from octavo.head_only import SnapshotHeadBucket
@@ -153,8 +153,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``, which also says what
         it costs and raises."""
         self._check_mode()
-        bits_of(segments)
-        return tree_of(self._shared, of_bucket(self._prefix), segments, to_by(by))
+        return tree_of(self._shared, of_bucket(self._prefix), segments, by)
 
     def to_arrow(
         self,
@@ -301,8 +300,7 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         0.1 us a key of the ledger, 3 us of memory by ``"head"``; no value is read but by
         ``"value"``. See ``octavo.compare``. Raises Misuse, SnapshotExpired, Corruption.
         """
-        bits_of(segments)
-        return tree_of(self._shared, self._everything(), segments, to_by(by))
+        return tree_of(self._shared, self._everything(), segments, by)
 
     def _everything(self) -> Bounds:
         """The ledger keys of all objects of all types, or of all head-only entries."""

@@ -21,7 +21,7 @@ _FEW, _FEW_BYTES = 256, 512 << 10
 
 
 def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
-    """The tree of the live rows of a range of ledger keys. See Snapshot.merkle."""
+    """The tree of the live rows of a range of ledger keys. See Snapshot.merkle. Raises Misuse."""
     tree = MerkleTree.empty(segments, by)
     values = BatchValues(reader)
     for batch in reader.batches(bound, heads=by != "sqn"):
