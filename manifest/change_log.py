@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import (
@@ -88,10 +88,6 @@ def settle(disk: Disk, directory: str) -> None:
     while disk.exists(directory) and (files := files_in(disk, directory)[0]):
         with suppress(FileNotFoundError):  # a newer one has its place
             return disk.sync_file(f"{directory}/{files[-1].name}")
-
-
-def _raise(error: OSError, what: str) -> NoReturn:
-    raise storage_error(error, what) from error
 
 
 class _Started(NamedTuple):
@@ -176,7 +172,7 @@ class ChangeLog:
             made._check(snapshot)
             made._write_snapshot(snapshot)
         except OSError as error:
-            _raise(error, f"{directory}: the log cannot be begun")
+            raise storage_error(error, f"{directory}: the log cannot be begun") from error
         made._remove([who.name for who in files if who < oldest])
         return made
 
@@ -200,7 +196,8 @@ class ChangeLog:
             else:
                 self._append(self._file, payload)
         except OSError as error:
-            _raise(error, f"{self.directory}: change {self.sequence + 1} cannot be logged")
+            what = f"{self.directory}: change {self.sequence + 1} cannot be logged"
+            raise storage_error(error, what) from error
         self._changes += 1
         self._bytes += RECORD_BYTES + len(payload)
 
@@ -218,7 +215,8 @@ class ChangeLog:
             self._changes = 0
             self._due_bytes = self._bytes + max(self._due_bytes, self.limits.snapshot_bytes)
             if isinstance(error, OSError):
-                _raise(error, f"{self.directory}: the snapshot cannot be written")
+                what = f"{self.directory}: the snapshot cannot be written"
+                raise storage_error(error, what) from error
             raise
 
     def snapshot_if_due(self, encoded: Callable[[], bytes]) -> None:
