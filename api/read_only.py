@@ -33,7 +33,7 @@ from octavo.manifest import pinning, published
 from octavo.manifest.consumers import Progress, known_of
 from octavo.manifest.published import Published
 from octavo.manifest.recovery import LOG
-from octavo.manifest.store_identity import FORMAT_VERSION
+from octavo.manifest.store_identity import FORMAT_VERSION, IDENTITY
 from octavo.published import PublishedSnapshot, published_of
 from octavo.registry import at_end, end_with_process
 from octavo.snapshot import Snapshot, SnapshotBucket
@@ -123,7 +123,7 @@ class ReadOnlyStore(_Unpublished):
     ) -> None:
         """``of``: the directory of a published snapshot that is read, not the newest state."""
         self._path, self._max_open_files, self._of = path, max_open_files, of
-        identity = identity_of(disk, path) if disk.exists(f"{path}/OCTAVO") else None
+        identity = identity_of(disk, path) if disk.exists(f"{path}/{IDENTITY}") else None
         if identity is None:
             raise Misuse(f"path={path!r} holds no store, and read_only=True makes none")
         disk, self._found, alive = _pinned(disk, path, before, of)

@@ -138,7 +138,7 @@ class LedgerOrder:
         first, end = self._groups.get(prefix, (0, 0))
         if first == end:
             return [], [], low, high
-        number, cut = (end - 1) // _BLOCK, _BLOCK
+        number = (end - 1) // _BLOCK
         begins_with = low[len(prefix) :]
         if high.startswith(prefix):
             key = high[len(prefix) :]
