@@ -9,7 +9,7 @@ One thread at a time writes (in the Bookie's turn); any thread reads single keys
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count, islice
 from typing import Protocol
 
@@ -35,6 +35,10 @@ class Change(Protocol):
     def expiry_ms(self) -> int: ...
     @property
     def index_changes(self) -> bytes: ...
+
+
+Slice = Callable[["MemoryTable", bytes, bytes | None, int, bool], list[bytes]]
+"""As ``MemoryTable.slice``: keys in order, in the Bookie's turn while the table is not frozen."""
 
 
 class MemoryTable:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from octavo.actors.memory_table import MemoryTable
+from octavo.actors.memory_table import Slice
 from octavo.actors.view import View
 from octavo.files.kernels.arrays import distinct
 from octavo.files.ledger import ledger_key
@@ -17,11 +17,9 @@ _ROWS_A_LOOK = 1000
 """Rows of other buckets that a pass steps over in the time of such a look."""
 _FIRST_KEYS, _MOST_KEYS = 16, 4096
 """Keys of memory that are taken at a time."""
-Take = Callable[[MemoryTable, bytes, bytes | None, int, bool], list[bytes]]
-"""Keys of a memory table in order, see Bookie.slice."""
 
 
-def fronts(view: View, upper: int, tag: int, take: Take) -> dict[bytes, bool]:
+def fronts(view: View, upper: int, tag: int, take: Slice) -> dict[bytes, bool]:
     """The prefixes of the buckets that any source has rows of a type in; True: a look at its
     newest source told that it holds a live key. Of a bucket in memory, keys are looked at as far
     as the first live one. Raises Corruption."""

@@ -10,10 +10,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import compress
 
-from octavo.actors.memory_table import MemoryTable
+from octavo.actors.memory_table import MemoryTable, Slice
 from octavo.actors.reading.kept_rows import ColumnRows
 from octavo.actors.reading.recent_headers import headers_by_file
-from octavo.actors.scanning.scan_sources import LARGEST_WINDOW, Slice, entries_of
+from octavo.actors.scanning.scan_sources import LARGEST_WINDOW, entries_of
 from octavo.actors.view import View, found_in
 from octavo.files.journal.record import DELETE
 from octavo.files.kernels.arrays import U32, np

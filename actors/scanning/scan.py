@@ -12,10 +12,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
+from octavo.actors.memory_table import Slice
 from octavo.actors.scanning.scan_sources import (
     LARGEST_WINDOW,
     Chunk,
-    Slice,
     file_chunks,
     memory_chunks,
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Protocol
 
-from octavo.actors.memory_table import MemoryTable
+from octavo.actors.memory_table import MemoryTable, Slice
 from octavo.actors.view import Found, View
 from octavo.files.journal import short_value
 from octavo.files.journal.short_head import head_of
@@ -21,9 +21,6 @@ from octavo.manifest.ledger_entry import LedgerEntry
 LARGEST_WINDOW = 4096
 CHUNK_BYTES = 2 << 20
 """Of keys, and of metadata where that is read, that a file gives at a time, or one row's."""
-
-Slice = Callable[[MemoryTable, bytes, bytes | None, int, bool], list[bytes]]
-"""Keys of a memory table in order: in the Bookie's turn while the table is not frozen."""
 
 
 class Chunk(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
+from octavo.actors.memory_table import Slice
 from octavo.actors.scanning.empty_ranges import EmptyRanges
 from octavo.actors.scanning.kept_scans import Stretches
 from octavo.actors.scanning.ledger_order import Between
@@ -17,7 +18,6 @@ from octavo.actors.scanning.scan import FIRST_WINDOW, LEAST, MORE, windows
 from octavo.actors.scanning.scan_sources import (
     CHUNK_BYTES,
     LARGEST_WINDOW,
-    Slice,
     dead_entries,
     dead_rows,
     entries_of,
